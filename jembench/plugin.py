@@ -9,14 +9,11 @@ losses and chains, and :mod:`jembench.interfaces` the protocols. A plugin import
 from __future__ import annotations
 
 from jembench.attacks import eps as eps
-from jembench.catalog.limits import Size as Size
-from jembench.catalog.options import added_later as added_later
-from jembench.catalog.options import content_of as content_of
-from jembench.catalog.options import convert as convert
-from jembench.catalog.options import incidental as incidental
-from jembench.catalog.options import only_with as only_with
+from jembench.catalog.options import Content as Content
+from jembench.catalog.options import Incidental as Incidental
+from jembench.catalog.options import Names as Names
+from jembench.catalog.options import OnlyWith as OnlyWith
 from jembench.catalog.options import pretrained as pretrained
-from jembench.catalog.options import takes as takes
 from jembench.catalog.registry import resolve as resolve
 from jembench.catalog.validation import Range as Range
 from jembench.errors import CheckpointError as CheckpointError
@@ -33,5 +30,3 @@ from jembench.metrics.base import share as share
 from jembench.metrics.decisions import Boundary as Boundary
 from jembench.metrics.ood_scores import OfPrediction as OfPrediction
 from jembench.metrics.pgd import PGD as PGD
-from jembench.models.nets.names import least_net as least_net
-from jembench.sampling.factories import least_buffer as least_buffer

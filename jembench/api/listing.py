@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, packages
 from jembench.catalog.discovery import Component
-from jembench.catalog.options import keyword_parameters
+from jembench.catalog.options import options_of
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError
 from jembench.experiment import recipe_files, suite_files
@@ -64,9 +64,8 @@ def describe(component: Component) -> Described:
 
 def _options(factory: Any) -> tuple[Option, ...]:
     return tuple(
-        Option(name, inspect.formatannotation(parameter.annotation), required, None if required else parameter.default)
-        for name, parameter in keyword_parameters(factory).items()
-        for required in [parameter.default is parameter.empty]
+        Option(name, inspect.formatannotation(of.annotation), of.is_required, None if of.is_required else of.default)
+        for name, of in options_of(factory).items()
     )
 
 

@@ -19,8 +19,8 @@ Listing = Callable[[str], Mapping[str, Path]]
 
 
 def the_file(text: str) -> Mapping[str, Path]:
-    """The listing of an option that is the path of one file, whose name does not count."""
-    return {"": Path(text).expanduser()}
+    """List the file of an option that is the path of one file, whose name does not count; none for an empty text."""
+    return {"": Path(text).expanduser()} if text else {}
 
 
 def content(files: Mapping[str, Path]) -> str:

@@ -1,6 +1,8 @@
-"""The options of factories: their types and defaults, and the marks that say what they mean for identities.
+"""The options of factories, each described once: by the annotation of a keyword-only parameter.
 
-A factory's keyword-only parameters are its options. A spec gives their values as text; the annotations type them.
+``Annotated[int, Range(least=1)]`` gives the type and the range; other marks say what an option means for the identity
+of a component: :class:`Content`, :class:`Incidental`, :class:`Names` and :class:`OnlyWith`. A spec gives the values as
+text.
 """
 
 from __future__ import annotations
@@ -11,92 +13,103 @@ import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from jembench.catalog.contents import Listing, the_file
-from jembench.catalog.limits import Size
 from jembench.catalog.spec import Scalar, Spec, format_value
+from jembench.catalog.validation import Range, Rule
 from jembench.errors import PluginError, SpecError, unknown
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
+Mark = TypeVar("Mark")
 
 
-def _mark(**attributes: Any) -> Callable[[Factory], Factory]:
-    """A decorator that sets attributes of a factory."""
-
-    def mark(factory: Factory) -> Factory:
-        for name, value in attributes.items():
-            setattr(factory, name, value)
-        return factory
-
-    return mark
-
-
-def incidental(*options: str) -> Callable[[Factory], Factory]:
-    """Mark options of a factory that say where a component comes from, not what it is: a folder, a download.
+@dataclass(frozen=True, slots=True)
+class Incidental:
+    """An option that says where or how a component is got, such as a folder or a download, and not what it is.
 
     The same component from another place is still the same: its results are found again.
     """
-    return _mark(incidental_options=frozenset(options))
 
 
-def added_later(**neutral: Scalar) -> Callable[[Factory], Factory]:
-    """Mark options that were added to a factory later, each with the value at which it has no effect.
-
-    At that value an option is not part of the identity, so that models trained before it existed are still found. The
-    value must not change, even if the default does. Marks of a base class are kept.
-    """
-    return lambda factory: _mark(neutral_options={**getattr(factory, "neutral_options", {}), **neutral})(factory)
-
-
-def only_with(**conditions: tuple[str, Scalar]) -> Callable[[Factory], Factory]:
-    """Mark options of a factory that change nothing unless another option has a certain value.
-
-    Elsewhere they are no part of the identity.
+@dataclass(frozen=True, slots=True)
+class Content:
+    """An option that is a path: another content is another component, another path is not. Empty text is no file.
 
     Args:
-        conditions: an option to (the other option, its value).
-    """
-    return _mark(conditional_options=conditions)
-
-
-def content_of(*options: str, listing: Listing = the_file) -> Callable[[Factory], Factory]:
-    """Mark options of a factory whose values are paths: another content is another thing, another path is not.
-
-    An option at an empty default stands for no file.
-
-    Args:
-        options: the names of the options.
         listing: from the value to the files that are read; by default, the value is the path of one file. Of a folder
             it gives each file under its name there, and raises Unavailable, with the remedy, if some are missing.
     """
-    return _mark(content_options=dict.fromkeys(options, listing))
+
+    listing: Listing = the_file
 
 
-def takes(least: Callable[[Mapping[str, Any]], Size]) -> Callable[[Factory], Factory]:
-    """Mark a factory whose options say how large the result is at least, so that planning can refuse absurd sizes.
+@dataclass(frozen=True, slots=True)
+class OnlyWith:
+    """An option that changes nothing, and is no part of the identity, unless another option has a certain value."""
 
-    Args:
-        least: from all options to that size. It imports no torch. What is made is counted exactly.
-    """
-    return _mark(least_size=least)
-
-
-Uses = Callable[[Mapping[str, Scalar]], "list[tuple[str, str]]"]
-"""From the arguments of a factory to the components that it makes its own from: ("models", "jem:net=small-8")."""
+    option: str
+    value: Scalar
 
 
-def pretrained(*files: str, uses: Uses = lambda arguments: []) -> Callable[[Factory], Factory]:
-    """Mark a factory whose models are measured as they are made: they have been trained elsewhere.
+class Names:
+    """An option that is the spec of another component, whose identity and code count.
 
     Args:
-        files: options whose values are paths of files, as for :func:`content_of`.
-        uses: the other components that a model is made from, to be recorded with its results.
+        kinds: its kind, ``Names("starts")``, or several, of which the first that has the name counts; none: names of
+            the factory's own, and import paths.
     """
-    return _mark(made_from=uses, content_options=dict.fromkeys(files, the_file))
+
+    def __init__(self, *kinds: str) -> None:
+        self.kinds = kinds
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of a factory."""
+
+    name: str
+    annotation: Any  # int, float, bool, str, Literal[...] or one of these | None
+    default: Any  # REQUIRED: none
+    marks: tuple[Any, ...] = ()
+
+    @property
+    def is_required(self) -> bool:
+        """Whether a spec must give a value."""
+        return self.default is REQUIRED
+
+    def mark(self, kind: type[Mark]) -> Mark | None:
+        """Return its mark of one class, or None."""
+        return next((mark for mark in self.marks if isinstance(mark, kind)), None)
+
+    def read(self, text: str, component: str) -> Scalar:
+        """Return the value that a text gives.
+
+        Raises:
+            SpecError: if it is not of the option's type, or out of its range.
+        """
+        value: Any = convert(text, self.annotation, f"{self.name} of {component}")
+        for mark in self.marks:
+            if isinstance(mark, Rule | Range) and value is not None and value not in mark:
+                raise SpecError(f"{self.name} of {component} is {format_value(value)}; it must be {mark}.")
+        return typing.cast(Scalar, value)
+
+
+REQUIRED = inspect.Parameter.empty
+"""The default of an option that has none."""
+
+
+def pretrained() -> Callable[[Factory], Factory]:
+    """Mark a factory whose models are measured as they are made: they have been trained elsewhere."""
+
+    def mark(factory: Factory) -> Factory:
+        factory.trained_elsewhere = True  # type: ignore[attr-defined]
+        return factory
+
+    return mark
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +119,10 @@ class Bound:
     name: str
     arguments: Mapping[str, Scalar]
     defaults: Mapping[str, Scalar]
-    incidental: frozenset[str] = frozenset()
-    neutral: Mapping[str, Scalar] = field(default_factory=dict)  # of options that were added later
+    incidental: frozenset[str] = frozenset()  # options that are no part of the identity
 
     def __str__(self) -> str:
-        """The canonical spec: only what makes a difference, sorted."""
+        """Return the canonical spec: only what makes a difference, sorted."""
         return self.without(self.incidental)
 
     @property
@@ -119,7 +131,7 @@ class Bound:
         return self.without(())
 
     def without(self, options: Collection[str]) -> str:
-        """The spec without some of its options."""
+        """Return the spec without some of its options."""
         changed = {key: value for key, value in self.arguments.items() if value != self.defaults.get(key, ...)}
         kept = ((key, format_value(value)) for key, value in sorted(changed.items()) if key not in options)
         return str(Spec(self.name, tuple(kept)))
@@ -127,133 +139,147 @@ class Bound:
     @property
     def identity(self) -> dict[str, Any]:
         """What the component is, in full: a default that changes later makes it another one."""
-        essential = {
-            key: value
-            for key, value in sorted(self.arguments.items())
-            if key not in self.incidental and not (key in self.neutral and value == self.neutral[key])
-        }
+        essential = {key: value for key, value in sorted(self.arguments.items()) if key not in self.incidental}
         return {"name": self.name, "arguments": essential}
 
 
 def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench list") -> Bound:
-    """Type the arguments of ``spec`` by the keyword-only parameters of ``factory``.
+    """Type the arguments of ``spec`` by the options of ``factory``.
 
     Raises:
-        SpecError: for an unknown key, a value of the wrong type, or a required key that is missing.
+        SpecError: for an unknown key, a value of the wrong type or out of range, or a required key that is missing.
     """
-    parameters = keyword_parameters(factory)
-    _check_marks(factory, parameters.keys())
-    given = dict(spec.arguments)
+    options, given = options_of(factory), dict(spec.arguments)
     for key in given:
-        if key not in parameters:
-            raise unknown(f"option of {spec.name}", key, parameters, list_command)
-    defaults = {key: _typed_default(p) for key, p in parameters.items() if p.default is not p.empty}
-    missing = sorted(parameters.keys() - given.keys() - defaults.keys())
-    if missing:
+        if key not in options:
+            raise unknown(f"option of {spec.name}", key, options, list_command)
+    if missing := sorted(name for name, option in options.items() if option.is_required and name not in given):
         raise SpecError(f"{spec.name} needs {', '.join(missing)}: write {spec.name}:{missing[0]}=...")
-    typed = {key: convert(value, parameters[key].annotation, f"{key} of {spec.name}") for key, value in given.items()}
-    arguments = {**defaults, **typed}
-    conditions = getattr(factory, "conditional_options", {}).items()
-    idle = {option for option, (other, value) in conditions if arguments[other] != value}
-    return Bound(
-        spec.name,
-        arguments,
-        defaults,
-        getattr(factory, "incidental_options", frozenset()) | idle,
-        getattr(factory, "neutral_options", {}),
-    )
+    defaults = {name: option.default for name, option in options.items() if not option.is_required}
+    arguments = defaults | {key: options[key].read(text, spec.name) for key, text in given.items()}
+    incidental = {name for name, option in options.items() if _is_incidental(option, arguments)}
+    return Bound(spec.name, arguments, defaults, frozenset(incidental))
 
 
-def _check_marks(factory: Callable[..., Any], options: Collection[str]) -> None:
-    """Whether the options that are marked exist: one that is misspelt would count in the identity, or not count.
+def _is_incidental(option: Option, arguments: Mapping[str, Scalar]) -> bool:
+    condition = option.mark(OnlyWith)
+    is_idle = condition is not None and arguments[condition.option] != condition.value
+    return is_idle or option.mark(Incidental) is not None
+
+
+def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
+    """Return the options of a factory that have a mark of one class, with the mark."""
+    found = {name: option.mark(kind) for name, option in options_of(factory).items()}
+    return {name: mark for name, mark in found.items() if mark is not None}
+
+
+def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
+    """Return the options of a factory, by name; those of a function or class are read once.
 
     Raises:
-        PluginError: if not.
+        PluginError: if an annotation cannot be read, or a mark names no option.
     """
-    for mark in ("incidental_options", "neutral_options", "conditional_options", "content_options"):
-        if missing := [option for option in getattr(factory, mark, ()) if option not in options]:
-            raise PluginError(
-                f"{factory.__module__}: a decorator of the factory {factory.__qualname__} marks {missing[0]!r}, which "
-                f"is none of its options: {', '.join(options) or 'it has none'}."
-            )
-
-
-def _typed_default(parameter: inspect.Parameter) -> Scalar:
-    """A float's default may be written as an int; given or left out, it must be the same value in the identity."""
-    default: Scalar = parameter.default
-    is_float = float in (parameter.annotation, *get_args(parameter.annotation))
-    return float(default) if is_float and type(default) is int else default
-
-
-def keyword_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    """The keyword-only parameters of a factory, their annotations resolved; of a function or class, read once."""
     known = inspect.isfunction(factory) or inspect.isclass(factory)
-    return _known_parameters(factory) if known else _keyword_parameters(factory)
+    return _known_options(factory) if known else _read_options(factory)
 
 
-def _keyword_parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+def _read_options(factory: Callable[..., Any]) -> Mapping[str, Option]:
     owners = reversed(inspect.getmro(factory)) if inspect.isclass(factory) else [factory]
     modules = (sys.modules.get(owner.__module__, typing) for owner in owners)
     namespace = {name: value for module in modules for name, value in vars(module).items()}
-    parameters = {}
-    for name, parameter in _own_first(factory, inspect.signature(factory).parameters):
-        if parameter.kind is not parameter.KEYWORD_ONLY:
-            continue
-        annotation = parameter.annotation
-        if isinstance(annotation, str):
-            try:
-                annotation = eval(annotation, namespace)  # the plugin's own source text
-            except Exception as error:
-                raise PluginError(
-                    f"{factory.__module__}: cannot read the type {annotation!r} of option {name!r} ({error}). "
-                    "Options are int, float, bool, str, Literal[...] or one of these | None."
-                ) from error
-        is_annotated = get_origin(annotation) is typing.Annotated
-        parameters[name] = parameter.replace(annotation=get_args(annotation)[0] if is_annotated else annotation)
-    return parameters
+    options = {
+        name: _option(factory, parameter, namespace)
+        for name, parameter in _own_first(factory, inspect.signature(factory).parameters)
+        if parameter.kind is parameter.KEYWORD_ONLY
+    }
+    for name, option in options.items():
+        condition = option.mark(OnlyWith)
+        if condition is not None and condition.option not in options:
+            raise PluginError(
+                f"{factory.__module__}: option {name!r} of the factory {factory.__qualname__} counts only with "
+                f"{condition.option!r}, which is none of its options: {', '.join(options)}."
+            )
+    return options
+
+
+_known_options = functools.lru_cache(maxsize=1_000)(_read_options)
+
+
+def _option(factory: Callable[..., Any], parameter: inspect.Parameter, namespace: dict[str, Any]) -> Option:
+    annotation = parameter.annotation
+    if isinstance(annotation, str):
+        try:
+            annotation = eval(annotation, namespace)  # the plugin's own source text
+        except Exception as error:
+            raise PluginError(
+                f"{factory.__module__}: cannot read the type {annotation!r} of option {parameter.name!r} ({error}). "
+                "Options are int, float, bool, str, Literal[...] or one of these | None, which Annotated may mark."
+            ) from error
+    bare, marks = _split(annotation)
+    default = parameter.default
+    if type(default) is int and float in (bare, *get_args(bare)):
+        default = float(default)  # given or left out, it is the same value in the identity
+    return Option(parameter.name, bare, default, tuple(marks))
+
+
+def _split(annotation: Any) -> tuple[Any, list[Any]]:
+    """Return a type without its marks, and the marks, those of the members of a union included."""
+    if get_origin(annotation) is Annotated:
+        inner, *marks = get_args(annotation)
+        bare, further = _split(inner)
+        return bare, [*marks, *further]
+    if get_origin(annotation) in (Union, types.UnionType):
+        members = [_split(member) for member in get_args(annotation)]
+        bare = functools.reduce(lambda a, b: a | b, (member for member, _ in members))
+        return bare, [mark for _, marks in members for mark in marks]
+    return annotation, []
 
 
 def _own_first(
     factory: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]
 ) -> list[tuple[str, inspect.Parameter]]:
-    """The parameters in their order; of a dataclass, its own fields before those of its bases."""
+    """Return the parameters in their order; of a dataclass, its own fields before those of its bases."""
     owners = inspect.getmro(factory) if inspect.isclass(factory) else ()
     order = list(dict.fromkeys(name for owner in owners for name in vars(owner).get("__annotations__", ())))
     return sorted(parameters.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1)
 
 
-_known_parameters = functools.lru_cache(maxsize=1_000)(_keyword_parameters)
+# --- values as text ---------------------------------------------------------------------------------------------------
 
 
-def convert(text: str, annotation: Any, what: str) -> Scalar:
-    """Convert the text of a value to the type of its annotation; ``8/255`` is read exactly.
+def convert(text: str, kind: Any, what: str) -> Scalar:
+    """Convert the text of a value to a type; ``8/255`` is read exactly.
 
     Raises:
         SpecError: if the text is not of that type; ``what`` names the value.
     """
-    if get_origin(annotation) in (Union, types.UnionType):
-        if text.lower() == "none" and type(None) in get_args(annotation):
+    if get_origin(kind) in (Union, types.UnionType):
+        if text.lower() == "none" and type(None) in get_args(kind):
             return None
-        kinds = [option for option in get_args(annotation) if option is not type(None)]
-        annotation = kinds[0] if len(kinds) == 1 else annotation
-    if get_origin(annotation) is Literal:
-        choices = get_args(annotation)
-        for choice in choices:
-            if format_value(choice) == text:
-                return typing.cast(Scalar, choice)
-        raise SpecError(f"{what} is {text!r}; it must be one of {', '.join(map(format_value, choices))}.")
-    if annotation is bool:
-        if text.lower() in ("true", "yes", "1"):
-            return True
-        if text.lower() in ("false", "no", "0"):
-            return False
-        raise SpecError(f"{what} is {text!r}; it must be true or false.")
-    if annotation is str:
+        kinds = list(_but_none(kind))
+        kind = kinds[0] if len(kinds) == 1 else kind
+    if get_origin(kind) is Literal:
+        choices = {format_value(choice): choice for choice in get_args(kind)}
+        if text not in choices:
+            raise SpecError(f"{what} is {text!r}; it must be one of {', '.join(choices)}.")
+        return typing.cast(Scalar, choices[text])
+    if kind is bool:
+        if text.lower() not in _BOOLEANS:
+            raise SpecError(f"{what} is {text!r}; it must be true or false.")
+        return _BOOLEANS[text.lower()]
+    if kind is str:
         return text
-    if annotation in (int, float):
-        return _number(text, annotation, what)
-    kind = "no type" if annotation is inspect.Parameter.empty else f"the type {annotation!r}"
-    raise PluginError(f"{what} has {kind}; options are int, float, bool, str, Literal[...] or one of these | None.")
+    if kind in (int, float):
+        return _number(text, kind, what)
+    wrong = "no type" if kind is REQUIRED else f"the type {kind!r}"
+    raise PluginError(f"{what} has {wrong}; options are int, float, bool, str, Literal[...] or one of these | None.")
+
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+def _but_none(union: Any) -> Iterator[Any]:
+    return (member for member in get_args(union) if member is not type(None))
 
 
 def _number(text: str, kind: type, what: str) -> int | float:

@@ -11,10 +11,12 @@ import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Annotated
 
-from jembench.catalog.options import content_of, incidental
+from jembench.catalog.options import Content, Incidental
+from jembench.catalog.validation import Range
 from jembench.data.datasets import LazyDataset
-from jembench.errors import SpecError, Unavailable
+from jembench.errors import Unavailable
 from jembench.files import data_folder
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
@@ -70,9 +72,9 @@ def files_of_celeba(root: str) -> Mapping[str, Path]:
     return {f"{part}/{name}": path for part, files in parts.items() for name, path in files.items()}
 
 
-@incidental("root")
-@content_of("root", listing=files_of_celeba)
-def celeba(*, root: str = "", size: int = 32) -> Dataset:
+def celeba(
+    *, root: Annotated[str, Incidental(), Content(files_of_celeba)] = "", size: Annotated[int, Range(least=1)] = 32
+) -> Dataset:
     """CelebA's aligned faces without labels: cropped to the central square, resized to ``size`` pixels.
 
     ``root`` is the folder that holds ``celeba/img_align_celeba`` and ``celeba/list_eval_partition.txt`` ($JEMBENCH_DATA
@@ -82,8 +84,6 @@ def celeba(*, root: str = "", size: int = 32) -> Dataset:
         Unavailable: if files are missing.
         JembenchError: if an image cannot be decoded; raised when its split is read.
     """
-    if size < 1:
-        raise SpecError(f"size of celeba is {size}; it must be at least 1 pixel.")
     spec = DataSpec(name="celeba", shape=(3, size, size), num_classes=0)
     return LazyDataset(spec, partial(_read_celeba, celeba_root(root), size))
 

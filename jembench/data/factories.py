@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from jembench.catalog.options import incidental
+from jembench.catalog.options import Incidental
+from jembench.catalog.validation import Range
 from jembench.data.celeba import celeba as celeba
 from jembench.data.folders import imagefolder as imagefolder
 from jembench.interfaces import Dataset
 
 if TYPE_CHECKING:
     from jembench.data.augment import Augmentation
+
+Root = Annotated[str, Incidental()]
+Download = Annotated[bool, Incidental()]
 
 
 def digits() -> Dataset:
@@ -20,8 +24,7 @@ def digits() -> Dataset:
     return digits.digits()
 
 
-@incidental("root", "download")
-def cifar10(*, root: str = "", download: bool = False) -> Dataset:
+def cifar10(*, root: Root = "", download: Download = False) -> Dataset:
     """CIFAR-10: 50,000 training and 10,000 test images of 3x32x32, 10 classes.
 
     ``root`` is the folder that holds ``cifar-10-batches-py`` ($JEMBENCH_DATA or ~/.cache/jembench/data by default);
@@ -32,8 +35,7 @@ def cifar10(*, root: str = "", download: bool = False) -> Dataset:
     return torchvision_sets.dataset("cifar10", root, download=download)
 
 
-@incidental("root", "download")
-def cifar100(*, root: str = "", download: bool = False) -> Dataset:
+def cifar100(*, root: Root = "", download: Download = False) -> Dataset:
     """CIFAR-100: 50,000 training and 10,000 test images of 3x32x32, 100 classes.
 
     ``root`` is the folder that holds ``cifar-100-python`` ($JEMBENCH_DATA or ~/.cache/jembench/data by default);
@@ -44,8 +46,7 @@ def cifar100(*, root: str = "", download: bool = False) -> Dataset:
     return torchvision_sets.dataset("cifar100", root, download=download)
 
 
-@incidental("root", "download")
-def svhn(*, root: str = "", download: bool = False) -> Dataset:
+def svhn(*, root: Root = "", download: Download = False) -> Dataset:
     """Street View House Numbers: 73,257 training and 26,032 test images of 3x32x32, 10 classes.
 
     ``root`` is the folder that holds ``train_32x32.mat`` and ``test_32x32.mat`` ($JEMBENCH_DATA or
@@ -56,7 +57,7 @@ def svhn(*, root: str = "", download: bool = False) -> Dataset:
     return torchvision_sets.dataset("svhn", root, download=download)
 
 
-def crop_flip(*, pad: int = 0, flip: bool = False) -> Augmentation:
+def crop_flip(*, pad: Annotated[int, Range(least=0)] = 0, flip: bool = False) -> Augmentation:
     """A random crop of the image padded by ``pad`` reflected pixels, and a flip of every other image."""
     from jembench.data.augment import Augmentation
 

@@ -12,9 +12,10 @@ import warnings
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
-from jembench.catalog.options import added_later, content_of
+from jembench.catalog.options import Content
+from jembench.catalog.validation import Range
 from jembench.data.datasets import LazyDataset
 from jembench.data.headers import Survey, survey
 from jembench.errors import JembenchError, Remark, SpecError, Unavailable
@@ -121,10 +122,14 @@ def files_of_imagefolder(root: str) -> Mapping[str, Path]:
     return look(root).files
 
 
-@added_later(split=_SPLIT, seed=0)
-@content_of("root", listing=files_of_imagefolder)
 def imagefolder(
-    *, root: str, size: int = 0, grey: bool | None = None, split: float = _SPLIT, seed: int = 0, name: str = ""
+    *,
+    root: Annotated[str, Content(files_of_imagefolder)],
+    size: Annotated[int, Range(least=0)] = 0,
+    grey: bool | None = None,
+    split: Annotated[float, Range(above=0, below=1)] = _SPLIT,
+    seed: int = 0,
+    name: str = "",
 ) -> Dataset:
     """Your own images: a folder root with <class>/*, or with train/<class>/* and test/<class>/*.
 
@@ -145,10 +150,6 @@ def imagefolder(
         SpecError: if an option is out of range or has no effect.
         JembenchError: if sizes differ or a file is no image; of damaged pixels when their split is read.
     """
-    if size < 0:
-        raise SpecError(f"size of imagefolder is {size}; it must be a number of pixels, or 0 for the images' own size.")
-    if not 0 < split < 1:
-        raise SpecError(f"split of imagefolder is {split}; it must be a share above 0 and below 1, for example 0.8.")
     folder = look(root)
     parts, remarks = _parts(folder, split, seed)
     found = survey(folder.files)

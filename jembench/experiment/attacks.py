@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from jembench.catalog import discovery
-from jembench.catalog.options import keyword_parameters
+from jembench.catalog.options import options_of
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option
 from jembench.errors import unknown
@@ -65,7 +65,7 @@ class Attack(OnDatasets):
         known = {component.name for component in discovery.components("metrics")}
         if ":" not in self.name and bare_name(self.name) not in known:
             raise unknown("attack", self.name, ATTACKS, "jembench attack --help")
-        return keyword_parameters(discovery.load(discovery.find("metrics", self.name)))
+        return options_of(discovery.load(discovery.find("metrics", self.name)))
 
 
 def default_budget(dataset: str) -> str:

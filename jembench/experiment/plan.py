@@ -225,10 +225,7 @@ def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str]
         chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith("chains.")])
     elif recipe == PRETRAINED:
         raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
-    fit = FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
-    for component in filter(None, (fit.model, fit.sampler)):
-        component.check_size()
-    return fit
+    return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
 
 
 PRETRAINED = "pretrained"

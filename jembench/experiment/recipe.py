@@ -28,15 +28,6 @@ GuardMode = Literal["off", "watch", "repair"]
 """off: no checks. watch: the first divergence is recorded, and training goes on. repair: the ladder is applied."""
 
 
-def added_later(neutral: Any) -> Any:
-    """A field that recipes did not always have, with the value at which it changes nothing, its default.
-
-    At that value it is no part of the identity, so that what was trained before it existed is found again. A default
-    that is changed later is written ``field(default=..., metadata={"neutral": ...})``: the neutral value stays.
-    """
-    return field(default=neutral, metadata={"neutral": neutral})
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimizer:
     """Which optimiser, with the constants that it uses."""
@@ -65,7 +56,7 @@ class Schedule:
     linear_from: Share = 1.0  # the share of the training after which the rate falls linearly to 0; 1: it never does
     cosine: bool = False  # from 1 at the first iteration to 0 after the last
 
-    name: str = added_later("")  # spec of a further schedule: a registered one, or an import path
+    name: str = ""  # spec of a further schedule: a registered one, or an import path
 
     def make(self) -> schedules.Schedule:
         """The product of all of them.
@@ -92,12 +83,12 @@ class TrainingData:
     stratified: bool = False  # the held-out images: the same share of each class
     pad: Count = 0  # reflected pixels, of which a random crop keeps the size
     flip: bool = False
-    augmentation: str = added_later("")  # spec of a further augmentation: a registered one, or an import path
+    augmentation: str = ""  # spec of a further augmentation: a registered one, or an import path
     augment_marginal: bool = True  # whether all of these are for the p(x) batch too
     labelled: Count = 0  # images whose labels are used, the same share of each class; 0: all
     labelled_batch: Count = 0  # images of the p(y|x) batch; 0: batch_size
     shared: bool = False  # both terms are trained on the images of the p(y|x) batch; batch_size then counts chains
-    epoch: Literal["marginal", "labelled"] = added_later("marginal")  # one pass over the images of p(x), or of p(y|x)
+    epoch: Literal["marginal", "labelled"] = "marginal"  # one pass over the images of p(x), or of p(y|x)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -150,8 +141,8 @@ class Recipe:
     compute: Compute = Compute()
     guard: Guard = Guard()
     model: Mapping[str, Option] = field(default_factory=dict)  # options of the model where its spec leaves them out
-    least_iterations: Count = field(default=0, metadata={"neutral": 0})  # however few images an epoch has
-    processes: AtLeast1 = field(default=1, metadata={"neutral": 1})  # that train together, each with other noise
+    least_iterations: Count = 0  # however few images an epoch has
+    processes: AtLeast1 = 1  # that train together, each with other noise
     default_for: tuple[str, ...] = ()  # datasets that use this recipe by default
     most_images: Count = 0  # training images up to which they do; 0: any number
     models: tuple[
@@ -188,31 +179,9 @@ class Recipe:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What makes the trained model what it is: all settings but those that were added later and change nothing.
-
-
-        Of the guard only the ladder counts, and only for repairs. ``corrections`` are those of the training loop that
-        concern the recipe: before them it gave another model.
-        """
-        corrections = {"warm-up": "i / W"} if self.schedule.warmup_iterations else {}
+        """All settings that make the trained model what it is; of the guard, the ladder of a repair alone."""
         ladder = self.guard.ladder if self.guard.mode == "repair" else ()
-        identity = _without_neutral(self, self.settings) | {"guard": {**_FORMER_LIMITS, "ladder": ladder}}
-        return identity | ({"corrections": corrections} if corrections else {})
-
-
-_FORMER_LIMITS = {"gap": 3.0, "outlier": 10.0}
-"""Settings that the guard once had, at their defaults: with them, what was trained then has the same identity."""
-
-
-def _without_neutral(table: Any, settings: dict[str, Any]) -> dict[str, Any]:
-    kept = {}
-    for one in dataclasses.fields(table):
-        value = getattr(table, one.name)
-        if one.name not in settings or ("neutral" in one.metadata and value == one.metadata["neutral"]):
-            continue
-        inner = settings[one.name]
-        kept[one.name] = _without_neutral(value, inner) if dataclasses.is_dataclass(value) else inner
-    return kept
+        return self.settings | {"guard": {"ladder": ladder}}
 
 
 def check_shares(recipe: Recipe, processes: int) -> None:

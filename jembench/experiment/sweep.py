@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec
+from jembench.catalog.options import Content, marked
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option
 from jembench.errors import JembenchError
@@ -149,8 +150,8 @@ def _paths(text: str, name: str) -> list[str]:
     """The options of a data set's spec that say which files it is made of."""
     known = [component for component in discovery.components("datasets") if component.name == name]
     try:
-        options = {option for component in known for option in discovery.load(component).content_options}
-    except (JembenchError, AttributeError):  # not made of files, or no longer installed
+        options = {option for component in known for option in marked(discovery.load(component), Content)}
+    except JembenchError:  # no longer installed
         return []
     return [value for key, value in spec.parse(text).arguments if key in options]
 

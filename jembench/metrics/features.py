@@ -15,7 +15,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jembench.catalog.options import content_of, incidental
 from jembench.catalog.spec import slug
 from jembench.errors import CheckpointError, NotApplicable, StoreError, Unavailable
 from jembench.files import socket_timeout

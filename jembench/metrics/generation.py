@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
+from jembench.catalog.options import Names
 from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
@@ -34,7 +35,7 @@ class Scored(NamedTuple):
 class FeatureMetric(SampleProtocol, Metric):
     """A metric of features of generated images."""
 
-    features: str = "auto"
+    features: Annotated[str, Names("features")] = "auto"
 
     def __post_init__(self) -> None:
         SampleProtocol.__post_init__(self)

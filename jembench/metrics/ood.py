@@ -7,9 +7,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, ClassVar, cast
 
 from jembench.catalog import registry
+from jembench.catalog.options import Names
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.errors import Diverged
@@ -36,8 +37,8 @@ class OutOfDistribution(Metric):
     area under the precision-recall curve, which differs, most under ties. AUROC is the same either way.
     """
 
-    set: str
-    score: str = "log-px"
+    set: Annotated[str, Names("ood_sets", "datasets")]
+    score: Annotated[str, Names("scores")] = "log-px"
     data_noise: NotNegative = 0.0
     name: ClassVar[str] = "ood"
 

@@ -24,6 +24,7 @@ from jembench.files import digest
 from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable, TrainingRecord
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.execution import forget_compiled, to_channels_last
+from jembench.models.memory import check_memory
 from jembench.models.objective import as_classifier
 from jembench.models.settings import isolated
 from jembench.running import provenance
@@ -39,19 +40,29 @@ from jembench.training.chains import make_sampler
 from jembench.training.fit import train
 from jembench.training.loop import Trainer
 
+CPU = torch.device("cpu")
 
-def make_model(fit: FitPlan, dataset: Dataset, note: Callable[[str], object] | None = None) -> Any:
+
+def make_model(
+    fit: FitPlan,
+    dataset: Dataset,
+    note: Callable[[str], object] | None = None,
+    device: torch.device | None = None,
+) -> Any:
     """Make the model as it is before training: the same each time, even what of it no checkpoint holds.
 
     A network that has none of a model's methods is taken for a classifier. ``note`` is that of
-    :func:`~jembench.models.settings.isolated`.
+    :func:`~jembench.models.settings.isolated`, and ``device`` where the model will be trained, the CPU by default.
 
     Raises:
+        SpecError: if it does not fit into the memory there.
         PluginError: if its factory fails, or gives no model, or none that can be trained and is not said to be trained
             already.
     """
     try:
         with isolated(f"The factory of {fit.key.model}", note), seeds.initialising(fit.seed):
+            if not fit.model.is_pretrained:
+                check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.key.model}", device or CPU)
             model = fit.model.make(dataset.spec)
             if isinstance(model, nn.Module) and not capabilities(model) and not isinstance(model, Trainable):
                 model = as_classifier(model, dataset.spec, fit.key.model)  # its first pass may make weights
@@ -180,7 +191,7 @@ class FitWork:
             if not has_weights(self.folder):
                 (self.folder / RECORD).unlink(missing_ok=True)  # it must not vouch for those that follow
             with progress.phase("building the model"):
-                model = make_model(self.fit, self.bank.dataset, self._note)
+                model = make_model(self.fit, self.bank.dataset, self._note, self.bank.device)
             at_once = self.fit.model.is_pretrained or is_fitted(model)
             blank, start = self._blank_record(model, 1 if at_once else processes.group().size), time.perf_counter()
             try:

@@ -6,13 +6,11 @@ new chains begin (`jembench list starts`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
 from jembench.catalog import registry
-from jembench.catalog.limits import Size
-from jembench.catalog.options import takes
-from jembench.errors import SpecError
+from jembench.catalog.options import Names
+from jembench.catalog.validation import Range
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec, Start
@@ -20,16 +18,22 @@ if TYPE_CHECKING:
     from jembench.sampling.sgld import Langevin, ShortRun
     from jembench.sampling.starts import ClassGaussianStart, UniformStart
 
+Count = Annotated[int, Range(least=1)]
+Positive = Annotated[float, Range(above=0)]
+Slots = Annotated[int, Range(least=1, most=100_000_000)]
+"""Images of a replay buffer."""
+StartSpec = Annotated[str, Names("starts")]
+
 
 def sgld(
     data: DataSpec,
     *,
-    steps: int = 100,
-    step_size: float = 1.0,
-    noise: float = 0.01,
-    clip: float | None = None,
+    steps: Count = 100,
+    step_size: Positive = 1.0,
+    noise: Annotated[float, Range(least=0)] = 0.01,
+    clip: Positive | None = None,
     bounded: bool = False,
-    start: str = "uniform",
+    start: StartSpec = "uniform",
 ) -> ShortRun:
     """Short-run SGLD: every chain starts anew, from uniform noise by default.
 
@@ -37,27 +41,21 @@ def sgld(
     """
     from jembench.sampling.sgld import ShortRun
 
-    langevin = _langevin("sgld", data, steps=steps, step_size=step_size, noise=noise, clip=clip, bounded=bounded)
+    langevin = _langevin(data, steps=steps, step_size=step_size, noise=noise, clip=clip, bounded=bounded)
     return ShortRun(data, langevin, _start(start, data))
 
 
-def least_buffer(options: Mapping[str, Any]) -> Size:
-    """A pixel in float32 and an age for each slot of a replay buffer."""
-    return Size(bytes=(4 + 8) * options["buffer"])
-
-
-@takes(least_buffer)
 def pcd(
     data: DataSpec,
     *,
-    steps: int = 20,
-    step_size: float = 1.0,
-    noise: float = 0.01,
-    clip: float | None = None,
+    steps: Count = 20,
+    step_size: Positive = 1.0,
+    noise: Annotated[float, Range(least=0)] = 0.01,
+    clip: Positive | None = None,
     bounded: bool = False,
-    buffer: int = 10_000,
-    reinit: float = 0.05,
-    start: str = "uniform",
+    buffer: Slots = 10_000,
+    reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
+    start: StartSpec = "uniform",
 ) -> PersistentChains:
     """Persistent chains (SGLD) from a replay buffer; a share ``reinit`` restarts, from uniform noise by default.
 
@@ -66,22 +64,20 @@ def pcd(
     """
     from jembench.sampling.pcd import PersistentChains
 
-    _check_buffer("pcd", buffer, reinit)
-    langevin = _langevin("pcd", data, steps=steps, step_size=step_size, noise=noise, clip=clip, bounded=bounded)
+    langevin = _langevin(data, steps=steps, step_size=step_size, noise=noise, clip=clip, bounded=bounded)
     return PersistentChains(data, langevin, _start(start, data), buffer_size=buffer, reinit=reinit)
 
 
-@takes(least_buffer)
 def proximal(
     data: DataSpec,
     *,
-    outer: int = 10,
-    inner: int = 5,
-    step_size: float = 0.2,
-    clip: float = 1.0,
-    buffer: int = 10_000,
-    reinit: float = 0.05,
-    start: str = "class-gaussian",
+    outer: Count = 10,
+    inner: Count = 5,
+    step_size: Positive = 0.2,
+    clip: Positive = 1.0,
+    buffer: Slots = 10_000,
+    reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
+    start: StartSpec = "class-gaussian",
 ) -> PersistentChains:
     """JEM++'s proximal sampler: ``outer`` network passes, each followed by ``inner`` cheap steps (Yang & Ji, 2021).
 
@@ -94,9 +90,6 @@ def proximal(
     from jembench.sampling.pcd import PersistentChains
     from jembench.sampling.sgld import Langevin
 
-    _at_least(1, "proximal", outer=outer, inner=inner)
-    _above_0("proximal", step_size=step_size, clip=clip)
-    _check_buffer("proximal", buffer, reinit)
     langevin = Langevin(steps=outer, step_size=inner * step_size, noise=0.0, clip=clip, bounds=data.bounds)
     return PersistentChains(data, langevin, _start(start, data), buffer_size=buffer, reinit=reinit)
 
@@ -122,30 +115,9 @@ def _start(spec: str, data: DataSpec) -> Start:
 
 
 def _langevin(
-    sampler: str, data: DataSpec, *, steps: int, step_size: float, noise: float, clip: float | None, bounded: bool
+    data: DataSpec, *, steps: int, step_size: float, noise: float, clip: float | None, bounded: bool
 ) -> Langevin:
     from jembench.sampling.sgld import Langevin
 
-    _at_least(1, sampler, steps=steps)
-    _at_least(0, sampler, noise=noise)
-    _above_0(sampler, step_size=step_size, clip=clip)
     bounds = data.bounds if bounded else None
     return Langevin(steps=steps, step_size=step_size, noise=noise, clip=clip, bounds=bounds)
-
-
-def _check_buffer(sampler: str, buffer: int, reinit: float) -> None:
-    _at_least(1, sampler, buffer=buffer)
-    if not 0 <= reinit <= 1:
-        raise SpecError(f"reinit of {sampler} is {reinit}; it must be a probability, from 0 to 1.")
-
-
-def _at_least(minimum: int, sampler: str, **options: float) -> None:
-    for option, value in options.items():
-        if value < minimum:
-            raise SpecError(f"{option} of {sampler} is {value}; it must be at least {minimum}.")
-
-
-def _above_0(sampler: str, **options: float | None) -> None:
-    for option, value in options.items():
-        if value is not None and value <= 0:
-            raise SpecError(f"{option} of {sampler} is {value}; it must be greater than 0.")

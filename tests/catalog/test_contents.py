@@ -9,25 +9,22 @@ import pytest
 
 from jembench.catalog import contents, registry
 from jembench.catalog.contents import content
-from jembench.errors import PluginError, SpecError, Unavailable
+from jembench.errors import SpecError, Unavailable
 from jembench.experiment.plan import plan_fit
 
 SETS = """
 from pathlib import Path
-from jembench.catalog.options import added_later, content_of, incidental
+from typing import Annotated
+from jembench.catalog.options import Content, Incidental
 
-@incidental("fetch")
-@content_of("root", listing=lambda root: {path.name: path for path in Path(root).iterdir()})
-def folder(*, root: str, fetch: bool = False): ...
+def files(root):
+    return {path.name: path for path in Path(root).iterdir()}
 
-@content_of("weights")
-def weighted(data, *, weights: str = "", width: int = 3): ...
+def folder(*, root: Annotated[str, Content(files)], fetch: Annotated[bool, Incidental()] = False): ...
 
-@content_of("wieghts")
-def misspelt(data, *, weights: str = ""): ...
+def weighted(data, *, weights: Annotated[str, Content()] = "", width: int = 3): ...
 
-@added_later(bias=False, depth=4)
-def grown(data, *, width: int = 3, bias: bool = False, depth: int = 7): ...
+def grown(data, *, width: int = 3): ...
 """
 
 
@@ -119,11 +116,6 @@ def test_an_option_that_is_left_out_is_no_file():
         identity("weighted:weights=data", "models")
 
 
-def test_a_mark_of_no_option_is_told():
-    with pytest.raises(PluginError, match="misspelt marks 'wieghts', which is none of its options: weights"):
-        identity("misspelt", "models")
-
-
 def test_what_an_option_names_is_what_it_holds(here):
     """Outliers of a metric are known by their files as well, and those that are got in some way by no path."""
 
@@ -135,21 +127,19 @@ def test_what_an_option_names_is_what_it_holds(here):
     assert mine["arguments"] == {"root": identity("folder:root=data")["arguments"]["root"]}
     (here / "data" / "a").write_bytes(b"ONE")
     assert metric('"sets_of_tests:folder:root=data"') != mine
-    assert metric("svhn:root=/somewhere") == metric("svhn") == "svhn"
-    assert metric("celeba:root=/nowhere") == "celeba:root=/nowhere"  # not available: measured once it is
-    assert metric("interp") == "interp"
+    assert (
+        metric("svhn:root=/somewhere")
+        == metric("svhn")
+        == {
+            "name": "svhn",
+            "distribution": "jembench",
+            "arguments": {},
+        }
+    )
+    assert metric("celeba:root=/nowhere") == "celeba"  # not available: measured once it is
+    assert metric("nowhere") == "nowhere"  # not installed
 
 
 def test_missing_files_of_a_dataset_are_told_with_the_remedy():
     with pytest.raises(Unavailable, match=r"There is no folder .*nowhere\. Give imagefolder's root"):
         _ = plan_fit("sets_of_tests:grown", "imagefolder:root=nowhere").key
-
-
-# --- options that were added later ------------------------------------------------------------------------------------
-
-
-def test_an_option_at_its_neutral_value_is_no_part_of_the_identity():
-    """Of one whose default has moved on since, the neutral value stays what it was."""
-    assert identity("grown:depth=4", "models")["arguments"] == {"width": 3}
-    assert identity("grown", "models")["arguments"] == {"width": 3, "depth": 7}
-    assert identity("grown:bias=true,depth=4", "models")["arguments"] == {"width": 3, "bias": True}

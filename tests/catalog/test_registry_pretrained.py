@@ -7,16 +7,15 @@ import pytest
 from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.experiment.plan import plan_fit
-from jembench.running.session import RunOptions, place
 
 SOURCE = """
-from jembench.catalog.options import pretrained
+from typing import Annotated
+from jembench.catalog.options import Content, Names, pretrained
 
-def uses(arguments):
-    return [("models", "jem:net=small-4"), ("samplers", arguments["sampler"])]
-
-@pretrained("file", "other", uses=uses)
-def build(data, *, file: str, other: str = "a:b", sampler: str = "pcd", width: int = 2): ...
+@pretrained()
+def build(
+    data, *, file: Annotated[str, Content()], sampler: Annotated[str, Names("samplers")] = "pcd", width: int = 2
+): ...
 
 @pretrained()
 def alone(data): ...
@@ -62,16 +61,7 @@ def test_content_makes_the_identity_and_the_place_does_not(here):
     assert identity("file=w.bin") != one
 
 
-def test_an_import_path_stands_for_itself_unless_it_is_a_file(here):
-    assert identity("file=w.bin,other=zoo:build")["arguments"]["other"] == "zoo:build"
-    (here / "zoo:build").write_bytes(b"weights")
-    both = identity("file=w.bin,other=zoo:build")["arguments"]
-    assert both["other"] == both["file"]
-
-
-@pytest.mark.parametrize(
-    ("file", "cause"), [("nowhere.bin", "No such file or directory"), (".", "Is a directory"), ("", "Is a directory")]
-)
+@pytest.mark.parametrize(("file", "cause"), [("nowhere.bin", "No such file or directory"), (".", "Is a directory")])
 def test_a_file_that_cannot_be_read_is_told(file, cause):
     with pytest.raises(SpecError) as caught:
         identity(f"file={file}")
@@ -89,15 +79,18 @@ def test_a_file_that_must_not_be_read_is_told(monkeypatch):
         identity("file=w.bin")
 
 
-def test_what_it_is_made_from_comes_after_itself():
+def test_what_an_option_names_comes_after_itself():
+    """The start of the sampler, which an option of the sampler names, is the last one."""
     used = resolve("build:file=w.bin,sampler=sgld").uses
-    assert [component.name for component in used] == ["elsewhere_of_tests:build", "jem", "sgld"]
+    assert [component.name for component in used] == ["elsewhere_of_tests:build", "sgld", "uniform"]
     assert [component.name for component in resolve("trained").uses] == ["elsewhere_of_tests:trained"]
 
 
-def test_what_it_is_made_from_must_be_installed():
-    with pytest.raises(SpecError, match=r"There is no sampler named 'sgldd'\. Nearest: sgld"):
-        _ = resolve("build:file=w.bin,sampler=sgldd").uses
+def test_an_option_that_names_a_component_counts_with_its_defaults():
+    one = identity("file=w.bin,sampler=sgld")["arguments"]["sampler"]
+    assert (one["name"], one["arguments"]["steps"], one["arguments"]["start"]["name"]) == ("sgld", 100, "uniform")
+    assert identity("file=w.bin,sampler=sgld:steps=100") == identity("file=w.bin,sampler=sgld")
+    assert identity("file=w.bin,sampler=sgldd")["arguments"]["sampler"] == "sgldd"
 
 
 # --- plans ------------------------------------------------------------------------------------------------------------
@@ -128,9 +121,3 @@ def test_the_recipe_that_trains_nothing_is_for_no_other():
     assert plan_fit(MODEL, "digits", "pretrained").recipe.name == "pretrained"
     with pytest.raises(SpecError, match="The recipe pretrained trains nothing, and jem is to be trained"):
         plan_fit("jem", "digits", "pretrained")
-
-
-def test_no_number_of_processes_is_too_many_for_no_training():
-    place([plan_fit(MODEL, "digits")], RunOptions(devices=7))
-    with pytest.raises(SpecError, match="cannot be shared out evenly among 7 processes"):
-        place([plan_fit("jem", "digits")], RunOptions(devices=7))

@@ -1,14 +1,15 @@
 """Spec strings: what is written is what is read."""
 
 import math
-from typing import Literal
+from typing import Annotated, Literal
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jembench.catalog.options import Bound, added_later, bind, convert, keyword_parameters, only_with
+from jembench.catalog.options import Bound, OnlyWith, bind, convert, options_of
 from jembench.catalog.spec import Spec, format_value, parse, slug, split_list, stable_hash
+from jembench.catalog.validation import Range
 from jembench.errors import PluginError, SpecError
 
 names = st.from_regex(
@@ -125,22 +126,49 @@ def test_a_default_that_is_given_changes_nothing():
     assert stable_hash(given_.identity) == stable_hash(left_out.identity)
 
 
-@only_with(momentum=("norm", "batch"))
-@added_later(momentum=0.1)
-def normed(data_spec, *, norm: str = "none", momentum: float = 0.9) -> None:
+def normed(data_spec, *, norm: str = "none", momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.9) -> None:
     """A factory whose momentum is that of one norm."""
 
 
 def test_an_option_counts_only_where_it_changes_something():
     identities = {
-        text: bind(parse(text), normed).identity["arguments"]
-        for text in ("jem", "jem:momentum=0.5", "jem:norm=batch", "jem:norm=batch,momentum=0.1")
+        text: bind(parse(text), normed).identity["arguments"] for text in ("jem", "jem:momentum=0.5", "jem:norm=batch")
     }
     assert identities["jem"] == identities["jem:momentum=0.5"] == {"norm": "none"}
     assert identities["jem:norm=batch"] == {"norm": "batch", "momentum": 0.9}
-    assert identities["jem:norm=batch,momentum=0.1"] == {"norm": "batch"}  # what it was before there was the option
     assert str(bind(parse("jem:momentum=0.5"), normed)) == "jem"
     assert str(bind(parse("jem:norm=batch,momentum=0.5"), normed)) == "jem:momentum=0.5,norm=batch"
+
+
+def test_a_condition_on_no_option_is_the_plugins_fault():
+    def misspelt(*, norm: str = "none", momentum: Annotated[float, OnlyWith("nrom", "batch")] = 0.9): ...
+
+    with pytest.raises(PluginError, match=r"'momentum' .* counts only with 'nrom', which is none of its options: norm"):
+        bind(parse("jem"), misspelt)
+
+
+Positive = Annotated[float, Range(above=0)]
+
+
+def ranged(*, width: Annotated[int, Range(least=1, most=9)] = 2, clip: Positive | None = None): ...
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("width=0", "width of jem is 0; it must be at least 1 and at most 9."),
+        ("width=10", "width of jem is 10; it must be at least 1 and at most 9."),
+        ("clip=0", "clip of jem is 0.0; it must be greater than 0."),
+    ],
+)
+def test_values_out_of_range(text, message):
+    with pytest.raises(SpecError) as caught:
+        bind(parse(f"jem:{text}"), ranged)
+    assert str(caught.value) == message
+
+
+def test_values_within_the_range():
+    assert bind(parse("jem:width=9,clip=none"), ranged).arguments == {"width": 9, "clip": None}
 
 
 def test_identity_holds_the_defaults_so_that_a_new_default_is_another_component():
@@ -249,15 +277,15 @@ def test_an_option_without_a_type_is_the_plugins_fault():
 def test_annotations_may_be_text():
     def late(data_spec, positional: int = 1, *, eps: "float | None" = None): ...
 
-    assert keyword_parameters(late)["eps"].annotation == float | None
-    assert list(keyword_parameters(late)) == ["eps"]
+    assert options_of(late)["eps"].annotation == float | None
+    assert list(options_of(late)) == ["eps"]
 
 
 def test_annotations_that_cannot_be_read_are_the_plugins_fault():
     def bad(*, net: "Nowhere"): ...  # noqa: F821
 
     with pytest.raises(PluginError, match=r"cannot read the type 'Nowhere' of option 'net' \(name 'Nowhere'"):
-        keyword_parameters(bad)
+        options_of(bad)
 
 
 # --- hashes and file names --------------------------------------------------------------------------------------------

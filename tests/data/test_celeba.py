@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from jembench.catalog import registry
 from jembench.data.factories import celeba
 from jembench.errors import JembenchError, SpecError, Unavailable
 
@@ -73,6 +74,6 @@ def test_a_damaged_face_is_named(root):
         celeba(root=str(root)).split("test")
 
 
-def test_no_size_is_refused(root):
+def test_no_size_is_refused():
     with pytest.raises(SpecError, match="size of celeba is 0"):
-        celeba(root=str(root), size=0)
+        registry.resolve("datasets", "celeba:size=0")

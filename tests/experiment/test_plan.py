@@ -242,7 +242,7 @@ def test_cells_differ_by_metric_and_limit_as_well(make):
 def test_a_default_that_changes_makes_it_another_cell(make, monkeypatch, factory, option):
     import zoo_of_tests as zoo
 
-    monkeypatch.setattr(options, "_known_parameters", options._keyword_parameters)  # a process reads the defaults once
+    monkeypatch.setattr(options, "_known_options", options._read_options)  # a process reads the defaults once
     before = cell_id(make())
     changed = inspect.unwrap(getattr(samplers if factory == "pcd" else zoo, factory))
     value = changed.__kwdefaults__[option] + 1

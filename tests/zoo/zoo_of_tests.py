@@ -322,7 +322,7 @@ def painter_alone(data_spec):
     return PainterAlone()
 
 
-@pretrained(uses=lambda arguments: [("models", "jem:net=small-4"), ("samplers", "pcd:buffer=6")])
+@pretrained()
 def accompanied(data_spec):
     return HasSampler("marginal")
 

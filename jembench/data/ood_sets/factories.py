@@ -8,8 +8,9 @@ Legend: N images, C channels, H height, W width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from jembench.catalog.validation import Range
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, OODSet, Split
 
@@ -136,10 +137,8 @@ def constant(*, value: float | None = None) -> OODSet:
 # --- photographs ------------------------------------------------------------------------------------------------------
 
 
-def patches(*, zoom: int = 4) -> OODSet:
+def patches(*, zoom: Annotated[int, Range(least=1)] = 4) -> OODSet:
     """Patches of scikit-learn's two photographs, ``zoom`` times as wide as the images and scaled down to them."""
-    if zoom < 1:
-        raise SpecError(f"zoom of patches is {zoom}; it must be at least 1.")
 
     def draw(test: Split, data: DataSpec) -> Tensor:
         from jembench.data.ood_sets import other_images

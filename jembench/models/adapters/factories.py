@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from jembench.catalog.options import pretrained
-from jembench.catalog.spec import Scalar
+from jembench.catalog.contents import the_file
+from jembench.catalog.options import Content, Names, pretrained
+from jembench.catalog.validation import Range
 from jembench.errors import SpecError
 
 if TYPE_CHECKING:
@@ -16,32 +17,24 @@ if TYPE_CHECKING:
     from jembench.models.adapters.weights import StateDict
 
 
-def _made_from(arguments: Mapping[str, Scalar]) -> list[tuple[str, str]]:
-    from jembench.models.adapters import header
-
-    found = header.read(Path(str(arguments["file"])))
-    return [("models", found.model), *([("samplers", found.sampler)] if found.sampler else [])]
-
-
-@pretrained("file", uses=_made_from)
-def imported(data: DataSpec, *, file: str) -> Any:
+@pretrained()
+def imported(data: DataSpec, *, file: Annotated[str, Content()]) -> Any:
     """A model that was trained elsewhere, from the file that `jembench import` wrote of its weights."""
     from jembench.models.adapters.imported import load
 
     return load(Path(file), data)
 
 
-def _called(arguments: Mapping[str, Scalar]) -> list[tuple[str, str]]:
-    module = str(arguments["module"])
-    return [("models", module)] if ":" in module and not Path(module).exists() else []
+def _script(module: str) -> Mapping[str, Path]:
+    return {} if ":" in module and not Path(module).exists() else the_file(module)
 
 
-@pretrained("module", uses=_called)
+@pretrained()
 def generator(
     data: DataSpec,
     *,
-    module: str,
-    latent: int = 0,
+    module: Annotated[str, Content(_script), Names()],
+    latent: Annotated[int, Range(least=0)] = 0,
     conditional: bool = False,
     pixels: Literal["model", "-1..1", "0..1", "0..255"] = "model",
 ) -> Generated:
@@ -52,8 +45,6 @@ def generator(
     """
     from jembench.models.adapters.generator import Generated, load
 
-    if latent < 0:
-        raise SpecError(f"latent of generator is {latent}; it must be at least 0.")
     if conditional and not data.num_classes:
         raise SpecError(f"{data.name} is unlabelled, so there are no labels to generate by. Write conditional=false.")
     return Generated(data, load(module), module, latent=latent, conditional=conditional, pixels=pixels)

@@ -44,7 +44,6 @@ def build_net(
     if text == "auto":
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
     if shape := names.read(text):
-        shape.least.check(f"The net {text}")
         shape = shape.for_image(height, width)
         return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout, momentum=momentum)
     if ":" in text:

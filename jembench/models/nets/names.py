@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import NamedTuple
 
-from jembench.catalog.limits import Size
 from jembench.errors import SpecError
+
+_DIGITS = 4
+"""Digits of a depth or width: a net of ten thousand layers has no end of Python objects."""
 
 
 class Shape(NamedTuple):
@@ -21,14 +22,6 @@ class Shape(NamedTuple):
     def for_image(self, height: int, width: int) -> Shape:
         """With a stride that makes maps of about 16 pixels of the shorter side, if it has none: 2 for 32x32."""
         return self if self.stride else self._replace(stride=max(1, round(min(height, width) / 16)))
-
-    @property
-    def least(self) -> Size:
-        """Its convolutions' weights and biases, and the bytes of the widest group's weights in float32."""
-        _, second, third = self.widths
-        return Size(
-            tensors=2 * (1 + 3 * 2 * self.blocks), bytes=4 * 9 * third * (second + third * (2 * self.blocks - 1))
-        )
 
 
 def wide(depth: int, width: int) -> Shape:
@@ -66,16 +59,14 @@ def read(text: str) -> Shape | None:
     """The shape that ``wrn-28-10``, ``small-12`` or ``half-48`` names; None for any other text.
 
     Raises:
-        SpecError: if there is no wide residual network of that depth.
+        SpecError: if there is no wide residual network of that depth, or a number is absurd.
     """
-    if match := re.fullmatch(r"wrn-([1-9]\d{0,17})-([1-9]\d{0,17})", text):
-        return wide(*map(int, match.groups()))
-    if match := re.fullmatch(r"(small|half|scaled)-([1-9]\d{0,17})", text):
-        return {"small": small, "half": half, "scaled": scaled}[match[1]](int(match[2]))
-    return None
-
-
-def least_net(options: Mapping[str, object]) -> Size:
-    """What a model with an option ``net`` takes at least: nothing that is known, if the net has no name here."""
-    shape = read(str(options["net"]))
-    return shape.least if shape else Size()
+    match = re.fullmatch(r"(?P<kind>wrn-(?P<depth>[1-9]\d*)|small|half|scaled)-(?P<width>[1-9]\d*)", text)
+    if match is None:
+        return None
+    depth, width = (match["depth"] or "10"), match["width"]
+    if max(len(depth), len(width)) > _DIGITS:
+        raise SpecError(f"The net {text[:40]} is too large: its depth and width must be below {10**_DIGITS:,}.")
+    if match["depth"]:
+        return wide(int(depth), int(width))
+    return {"small": small, "half": half, "scaled": scaled}[match["kind"]](int(width))

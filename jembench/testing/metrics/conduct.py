@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 
 from jembench.catalog import registry
-from jembench.catalog.options import keyword_parameters
+from jembench.catalog.options import options_of
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError
 from jembench.experiment.sweep import with_options
@@ -57,17 +57,16 @@ def one_protocol_one_number(subject: MetricSubject) -> None:
 def _with_other_options(subject: MetricSubject) -> Iterator[tuple[str, Metric]]:
     """Yield each option that can be changed at a moderate cost, and the metric with another value of it."""
     resolved = subject.resolved
-    incidental: frozenset[str] = getattr(resolved.factory, "incidental_options", frozenset())
-    for option, parameter in keyword_parameters(resolved.factory).items():
-        other = _choose_other(resolved.bound.arguments[option], parameter.annotation)
-        if option in incidental or other is None:
+    for name, option in options_of(resolved.factory).items():
+        other = _choose_other(resolved.bound.arguments[name], option.annotation)
+        if name in resolved.bound.incidental or other is None:
             continue
         try:
-            metric = registry.resolve("metrics", with_options(str(resolved), {option: format_value(other)})).make()
+            metric = registry.resolve("metrics", with_options(str(resolved), {name: format_value(other)})).make()
         except JembenchError:
             continue
         if not isinstance(metric, Costly) or metric.passes(IMAGES["test"]) <= AFFORDABLE:
-            yield option, metric
+            yield name, metric
 
 
 def _choose_other(value: Scalar, annotation: Any) -> Scalar:

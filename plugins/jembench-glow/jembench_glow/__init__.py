@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from jembench.plugin import Size, SpecError, takes
+from jembench.plugin import Range, SpecError
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
     from jembench_glow.model import ConditionalGlow, Glow
 
-
-def _least(options: Mapping[str, Any]) -> Size:
-    """The three convolutions of each coupling; the weights of those from hidden to hidden channels."""
-    couplings = options["levels"] * options["steps"]
-    return Size(tensors=6 * couplings, bytes=4 * couplings * options["hidden"] ** 2)
+Count = Annotated[int, Range(least=1, most=1_000)]
 
 
-@takes(_least)
 def glow(
-    data: DataSpec, *, conditional: bool = True, levels: int = 3, steps: int = 32, hidden: int = 512
+    data: DataSpec,
+    *,
+    conditional: bool = True,
+    levels: Count = 3,
+    steps: Count = 32,
+    hidden: Annotated[int, Range(least=1, most=10_000)] = 512,
 ) -> Glow | ConditionalGlow:
     """A normalising flow with exact log p(x|y), which gives p(y|x) by Bayes' rule, or with exact log p(x) alone.
 
@@ -30,9 +29,6 @@ def glow(
     from jembench_glow.model import ConditionalGlow, Glow
     from jembench_glow.network import multiscale_flow
 
-    for option, value in {"levels": levels, "steps": steps, "hidden": hidden}.items():
-        if value < 1:
-            raise SpecError(f"{option} of glow is {value}; it must be at least 1.")
     if conditional and data.num_classes < 1:
         raise SpecError(f"{data.name} is unlabelled, and log p(x|y) needs classes. Write glow:conditional=false.")
     _check_levels(data, levels)

@@ -16,6 +16,7 @@ from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Batch, DataSpec, Split
 from jembench.metrics.ood import OutOfDistribution
 from jembench.models.capabilities import capabilities
+from jembench.plugin import resolve
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
 from jembench.store.checkpoint import load_weights, read, write
@@ -239,12 +240,16 @@ def test_what_the_models_are():
         ((1, 28, 28), {}, "Write glow:levels=2 or fewer"),
         ((1, 6, 8), {}, r"Write glow:levels=1\."),
         ((1, 7, 8), {"levels": 1}, "even number of pixels"),
-        ((1, 8, 8), {"steps": 0}, "steps of glow is 0; it must be at least 1"),
     ],
 )
 def test_options_that_do_not_fit_say_what_would(shape, options, message):
     with pytest.raises(SpecError, match=message):
         glow(DataSpec(name="toy", shape=shape, num_classes=3), **options)
+
+
+def test_a_number_of_steps_is_at_least_1():
+    with pytest.raises(SpecError, match="steps of glow is 0; it must be at least 1"):
+        resolve("models", "glow:steps=0")
 
 
 def test_classes_need_labels():

@@ -102,7 +102,7 @@ def test_a_loaded_sampler_goes_on_as_the_first_would_have():
         ("step_size=0", "step_size of igebm-langevin is 0.0; it must be greater than 0"),
         ("clip=-1", "clip of igebm-langevin is -1.0"),
         ("noise=-1", "noise of igebm-langevin is -1.0; it must be at least 0"),
-        ("reinit=2", "a probability, from 0 to 1"),
+        ("reinit=2", "it must be at least 0 and at most 1"),
     ],
 )
 def test_options_that_cannot_be(options, said):

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from jembench.plugin import added_later, least_net, only_with, takes
+from jembench.plugin import Names, OnlyWith, Range
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -12,19 +12,18 @@ if TYPE_CHECKING:
     from jembench_jem.model import JEM, FactoredJEM
 
 Norm = Literal["none", "batch", "instance", "layer", "act"]
+Net = Annotated[str, Names()]
+Momentum = Annotated[float, OnlyWith("norm", "batch")]
 
 
-@takes(least_net)
-@only_with(momentum=("norm", "batch"))
-@added_later(momentum=0.1, marginal=1.0)
 def jem(
     data: DataSpec,
     *,
-    net: str = "auto",
+    net: Net = "auto",
     norm: Norm = "none",
     dropout: float = 0.0,
-    momentum: float = 0.9,
-    marginal: float = 1.0,
+    momentum: Momentum = 0.9,
+    marginal: Annotated[float, Range(above=0)] = 1.0,
 ) -> JEM:
     """JEM: one network read as p(y|x) and as p(x), trained on both.
 
@@ -32,19 +31,13 @@ def jem(
     ``marginal`` is the weight of log p(x) beside log p(y|x), 1 in JEM (``--p_x_weight`` of the authors' code).
     """
     from jembench.parts import build_net
-    from jembench.plugin import SpecError
     from jembench_jem.model import JEM
 
-    if not marginal > 0:
-        raise SpecError(f"marginal is {marginal}; it must be the weight of log p(x) beside log p(y|x), for example 1.")
     return JEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum), marginal)
 
 
-@takes(least_net)
-@only_with(momentum=("norm", "batch"))
-@added_later(momentum=0.1)
 def jem_factored(
-    data: DataSpec, *, net: str = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: float = 0.9
+    data: DataSpec, *, net: Net = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: Momentum = 0.9
 ) -> FactoredJEM:
     """JEM's ablation that is trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
     from jembench.parts import build_net

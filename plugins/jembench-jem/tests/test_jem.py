@@ -61,7 +61,7 @@ def test_the_factored_ablation_is_trained_on_p_x_given_y_alone():
 
 
 def test_log_px_has_a_weight_above_0():
-    with pytest.raises(SpecError, match="marginal is 0"):
+    with pytest.raises(SpecError, match="marginal of jem is 0"):
         make("jem:marginal=0")
 
 

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from jembench.plugin import SpecError
+from jembench.plugin import Range, SpecError
 
 if TYPE_CHECKING:
     from jembench_ray.executor import RayExecutor
+
+Cores = Annotated[float, Range(least=0.01)]
 
 
 def ray(
     *,
     address: str = "auto",
-    gpus: float = 1.0,
-    cpus: float = 1.0,
-    statistics_cpus: float = 1.0,
-    retries: int = 2,
+    gpus: Annotated[float, Range(least=0)] = 1.0,
+    cpus: Cores = 1.0,
+    statistics_cpus: Cores = 1.0,
+    retries: Annotated[int, Range(least=0)] = 2,
     shared: Literal["auto", "yes", "no"] = "auto",
 ) -> RayExecutor:
     """Tasks of a Ray cluster: one for each unit of work.
@@ -40,13 +42,8 @@ def ray(
         )
     if address not in ("auto", "local") and not _is_host_and_port(address):
         raise SpecError(f"address of ray is {address!r}; it must be host:port, auto or local.")
-    for option, value, least in (("cpus", cpus, 0.01), ("statistics_cpus", statistics_cpus, 0.01), ("gpus", gpus, 0)):
-        if not least <= value < float("inf"):
-            raise SpecError(f"{option} of ray is {value:g}; it must be at least {least:g}.")
     if gpus > 1 and gpus % 1:
         raise SpecError(f"gpus of ray is {gpus:g}; above 1 it must be a whole number.")
-    if retries < 0:
-        raise SpecError(f"retries of ray is {retries}; it must be at least 0.")
     return RayExecutor(address, gpus=gpus, cpus=cpus, statistics_cpus=statistics_cpus, retries=retries, shared=shared)
 
 

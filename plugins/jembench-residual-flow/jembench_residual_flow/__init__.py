@@ -2,33 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from jembench.plugin import Size, SpecError, takes
+from jembench.plugin import Range, SpecError
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
     from jembench_residual_flow.model import ConditionalResidualFlow, ResidualFlow
 
-
-def _least(options: Mapping[str, Any]) -> Size:
-    """The three convolutions of each block; the weights of those from hidden to hidden channels."""
-    blocks = options["levels"] * options["blocks"]
-    return Size(tensors=6 * blocks, bytes=4 * blocks * options["hidden"] ** 2)
+Count = Annotated[int, Range(least=1, most=1_000)]
 
 
-@takes(_least)
 def residual_flow(
     data: DataSpec,
     *,
     conditional: bool = True,
-    levels: int = 3,
-    blocks: int = 16,
-    hidden: int = 512,
-    lipschitz: float = 0.98,
-    terms: int = 20,
-    probes: int = 1,
+    levels: Count = 3,
+    blocks: Count = 16,
+    hidden: Annotated[int, Range(least=1, most=10_000)] = 512,
+    lipschitz: Annotated[float, Range(above=0, below=1)] = 0.98,
+    terms: Annotated[int, Range(least=0)] = 20,
+    probes: Count = 1,
 ) -> ResidualFlow | ConditionalResidualFlow:
     """A normalising flow of residual blocks, with log p(x|y) and so p(y|x) by Bayes' rule, or with log p(x) alone.
 
@@ -39,13 +33,6 @@ def residual_flow(
     from jembench_residual_flow.flow import Flow
     from jembench_residual_flow.model import ConditionalResidualFlow, ResidualFlow
 
-    for option, value in {"levels": levels, "blocks": blocks, "hidden": hidden, "probes": probes}.items():
-        if value < 1:
-            raise SpecError(f"{option} of residual-flow is {value}; it must be at least 1.")
-    if terms < 0:
-        raise SpecError(f"terms of residual-flow is {terms}; it must be at least 1, or 0 for the exact determinant.")
-    if not 0 < lipschitz < 1:
-        raise SpecError(f"lipschitz of residual-flow is {lipschitz}; a block is invertible if it is between 0 and 1.")
     if conditional and data.num_classes < 1:
         raise SpecError(
             f"{data.name} is unlabelled, and log p(x|y) needs classes. Write residual-flow:conditional=false."

@@ -17,6 +17,7 @@ from jembench.experiment.recipe_files import load
 from jembench.interfaces import Batch, DataSpec, Split
 from jembench.metrics.ood import OutOfDistribution
 from jembench.models.capabilities import capabilities
+from jembench.plugin import resolve
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
 from jembench.store.store import Store
@@ -390,15 +391,25 @@ def test_what_the_models_are():
     [
         ((1, 8, 8), {"levels": 5}, r"8x8 images of toy can be halved 3 times. Write residual-flow:levels=4 or fewer"),
         ((1, 7, 8), {"levels": 2}, r"Write residual-flow:levels=1\."),
-        ((1, 8, 8), {"blocks": 0}, "blocks of residual-flow is 0; it must be at least 1"),
-        ((1, 8, 8), {"terms": -1}, "terms of residual-flow is -1"),
-        ((1, 8, 8), {"probes": 0}, "probes of residual-flow is 0; it must be at least 1"),
-        ((1, 8, 8), {"lipschitz": 1.0}, r"lipschitz of residual-flow is 1\.0; .* between 0 and 1"),
     ],
 )
 def test_options_that_do_not_fit_say_what_would(shape, options, message):
     with pytest.raises(SpecError, match=message):
         residual_flow(DataSpec(name="toy", shape=shape, num_classes=3), **options)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("blocks=0", "blocks of residual-flow is 0; it must be at least 1"),
+        ("terms=-1", "terms of residual-flow is -1; it must be at least 0"),
+        ("probes=0", "probes of residual-flow is 0; it must be at least 1"),
+        ("lipschitz=1", r"lipschitz of residual-flow is 1\.0; it must be greater than 0 and below 1"),
+    ],
+)
+def test_an_option_out_of_range_is_refused(option, message):
+    with pytest.raises(SpecError, match=message):
+        resolve("models", f"residual-flow:{option}")
 
 
 def test_classes_need_labels():

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from jembench.plugin import SpecError
+from jembench.plugin import Range, SpecError
 
 if TYPE_CHECKING:
     from jembench_slurm.executor import SlurmExecutor
@@ -13,18 +13,21 @@ if TYPE_CHECKING:
 _DURATION = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?")  # 1d12h, 8h, 90m
 _CLOCK = re.compile(r"(?:(?P<d>\d+)-)?(?P<h>\d+):(?P<m>\d\d):\d\d")  # as Slurm writes it: 1-12:00:00, 08:00:00
 
+NotNegative = Annotated[int, Range(least=0)]
+AtLeast1 = Annotated[int, Range(least=1)]
+
 
 def slurm(
     *,
     partition: str = "",
     cpu_partition: str = "",
     gpus: str = "auto",
-    cpus: int = 0,
+    cpus: NotNegative = 0,
     memory: str = "",
     time: str = "8h",
-    array: int = 16,
-    pack: int = 1,
-    retries: int = 2,
+    array: AtLeast1 = 16,
+    pack: AtLeast1 = 1,
+    retries: NotNegative = 2,
     setup: str = "",
 ) -> SlurmExecutor:
     """Jobs of a Slurm cluster, by submitit: arrays, which continue after a time limit or a preemption.
@@ -42,14 +45,6 @@ def slurm(
     """
     from jembench_slurm.executor import SlurmExecutor
 
-    for option, value, least in (
-        ("cpus", cpus, 0),
-        ("array", array, 1),
-        ("pack", pack, 1),
-        ("retries", retries, 0),
-    ):
-        if value < least:
-            raise SpecError(f"{option} of slurm is {value}; it must be at least {least}.")
     if gpus != "auto" and not gpus.isdecimal():
         raise SpecError(f"gpus of slurm is {gpus!r}; it must be auto, or a whole number of at least 0.")
     if memory and not re.fullmatch(r"[1-9]\d*[KMGT]B?", memory):

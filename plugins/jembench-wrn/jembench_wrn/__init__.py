@@ -3,26 +3,28 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from fractions import Fraction
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from jembench.plugin import SpecError, added_later, convert, least_net, only_with, takes
+from jembench.plugin import Names, OnlyWith, Range, SpecError
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
     from jembench_wrn.adversarial_training import Adversarial
     from jembench_wrn.model import Baseline
 
+Norm = Literal["none", "batch", "instance", "layer", "act"]
+Net = Annotated[str, Names()]
+Momentum = Annotated[float, OnlyWith("norm", "batch")]
 
-@takes(least_net)
-@only_with(momentum=("norm", "batch"))
-@added_later(momentum=0.1)
+
 def baseline(
     data: DataSpec,
     *,
-    net: str = "auto",
-    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
+    net: Net = "auto",
+    norm: Norm = "none",
     dropout: float = 0.0,
-    momentum: float = 0.1,
+    momentum: Momentum = 0.1,
 ) -> Baseline:
     """The same network as JEM's, trained on p(y|x) alone.
 
@@ -36,19 +38,16 @@ def baseline(
     return Baseline(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
 
 
-@takes(least_net)
-@only_with(momentum=("norm", "batch"))
-@added_later(momentum=0.1)
 def adversarial(
     data: DataSpec,
     *,
-    net: str = "auto",
-    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
+    net: Net = "auto",
+    norm: Norm = "none",
     dropout: float = 0.0,
-    momentum: float = 0.1,
+    momentum: Momentum = 0.1,
     threat: str = "linf@8/255",
-    steps: int = 7,
-    step_size: float | None = None,
+    steps: Annotated[int, Range(above=0)] = 7,
+    step_size: Annotated[float | None, Range(above=0)] = None,
     random_start: bool = True,
 ) -> Adversarial:
     """The same network, trained on p(y|x) of images that are moved against it within ``threat``: the norm and the size.
@@ -60,10 +59,7 @@ def adversarial(
     from jembench_wrn.adversarial_training import Adversarial, Attack
 
     ball = _read(threat)
-    step_size = _REACH / max(steps, 1) if step_size is None else step_size
-    for option, value in {"steps": steps, "step_size": step_size}.items():
-        if value <= 0:
-            raise SpecError(f"{option} of adversarial is {value}; it must be above 0.")
+    step_size = _REACH / steps if step_size is None else step_size
     attack = Attack(
         norm=ball.norm, eps=ball.eps, steps=steps, step_size=step_size * ball.eps, random_start=random_start
     )
@@ -81,8 +77,8 @@ class _Ball(NamedTuple):
 def _read(threat: str) -> _Ball:
     """A size means nothing without its norm, so that a recipe or a spec can give neither alone."""
     norm, _, size = threat.partition("@")
-    with suppress(SpecError):
-        eps = convert(size, float, "eps")
+    with suppress(ValueError, ZeroDivisionError, OverflowError):
+        eps = float(Fraction(size))
         if norm in ("linf", "l2") and eps > 0:
             return _Ball(norm, eps)
     raise SpecError(

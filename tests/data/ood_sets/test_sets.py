@@ -152,7 +152,6 @@ def test_a_zoom_of_two_averages_four_pixels():
 @pytest.mark.parametrize(
     ("spec", "zoom", "error", "text"),
     [
-        (GREY, 0, SpecError, "zoom of patches is 0; it must be at least 1"),
         (GREY, 200, NotApplicable, "do not fit scikit-learn's photographs"),
         (DataSpec(name="four", shape=(4, 6, 6), num_classes=2), 1, NotApplicable, "images of four have 4 channels"),
     ],

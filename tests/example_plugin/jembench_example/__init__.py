@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from jembench.plugin import OfPrediction, SpecError
+from jembench.plugin import OfPrediction, Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -46,14 +46,15 @@ def kernels(data: DataSpec, *, bandwidth: float = 0.3) -> Kernels:
     return Kernels(data, bandwidth)
 
 
-def mala(data: DataSpec, *, steps: int = 10, step_size: float = 0.01) -> Sampler:
+def mala(
+    data: DataSpec,
+    *,
+    steps: Annotated[int, Range(least=1)] = 10,
+    step_size: Annotated[float, Range(above=0)] = 0.01,
+) -> Sampler:
     """The Metropolis-adjusted Langevin algorithm: exact at any step size, from uniform noise."""
     from jembench_example.sampler import MALA
 
-    if steps < 1:
-        raise SpecError(f"steps of mala is {steps}; it must be at least 1.")
-    if step_size <= 0:
-        raise SpecError(f"step_size of mala is {step_size}; it must be greater than 0.")
     return MALA(data, steps=steps, step_size=step_size)
 
 
