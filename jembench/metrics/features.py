@@ -13,8 +13,9 @@ import io
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
+from jembench.catalog.options import Content, Incidental
 from jembench.catalog.spec import slug
 from jembench.errors import CheckpointError, NotApplicable, StoreError, Unavailable
 from jembench.files import socket_timeout
@@ -37,8 +38,6 @@ _INCEPTION_BATCH = 32
 _TIMEOUT_SECONDS = 20.0
 
 
-@incidental("download")
-@content_of("weights")
 @dataclass(kw_only=True)
 class InceptionFeatures:
     """The Inception network of the published IS and FID; needs 96 MB of weights.
@@ -47,8 +46,8 @@ class InceptionFeatures:
     file that holds its weights (torch hub's cache by default); ``download=true`` fetches them there.
     """
 
-    weights: str = ""
-    download: bool = False
+    weights: Annotated[str, Content()] = ""
+    download: Annotated[bool, Incidental()] = False
     name: ClassVar[str] = ""
     identity: str = field(default="inception-2015-12-05", init=False)
     dimensions: ClassVar[int] = 2048

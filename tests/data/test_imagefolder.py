@@ -346,9 +346,9 @@ def test_a_folder_that_is_split_already(root: Path) -> None:
 
 
 @pytest.mark.parametrize("split", [0.0, 1.0, -0.5])
-def test_a_share_that_is_none(flat: Path, split: float) -> None:
-    with pytest.raises(SpecError, match=rf"split of imagefolder is {split}; it must be a share above 0 and below 1"):
-        imagefolder(root=str(flat), split=split)
+def test_a_share_that_is_none(split: float) -> None:
+    with pytest.raises(SpecError, match=rf"split of imagefolder is {split}; it must be greater than 0 and below 1"):
+        registry.resolve("datasets", f"imagefolder:root=x,split={split}")
 
 
 def test_images_that_cannot_be_decoded_are_named(root: Path, cache: Path) -> None:
@@ -421,6 +421,6 @@ def test_more_than_eight_bits_are_not_cut_off_silently(root: Path) -> None:
     assert "more than 8 bits" in message(JembenchError, root, read=True)
 
 
-def test_a_size_below_zero(root: Path) -> None:
-    with pytest.raises(SpecError, match="size of imagefolder is -1"):
-        imagefolder(root=str(root), size=-1)
+def test_a_size_below_zero() -> None:
+    with pytest.raises(SpecError, match="size of imagefolder is -1; it must be at least 0"):
+        registry.resolve("datasets", "imagefolder:root=x,size=-1")
