@@ -35,7 +35,7 @@ EXAMPLES = options.examples(
     type=Text("NAMES", several=True),
     help="Figures, by their names or how these begin: reliability,samples-digits.",
 )
-@options.width
+@click.option("--width", metavar="WIDTH", help="Width: column or page of a paper in two columns, or a length (5.5in).")
 @click.option("--titles/--no-titles", default=True, help="Draw the titles of figures, or leave them to the caption.")
 @options.store
 @click.pass_context

@@ -71,12 +71,6 @@ report_format = click.option(
     "printed to stderr.",
 )
 
-width = click.option(
-    "--width",
-    metavar="WIDTH",
-    help="Width of LaTeX tables and of figures: column or page of a paper in two columns, or a length (5.5in).",
-)
-
 output = click.option("--output", type=parameters.PATH, metavar="FILE", help="Write to FILE instead of printing.")
 
 reference = click.option(

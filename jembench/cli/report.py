@@ -10,12 +10,10 @@ import click
 from jembench.api import comparison
 from jembench.api.arguments import selection
 from jembench.api.results import Results
-from jembench.catalog import registry
 from jembench.cli import options, show
 from jembench.cli.output import emit
 from jembench.cli.parameters import COUNT, DATASET, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
-from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import references
 from jembench.report.formats import TERMINAL
 from jembench.report.page.pictures import Pictures
@@ -37,7 +35,6 @@ EXAMPLES = options.examples(
 @options.store
 @options.reference
 @options.report_format
-@options.width
 @click.option("--per-seed", is_flag=True, help="A row for each seed, for the formats csv, json and parquet.")
 @options.output
 @options.force
@@ -50,7 +47,6 @@ def report(
     store: Path,
     reference: str | None,
     format: str,
-    width: str | None,
     per_seed: bool,
     output: Path | None,
     force: bool,
@@ -60,8 +56,6 @@ def report(
     Shows all results, or those of the metrics of SUITE with the published numbers. Of the FILE of an experiment, it
     shows the models, data, recipes and seeds that the file names.
     """
-    if width is not None:
-        format = _in_width(format, width)
     if claims:
         if reference is not None or (not which.suite and which != selection(settings={}, limit=which.limit)):
             raise SpecError(
@@ -82,13 +76,6 @@ def report(
         results = Results.selected(found, which, published, Pictures(place))
         emit((results.per_seed() if per_seed else results).table(format), output, force=force)
     return show.exit_code(ctx, found.cells)
-
-
-def _in_width(format: str, width: str) -> str:
-    """The format with its option."""
-    if "width" not in registry.resolve("formats", format).bound.arguments or bare_name(format) == TERMINAL:
-        raise SpecError(f"--width is for tables of LaTeX. Add --format latex, or leave --width out with {format}.")
-    return with_options(format, {"width": width})
 
 
 def _claims(store: Store, which: Selection, format: str) -> Any:

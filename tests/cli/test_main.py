@@ -64,7 +64,7 @@ OPTIONS = {
         "--help",
     },
     ("report",): {
-        *("--claims", "--per-seed", "--store", "--reference", "--format", "--width", "--output", "--force", "--help"),
+        *("--claims", "--per-seed", "--store", "--reference", "--format", "--output", "--force", "--help"),
         *SELECTION,
     },
     ("compare",): {

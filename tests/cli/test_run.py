@@ -140,11 +140,10 @@ def test_a_dry_run_tells_what_is_to_be_done_and_does_nothing(run, table):
     done = run("--dry-run")
     assert (done.code, done.err) == (0, "")
     assert [" ".join(row) for row in table(done.out)] == [
-        "zoo_of_tests:jem 36 iterations to do: accuracy, ece, zoo_of_tests:brightness",
-        "zoo_of_tests:classifier 36 iterations to do: accuracy, ece",
+        "zoo_of_tests:jem zoo_of_tests:data tiny 0 36 iterations to do: accuracy, ece, zoo_of_tests:brightness",
+        "zoo_of_tests:classifier zoo_of_tests:data tiny 0 36 iterations to do: accuracy, ece",
         "N/A: zoo_of_tests:brightness (needs samples: zoo_of_tests:classifier gives logits and energy only)",
     ]
-    assert "Throughout: dataset zoo_of_tests:data, recipe tiny, seed 0." in done.out
     assert "2 of 2 models are still to be trained, and 5 metrics to be computed." in done.out
     assert list(Path.cwd().iterdir()) == []
 
