@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 import sys
 import types
 import typing
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass
-from fractions import Fraction
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from jembench.catalog.contents import Listing, the_file
 from jembench.catalog.spec import Scalar, Spec, format_value
-from jembench.catalog.validation import Range, Rule
+from jembench.catalog.validation import read_text
 from jembench.errors import PluginError, SpecError, unknown
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
@@ -72,9 +70,13 @@ class Option:
     """An option of a factory."""
 
     name: str
-    annotation: Any  # int, float, bool, str, Literal[...] or one of these | None
+    hint: Any  # int, float, bool, str, Literal[...] or one of these | None, in Annotated[...] with its marks
     default: Any  # REQUIRED: none
-    marks: tuple[Any, ...] = ()
+
+    @property
+    def annotation(self) -> Any:
+        """The type without its marks."""
+        return _split(self.hint)[0]
 
     @property
     def is_required(self) -> bool:
@@ -83,7 +85,7 @@ class Option:
 
     def mark(self, kind: type[Mark]) -> Mark | None:
         """Return its mark of one class, or None."""
-        return next((mark for mark in self.marks if isinstance(mark, kind)), None)
+        return next((mark for mark in _split(self.hint)[1] if isinstance(mark, kind)), None)
 
     def read(self, text: str, component: str) -> Scalar:
         """Return the value that a text gives.
@@ -91,11 +93,7 @@ class Option:
         Raises:
             SpecError: if it is not of the option's type, or out of its range.
         """
-        value: Any = convert(text, self.annotation, f"{self.name} of {component}")
-        for mark in self.marks:
-            if isinstance(mark, Rule | Range) and value is not None and value not in mark:
-                raise SpecError(f"{self.name} of {component} is {format_value(value)}; it must be {mark}.")
-        return typing.cast(Scalar, value)
+        return read_text(text, self.hint, f"{self.name} of {component}")
 
 
 REQUIRED = inspect.Parameter.empty
@@ -215,11 +213,10 @@ def _option(factory: Callable[..., Any], parameter: inspect.Parameter, namespace
                 f"{factory.__module__}: cannot read the type {annotation!r} of option {parameter.name!r} ({error}). "
                 "Options are int, float, bool, str, Literal[...] or one of these | None, which Annotated may mark."
             ) from error
-    bare, marks = _split(annotation)
-    default = parameter.default
-    if type(default) is int and float in (bare, *get_args(bare)):
-        default = float(default)  # given or left out, it is the same value in the identity
-    return Option(parameter.name, bare, default, tuple(marks))
+    option = Option(parameter.name, annotation, parameter.default)
+    if type(option.default) is int and float in (option.annotation, *get_args(option.annotation)):
+        return replace(option, default=float(option.default))  # given or left out, it is the same value in the identity
+    return option
 
 
 def _split(annotation: Any) -> tuple[Any, list[Any]]:
@@ -242,52 +239,3 @@ def _own_first(
     owners = inspect.getmro(factory) if inspect.isclass(factory) else ()
     order = list(dict.fromkeys(name for owner in owners for name in vars(owner).get("__annotations__", ())))
     return sorted(parameters.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1)
-
-
-# --- values as text ---------------------------------------------------------------------------------------------------
-
-
-def convert(text: str, kind: Any, what: str) -> Scalar:
-    """Convert the text of a value to a type; ``8/255`` is read exactly.
-
-    Raises:
-        SpecError: if the text is not of that type; ``what`` names the value.
-    """
-    if get_origin(kind) in (Union, types.UnionType):
-        if text.lower() == "none" and type(None) in get_args(kind):
-            return None
-        kinds = list(_but_none(kind))
-        kind = kinds[0] if len(kinds) == 1 else kind
-    if get_origin(kind) is Literal:
-        choices = {format_value(choice): choice for choice in get_args(kind)}
-        if text not in choices:
-            raise SpecError(f"{what} is {text!r}; it must be one of {', '.join(choices)}.")
-        return typing.cast(Scalar, choices[text])
-    if kind is bool:
-        if text.lower() not in _BOOLEANS:
-            raise SpecError(f"{what} is {text!r}; it must be true or false.")
-        return _BOOLEANS[text.lower()]
-    if kind is str:
-        return text
-    if kind in (int, float):
-        return _number(text, kind, what)
-    wrong = "no type" if kind is REQUIRED else f"the type {kind!r}"
-    raise PluginError(f"{what} has {wrong}; options are int, float, bool, str, Literal[...] or one of these | None.")
-
-
-_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
-
-
-def _but_none(union: Any) -> Iterator[Any]:
-    return (member for member in get_args(union) if member is not type(None))
-
-
-def _number(text: str, kind: type, what: str) -> int | float:
-    try:
-        number = int(text) if kind is int else float(Fraction(text) if "/" in text else text)
-    except (ValueError, ZeroDivisionError, OverflowError):
-        number = math.nan
-    if not math.isfinite(number):
-        wanted = "a whole number" if kind is int else "a finite number, for example 0.1, 1e-4 or 8/255"
-        raise SpecError(f"{what} is {text!r}; it must be {wanted}.")
-    return number

@@ -150,7 +150,7 @@ def _content(component: Component, option: str, value: str, listing: Listing) ->
         files = listing(value)
         return content(files) if files else ""
     except OSError as error:
-        of = "" if listing is the_file else f" holds {error.filename}, which"
+        of = "" if listing is the_file or error.filename == value else f" holds {error.filename}, which"
         raise SpecError(
             f"{option} of {component.name} is {value!r}, which{of} cannot be read: {error.strerror}. Check the path."
         ) from error

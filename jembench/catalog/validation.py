@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import json
 import math
 import reprlib
@@ -16,9 +17,11 @@ import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from jembench.errors import JembenchError, SpecError, unknown
+from jembench.catalog.spec import Scalar, format_value
+from jembench.errors import JembenchError, PluginError, SpecError, unknown
 
 T = TypeVar("T")
 Reader = Callable[[Any], Any]
@@ -33,8 +36,8 @@ class Range:
     above: float = -math.inf
     below: float = math.inf
 
-    def __contains__(self, number: float) -> bool:
-        return self.least <= number <= self.most and self.above < number < self.below
+    def __contains__(self, number: float | None) -> bool:
+        return number is None or (self.least <= number <= self.most and self.above < number < self.below)
 
     def __str__(self) -> str:
         limits = {"at least": self.least, "greater than": self.above, "at most": self.most, "below": self.below}
@@ -106,44 +109,86 @@ def read(
         made: T = _make(cls, data, form.is_json, given)
     except _Invalid as error:
         keys = "".join([path, *error.keys]).removeprefix(".")
-        if isinstance(error, _Unknown):
-            raise unknown(f"key in {f'{keys} of ' if keys else ''}{where}", error.key, error.known, listing) from None
-        raise form.error(f"{error.describe(where, keys)} {form.remedy}".rstrip()) from None
+        raise form.error(f"{error.describe(where, keys, listing)} {form.remedy}".rstrip()) from None
     return made
 
 
-class _Invalid(Exception):
-    """A wrong value, and the keys that lead to it."""
+def read_text(text: str, hint: Any, what: str) -> Scalar:
+    """Return the value of a type that a text gives; ``8/255`` is read exactly.
 
-    def __init__(self, describe: Callable[[str, str], str] = "".format) -> None:
-        self.describe = describe  # (file, path) -> a sentence
+    Args:
+        text: of a spec.
+        hint: int, float, bool, str, Literal[...] or one of these | None, with its range.
+        what: the value, for errors.
+
+    Raises:
+        SpecError: if the text is not of that type, or out of its range.
+        PluginError: if the type is another one.
+    """
+    try:
+        value: Scalar = _reader(hint, False)(_plain(text, hint, what))
+    except _Invalid as error:
+        sentence = error.describe("", what, "").removeprefix("In , ")
+        raise SpecError(sentence.replace(_NAMES[float], f"{_NAMES[float]}, for example 0.1, 1e-4 or 8/255")) from None
+    return value
+
+
+def _plain(text: str, hint: Any, what: str) -> Any:
+    """Return the value that a file would have for a text, or the text if it has none of the type."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _plain(text, arguments[0], what)
+    if origin in (Union, types.UnionType) and types.NoneType in arguments and len(arguments) == 2:
+        (hint,) = (each for each in arguments if each is not types.NoneType)
+        return None if text.lower() == "none" else _plain(text, hint, what)
+    if origin is Literal:
+        return next((choice for choice in arguments if format_value(choice) == text), text)
+    if hint is bool:
+        return _BOOLEANS.get(text.lower(), text)
+    if hint in (int, float):
+        with suppress(ValueError, ZeroDivisionError, OverflowError):
+            number = int(text) if hint is int else float(Fraction(text) if "/" in text else text)
+            return number if math.isfinite(number) else text
+    elif hint is not str:
+        wrong = "no type" if hint is inspect.Parameter.empty else f"the type {hint!r}"
+        raise PluginError(
+            f"{what} has {wrong}; options are int, float, bool, str, Literal[...] or one of these | None."
+        )
+    return text
+
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+
+
+class _Invalid(Exception):
+    """A wrong value: a function (file, keys, listing) -> sentence, and the keys that lead to the value."""
+
+    def __init__(self, describe: Callable[[str, str, str], str]) -> None:
+        self.describe = describe
         self.keys: list[str] = []  # ".optimizer", ".betas", "[0]"
 
 
-class _Unknown(_Invalid):
-    """A key that is not allowed, and those that are."""
-
-    def __init__(self, key: str, known: Iterable[str]) -> None:
-        super().__init__()
-        self.key, self.known = key, known
-
-
 def _wrong(value: Any, wanted: object) -> _Invalid:
-    return _Invalid(lambda where, path: f"In {where}, {path or 'the whole'} is {_shown(value)}; it must be {wanted}.")
+    shown = _SHORT.repr(value)
+    return _Invalid(lambda where, path, _: f"In {where}, {path or 'the whole'} is {shown}; it must be {wanted}.")
+
+
+_SHORT = reprlib.Repr()
+_SHORT.maxstring = _SHORT.maxother = 200
+
+
+def _unknown_key(key: str, known: Iterable[str]) -> _Invalid:
+    return _Invalid(
+        lambda where, path, listing: str(unknown(f"key in {f'{path} of ' if path else ''}{where}", key, known, listing))
+    )
 
 
 def _lacking(names: Sequence[str], is_json: bool) -> _Invalid:
-    def describe(where: str, path: str) -> str:
+    def describe(where: str, path: str, listing: str) -> str:
         lacking = ", ".join(f"{path}.{name}".removeprefix(".") for name in names)
         return f"{where} lacks {lacking}.{'' if is_json else ' Add it to the file.'}"
 
     return _Invalid(describe)
-
-
-def _shown(value: Any) -> str:
-    shown = reprlib.Repr()
-    shown.maxstring = shown.maxother = 200
-    return shown.repr(value)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -155,7 +200,7 @@ def _make(cls: Any, data: Any, is_json: bool, given: Mapping[str, Any]) -> Any:
     readers, required = _fields(cls, is_json)
     known = readers.keys() - given.keys() if given else readers.keys()
     if not is_json and (extra := [key for key in data if key not in known]):
-        raise _Unknown(extra[0], known)
+        raise _unknown_key(extra[0], known)
     if missing := [name for name in required if name not in data and name in known]:
         raise _lacking(missing, is_json)
     return cls(**given, **_read_each({key: readers[key] for key in data if key in known}, data))
@@ -174,15 +219,10 @@ def _read_each(readers: Mapping[str, Reader], data: Mapping[str, Any]) -> dict[s
 
 @functools.cache
 def _fields(cls: Any, is_json: bool) -> tuple[dict[str, Reader], list[str]]:
-    """The reader of each field of a class, and the fields without a default."""
-    if dataclasses.is_dataclass(cls):
-        every = dataclasses.fields(cls)
-        names = [field.name for field in every]
-        required = [f.name for f in every if f.default is f.default_factory is dataclasses.MISSING]
-    else:
-        names, required = cls._fields, [name for name in cls._fields if name not in cls._field_defaults]
-    hints = get_type_hints(cls, include_extras=True)
-    return {name: _reader(hints[name], is_json) for name in names}, required
+    """Return the reader of each field of a class, and the fields without a default."""
+    hints, fields = get_type_hints(cls, include_extras=True), inspect.signature(cls).parameters
+    required = [name for name, field in fields.items() if field.default is field.empty]
+    return {name: _reader(hints[name], is_json) for name in fields}, required
 
 
 def _mapping(read_key: Reader, read_value: Reader, value: Any) -> dict[str, Any]:
@@ -234,8 +274,8 @@ def _reader(hint: Any, is_json: bool) -> Reader:
     return functools.partial(_scalar, hint, is_json)
 
 
-def _constrained(hint: Any, constraints: Iterable[Any], is_json: bool) -> Reader:
-    reader = _reader(hint, is_json)
+def _constrained(hint: Any, marks: Iterable[Any], is_json: bool) -> Reader:
+    reader, constraints = _reader(hint, is_json), [mark for mark in marks if isinstance(mark, Range | Rule)]
 
     def read_constrained(value: Any) -> Any:
         found = reader(value)
@@ -278,7 +318,8 @@ def _scalar(kind: Any, is_json: bool, value: Any) -> Any:
     if kind is float and (type(value) is int or (is_json and value in ("nan", "inf", "-inf"))):
         with suppress(OverflowError):
             return float(value)
-    wrong = type(value) is not kind or (kind is int and not -(2**63) <= value < 2**63)
-    if wrong or (kind is float and not is_json and not math.isfinite(value)):
+    if type(value) is not kind or (kind is float and not is_json and not math.isfinite(value)):
         raise _wrong(value, "a number" if is_json and kind is float else _NAMES[kind])
+    if kind is int and not -(2**63) <= value < 2**63:
+        raise _wrong(value, "a whole number of at most 63 bits")
     return value

@@ -60,9 +60,10 @@ def make_model(
             already.
     """
     try:
-        with isolated(f"The factory of {fit.key.model}", note), seeds.initialising(fit.seed):
-            if not fit.model.is_pretrained:
+        if not fit.model.is_pretrained:
+            with isolated(f"The factory of {fit.key.model}", lambda text: None):
                 check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.key.model}", device or CPU)
+        with isolated(f"The factory of {fit.key.model}", note), seeds.initialising(fit.seed):
             model = fit.model.make(dataset.spec)
             if isinstance(model, nn.Module) and not capabilities(model) and not isinstance(model, Trainable):
                 model = as_classifier(model, dataset.spec, fit.key.model)  # its first pass may make weights

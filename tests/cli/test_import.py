@@ -46,8 +46,7 @@ def test_from_a_published_checkpoint_to_a_row_of_the_table(jembench, checkpoint)
     assert by_metric["iteration-time"]["outcome"]["status"] == "na"
     assert by_metric["energy-gap"]["outcome"]["status"] == "ok"
     plugins = " ".join(by_metric["accuracy"]["provenance"]["plugins"])
-    for name in ("imported = ", "jembench-jem 0.1.0 [jem = ", "pcd = "):
-        assert name in plugins
+    assert "imported = " in plugins
 
 
 def test_another_file_of_the_same_name_is_another_model(jembench, checkpoint):

@@ -56,7 +56,6 @@ def test_sample_says_where_the_images_are_from(command, model, told):
             ["train", "imported:file=nowhere"],
             "file of imported is 'nowhere', which cannot be read: No such file or dir",
         ),
-        (["train", "imported:file="], "file of imported is '', which cannot be read"),
         (["train", "imported:file=w.pt"], "w.pt is no file that `jembench import` wrote"),
         (["train", "imported"], "imported needs file: write imported:file=..."),
         (["train", "generator:module=nowhere:paint"], "cannot be loaded from nowhere:paint: ModuleNotFoundError"),
