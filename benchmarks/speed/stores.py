@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 METRICS = ("accuracy", "ece", "nll", "is", "fid", "energy-gap", "iteration-time")
 SCORES = ("log-px", "max-py", "max-logit")
-OUTLIERS = ("interp", "flipped", "rotated", "permuted", "patches", "uniform", "constant")
+OUTLIERS = ("interp", "flipped", "rotated", "permuted", "uniform", "constant")
 
 
 class Size(NamedTuple):

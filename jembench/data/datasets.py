@@ -5,7 +5,7 @@ Legend: N images, C channels, H height, W width. Imports no torch until images a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from jembench.catalog.registry import Resolved
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
@@ -33,7 +33,7 @@ class LazyDataset:
         self._loaded: dict[SplitName, Split] = {}
 
     def split(self, name: SplitName) -> Split:
-        """The images of one split: uint8 (N, C, H, W), and their labels: int64 (N,)."""
+        """Return the images of one split, uint8 (N, C, H, W), and their labels, int64 (N,)."""
         if name not in self._loaded:
             self._loaded[name] = self._load(name)
         images, labels = self._loaded[name]
@@ -41,55 +41,42 @@ class LazyDataset:
 
 
 def count(dataset: Dataset, name: SplitName) -> int:
-    """The number of images of a split. They are read only if it is not known without them."""
-    return _stated_size(dataset, name) or len(dataset.split(name).images)
-
-
-def _stated_size(dataset: Dataset, name: SplitName) -> int | None:
-    stated: int | None = getattr(dataset, f"{name}_size", None)
-    return stated
+    """Return the number of images of a split. They are read only if it is not known without them."""
+    return getattr(dataset, f"{name}_size", None) or len(dataset.split(name).images)
 
 
 def present(dataset: Resolved) -> Dataset:
-    """The dataset from the files that are here; nothing is downloaded.
+    """Make the dataset from the files that are here; nothing is downloaded.
 
     Raises:
         Unavailable: if files are missing.
     """
-    return _made(dataset, download=False)
+    return _make(dataset, download=False)
 
 
 def unread(dataset: Resolved) -> Dataset:
-    """The dataset without its images: one that may be downloaded looks for its files only when it is read."""
-    return _made(dataset, download=True)
+    """Make the dataset without its images: one that may be downloaded looks for its files only when it is read."""
+    return _make(dataset, download=True)
 
 
-def _made(dataset: Resolved, *, download: bool) -> Dataset:
-    given = dataset.bound.arguments
-    made: Dataset = dataset.factory(**{**given, "download": download} if "download" in given else given)
+def _make(dataset: Resolved, *, download: bool) -> Dataset:
+    options = dataset.bound.arguments
+    made: Dataset = dataset.factory(**{**options, "download": download} if "download" in options else options)
     return made
 
 
-class BlankDataset:
-    """A dataset whose images are missing: as many blank ones, equally many of each class. It takes no memory."""
-
-    def __init__(self, spec: DataSpec, sizes: Mapping[SplitName, int]) -> None:
-        self.spec = spec
-        self.sizes = sizes
-
-    def split(self, name: SplitName) -> Split:
-        """The blank images of one split, all in the memory of one."""
-        import torch
-
-        n, classes = self.sizes[name], self.spec.num_classes
-        images = torch.zeros((1, *self.spec.shape), dtype=torch.uint8).expand(n, -1, -1, -1)
-        return Split(images, torch.arange(n) % classes if classes else None)
-
-
-def absent(dataset: Resolved) -> BlankDataset | None:
-    """Blank images in place of a dataset whose files are missing; None if its shape and size are not known."""
+def absent(dataset: Resolved) -> Dataset | None:
+    """Make blank images in place of a dataset whose files are missing; None if its shape and size are not known."""
     if "download" not in dataset.bound.arguments:
         return None
     described = unread(dataset)
-    train, test = (_stated_size(described, name) for name in ("train", "test"))
-    return BlankDataset(described.spec, {"train": train, "test": test}) if train and test else None
+    spec, sizes = described.spec, {name: getattr(described, f"{name}_size", None) for name in ("train", "test")}
+
+    def blank(name: SplitName) -> Split:
+        import torch
+
+        n, classes = sizes[name] or 0, spec.num_classes
+        images = torch.zeros((1, *spec.shape), dtype=torch.uint8).expand(n, -1, -1, -1)
+        return Split(images, torch.arange(n) % classes if classes else None)
+
+    return LazyDataset(spec, blank, train_size=sizes["train"], test_size=sizes["test"]) if all(sizes.values()) else None

@@ -1,6 +1,6 @@
 """From image files to pixels: decoded in threads, cropped and resized, and kept in the user's cache folder.
 
-Legend: N files, C channels, H height, W width.
+Legend: N files, C channels, H height, W width. Imports no torch until pixels are read.
 """
 
 from __future__ import annotations
@@ -10,27 +10,28 @@ import hashlib
 import math
 import os
 import warnings
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-import torch
-from jaxtyping import UInt8
 from PIL import Image
-from torch import Tensor
 
 from jembench.catalog import limits
 from jembench.catalog.contents import content
 from jembench.catalog.spec import slug
-from jembench.data.headers import cannot_decode, opened
-from jembench.errors import CheckpointError, Fallback, JembenchError, StoreError
-from jembench.files import cache_folder, sweep_beside
+from jembench.errors import CheckpointError, Fallback, JembenchError, SpecError, StoreError
+from jembench.files import cache_folder, open_regular, sweep_beside
 from jembench.store import tensors
 
-_CHUNK = 256  # images a thread decodes at a time
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+"""The formats in which images are read. Others of Pillow's start programs: EPS starts Ghostscript."""
+
+_GREY = ("1", "L", "I", "F")  # what Pillow's modes of one channel begin with: LA is grey with transparency
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,11 +41,38 @@ class Form:
     mode: Literal["RGB", "L"]
     height: int
     width: int
-    square: bool  # crop to the central square and resize; False: the images have that size
+    square: bool  # crop to the central square and resize; False: another size is refused
+    only_grey: bool = False  # an image in colour is refused; False: it turns grey in mode L
 
 
-def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> UInt8[Tensor, "N C H W"]:
-    """The pixels of image files, in their order, from the user's cache folder if they were decoded before.
+@contextlib.contextmanager
+def opened(path: str) -> Iterator[Image.Image]:
+    """Open an image file of one of ``FORMATS``, and read no more than its header.
+
+    Raises:
+        JembenchError: if it is no such image, or cannot be decoded within the context.
+        SpecError: if it is too large, or no regular file.
+    """
+    Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2  # Pillow warns there, and refuses twice as many
+    try:
+        with open_regular(Path(path)) as stream, Image.open(stream, formats=FORMATS) as image:
+            yield image
+    except Image.DecompressionBombError as error:
+        raise SpecError(
+            f"{path} is too large: {error} Replace or remove it. If so large an image is meant, raise the "
+            f"limit: set the environment variable {limits.PIXELS.variable}."
+        ) from error
+    except (OSError, SyntaxError, ValueError) as error:  # SyntaxError: Pillow's word for a damaged PNG
+        raise _cannot_decode(path, error) from error
+
+
+def is_grey(image: Image.Image) -> bool:
+    """Return whether an image is stored in one channel."""
+    return image.mode.startswith(_GREY)
+
+
+def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Tensor:
+    """Return the pixels of image files, uint8 (N, C, H, W), from the user's cache folder if they were decoded before.
 
     A cache that cannot be read or written costs time and nothing else.
 
@@ -55,65 +83,79 @@ def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> UI
         form: what each image is turned into.
 
     Raises:
-        JembenchError: if a file cannot be decoded.
+        JembenchError: if a file cannot be decoded, or has another size or colours.
     """
     try:
         fingerprint = f"{content(files)} {form}"
     except OSError as error:
-        raise cannot_decode(error.filename, error) from error
+        raise _cannot_decode(error.filename, error) from error
     key = hashlib.sha256(f"{place}\0{form}".encode(errors="surrogateescape")).hexdigest()[:16]
     cache = cache_folder() / "decoded" / f"{slug(name)}-{key}.safetensors"
-    images = _cached(cache, fingerprint)
-    if images is None:
-        images = decode_all(list(map(str, files.values())), form)
-        with contextlib.suppress(StoreError):
-            sweep_beside(cache)
-            tensors.write(cache, {"images": images}, {"fingerprint": fingerprint})
+    remedy = "The images are decoded again."
+    try:
+        if cache.exists() and tensors.read_seal(cache, remedy).record.get("fingerprint") == fingerprint:
+            return tensors.read(cache, remedy).tensors["images"]
+    except CheckpointError as error:
+        warnings.warn(str(error), Fallback, stacklevel=2)
+    images = decode_all(list(map(str, files.values())), form)
+    with contextlib.suppress(StoreError):
+        sweep_beside(cache)
+        tensors.write(cache, {"images": images}, {"fingerprint": fingerprint})
     return images
 
 
-def _cached(file: Path, fingerprint: str) -> Tensor | None:
-    remedy = "The images are decoded again."
-    try:
-        if not file.exists() or tensors.read_seal(file, remedy).record.get("fingerprint") != fingerprint:
-            return None
-        return tensors.read(file, remedy).tensors["images"]
-    except (CheckpointError, KeyError) as error:
-        warnings.warn(str(error), Fallback, stacklevel=2)
-        return None
-
-
-def decode_all(paths: Sequence[str], form: Form) -> UInt8[Tensor, "N C H W"]:
-    """The pixels of the files, in their order. Threads help: Pillow releases the interpreter while it decodes.
+def decode_all(paths: Sequence[str], form: Form) -> Tensor:
+    """Return the pixels of the files, uint8 (N, C, H, W). Threads help: Pillow lets go of the interpreter meanwhile.
 
     Raises:
-        JembenchError: if a file cannot be decoded.
+        JembenchError: if a file cannot be decoded, or has another size or colours.
     """
+    from concurrent.futures import ThreadPoolExecutor
+
+    import numpy as np
+    import torch
+
     shape = (len(paths), form.height, form.width, len(form.mode))
     limits.check_bytes(f"{len(paths):,} images of {form.width}x{form.height} pixels", math.prod(shape))
     pixels = np.empty(shape, dtype=np.uint8)
 
-    def decode_chunk(start: int) -> None:
-        for index in range(start, min(start + _CHUNK, len(paths))):
-            pixels[index] = _decode(paths[index], form).reshape(pixels.shape[1:])
+    def decode(index: int) -> None:
+        pixels[index] = _decode(paths[index], form).reshape(shape[1:])
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        list(pool.map(decode_chunk, range(0, len(paths), _CHUNK)))  # raises what a thread raised
+        for _ in pool.map(decode, range(len(paths))):  # raises what a thread raised
+            pass
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
 
 
 def _decode(path: str, form: Form) -> np.ndarray:
+    import numpy as np
+
     with opened(path) as image:
         if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
             raise JembenchError(f"{path} has more than 8 bits a channel. Save it as an 8-bit image.")
+        if form.only_grey and not is_grey(image):
+            raise JembenchError(
+                f"{path} is in colour, and the folder's first image is grey. Add grey=false to make all images RGB, "
+                "or grey=true to make them grey."
+            )
+        if not form.square and image.size != (form.width, form.height):
+            raise JembenchError(
+                f"{path} has {image.width}x{image.height} pixels (width x height), and the folder's first image "
+                f"{form.width}x{form.height}. Add size=32 (or another size) to crop each image to its central square "
+                "and resize it."
+            )
         picture = image.convert(form.mode)
-    if form.square:
-        return np.asarray(central_square(picture, form.height))
-    return np.asarray(picture)
+    return np.asarray(central_square(picture, form.height) if form.square else picture)
+
+
+def _cannot_decode(path: str, error: Exception) -> JembenchError:
+    cause = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return JembenchError(f"{path} cannot be decoded as an image: {cause}. Replace or remove the file.")
 
 
 def central_square(image: Image.Image, size: int) -> Image.Image:
-    """The largest square in the middle, resized with bicubic interpolation to ``size`` x ``size``."""
+    """Return the largest square in the middle, resized with bicubic interpolation to ``size`` x ``size``."""
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     square = image.crop((left, top, left + side, top + side))

@@ -9,117 +9,84 @@ from __future__ import annotations
 import hashlib
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated, Literal
 
 from jembench.catalog.options import Content
 from jembench.catalog.validation import Range
 from jembench.data.datasets import LazyDataset
-from jembench.data.headers import Survey, survey
-from jembench.errors import JembenchError, Remark, SpecError, Unavailable
+from jembench.data.decoding import Form, decoded, is_grey, opened
+from jembench.errors import Remark, SpecError, Unavailable
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 _LAYOUT = "It must hold train/<class>/* and test/<class>/*, or <class>/* alone, one folder of images a class."
 _SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
-_NAMED = 3  # files that a remark names
 _SPLIT = 0.8
 
 Images = dict[str, Path]
 """Image files by their names, "cat/0.png", class by class, each class sorted by name."""
 
 
-class Folder(NamedTuple):
-    """What a folder of classes holds."""
-
-    root: Path
-    classes: tuple[str, ...]
-    parts: Mapping[str, Images]  # "train" and "test", or "" of a folder without these
-    passed_over: list[str]  # what is no image
-
-    @property
-    def files(self) -> Images:
-        """All images by their names below the root."""
-        return {
-            f"{part}/{name}" if part else name: path for part in self.parts for name, path in self.parts[part].items()
-        }
+def _folder(root: str) -> Path:
+    return Path(os.path.realpath(Path(root).expanduser()))
 
 
-def look(root: str) -> Folder:
-    """What lies below ``root``. Hidden files are passed over without a word.
+def _list_parts(root: str) -> dict[str, Images]:
+    """List the images of "train" and "test", or of "" in a folder without these.
 
     Raises:
         Unavailable: if folders or images are missing.
     """
-    folder = Path(os.path.realpath(Path(root).expanduser()))
+    folder = _folder(root)
     if not folder.is_dir():
         raise Unavailable(f"There is no folder {folder}. Give imagefolder's root the folder of your images. {_LAYOUT}")
-    inside, passed_over = _listed(folder)
-    stated: list[str] = [part for part in ("train", "test") if part in inside]
+    stated = [part for part in ("train", "test") if (folder / part).is_dir()]
     if len(stated) == 1:
         (missing,) = {"train", "test"} - {*stated}
         raise Unavailable(f"The folder {folder} has {stated[0]}/ and no {missing}/. {_LAYOUT}")
-    if stated:
-        classes = _common_classes(folder)
-        passed_over += [f"{name}/" for name in inside if name not in stated]
-    else:
-        classes = inside
-    if not classes:
-        raise Unavailable(f"The folder {folder / 'train' if stated else folder} has no class folders. {_LAYOUT}")
-    parts = {part: _images(folder / part, classes, passed_over) for part in stated or [""]}
-    return Folder(folder, classes, parts, passed_over)
-
-
-def _listed(folder: Path) -> tuple[tuple[str, ...], list[str]]:
-    """The names of the folders in a folder, and of its files; without hidden ones."""
-    with os.scandir(folder) as entries:
-        found = {entry.name: entry.is_dir() for entry in entries if not entry.name.startswith(".")}
-    return tuple(sorted(name for name in found if found[name])), sorted(name for name in found if not found[name])
-
-
-def _common_classes(folder: Path) -> tuple[str, ...]:
-    """The folders of ``train`` and of ``test``, which must be the same."""
-    (train, _), (test, _) = (_listed(folder / part) for part in ("train", "test"))
-    if train != test:
-        missing = [f"test/{name}" for name in train if name not in test]
-        missing += [f"train/{name}" for name in test if name not in train]
+    parts = {part: _list_images(folder / part) for part in stated or [""]}
+    classes = {part: {_class_of(name) for name in images} for part, images in parts.items()}
+    if stated and (odd := classes["train"] ^ classes["test"]):
         raise Unavailable(
-            f"The classes of train and test in {folder} differ: {', '.join(missing)} missing. "
+            f"The classes of train and test in {folder} differ: {', '.join(sorted(odd))} is in one of them alone. "
             "Add these folders with their images, or remove their counterparts."
         )
-    return train
+    return parts
 
 
-def _images(folder: Path, classes: Iterable[str], passed_over: list[str]) -> Images:
-    """The images of the classes; what else lies there is added to ``passed_over``."""
-    found: Images = {}
-    for name in classes:
-        inside, files = _listed(folder / name)
-        images = [file for file in files if file.lower().endswith(_SUFFIXES)]
-        passed_over += [f"{name}/{file}" for file in files if file not in images]
-        passed_over += [f"{name}/{below}/" for below in inside]
-        if not images:
-            below = " Its images must lie in it, not in folders below it." if inside else ""
-            raise Unavailable(
-                f"{folder / name} holds no images ({', '.join(_SUFFIXES)}).{below} Add some, or remove the class."
-            )
-        found |= {f"{name}/{file}": folder / name / file for file in images}
-    if broken := [path for path in found.values() if path.is_symlink() and not path.exists()]:
-        raise Unavailable(
-            f"{broken[0]} is a link to {broken[0].readlink()}, which is not there ({len(broken)} such links). "
-            "Link it to an image, or remove it."
-        )
-    return found
+def _list_images(folder: Path) -> Images:
+    """List the images in the class folders, and in folders below them, as torchvision's ``ImageFolder`` does.
+
+    Hidden files and folders are left out.
+    """
+    classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    if not classes:
+        raise Unavailable(f"The folder {folder} has no class folders. {_LAYOUT}")
+    images: Images = {}
+    for known in classes:
+        files = [Path(place, file) for place, _, files in os.walk(folder / known) for file in files]
+        names = sorted(file.relative_to(folder).as_posix() for file in files if file.suffix.lower() in _SUFFIXES)
+        shown = {name: folder / name for name in names if "/." not in name}
+        if not shown:
+            raise Unavailable(f"{folder / known} holds no images ({', '.join(_SUFFIXES)}). Add some, or remove it.")
+        images |= shown
+    return images
+
+
+def _class_of(name: str) -> str:
+    return name.partition("/")[0]
 
 
 def files_of_imagefolder(root: str) -> Mapping[str, Path]:
-    """All images by their names below ``root``.
+    """List all images by their names below ``root``.
 
     Raises:
         Unavailable: if folders or images are missing.
     """
-    return look(root).files
+    parts = _list_parts(root)
+    return {f"{part}/{name}".lstrip("/"): path for part, images in parts.items() for name, path in images.items()}
 
 
 def imagefolder(
@@ -137,121 +104,82 @@ def imagefolder(
     image each. ``seed`` chooses which: an image's place is that of the SHA-256 of "seed/class/file" among those of its
     class, so that it is the same on every machine, and a new image moves few others.
 
-    All images have one size, unless ``size`` is given: then each is cropped to its central square and resized to
-    ``size`` x ``size``. They become one channel with ``grey=true`` and RGB with ``grey=false``; by default one channel
-    if all files are stored so. Classes are numbered in the order of their folders' names. ``name`` is what results are
-    filed under, by default the folder's own name. The names of the files below root and their content are the identity:
-    a copy elsewhere is the same dataset, and a folder in which an image was changed is another.
-
-    A :class:`~jembench.errors.Remark` says what was split, turned grey, resized and passed over.
+    All images have the size of the first, unless ``size`` is given: then each is cropped to its central square and
+    resized to ``size`` x ``size``. They become one channel with ``grey=true`` and RGB with ``grey=false``; by default
+    one channel if the first is stored so, and then an image in colour is refused. Classes are numbered in the order of
+    their folders' names. ``name`` is what results are filed under, by default the folder's own name. The names of the
+    files below root and their content are the identity: a copy elsewhere is the same dataset, and a folder in which an
+    image was changed is another.
 
     Raises:
         Unavailable: if folders or images are missing.
         SpecError: if an option is out of range or has no effect.
-        JembenchError: if sizes differ or a file is no image; of damaged pixels when their split is read.
+        JembenchError: if a file is no image, or has another size or colours; of all but the first when its split is
+            read.
     """
-    folder = look(root)
-    parts, remarks = _parts(folder, split, seed)
-    found = survey(folder.files)
-    width, height = (size, size) if size else _one_size(folder.root, found)
-    is_grey = found.grey if grey is None else grey
-    if is_grey and grey is None:
-        remarks.append("all images are grey, so they have one channel (grey=false makes them RGB)")
-    if size and (resized := {text: count for text, (count, _) in found.sizes.items() if text != f"{size}x{size}"}):
-        remarks.append(_on_sizes(resized, sum(count for count, _ in found.sizes.values()), size))
-    if folder.passed_over:
-        more = ", ..." if len(folder.passed_over) > _NAMED else ""
-        named = ", ".join(folder.passed_over[:_NAMED])
-        remarks.append(
-            f"{len(folder.passed_over)} files or folders that are no images were passed over ({named}{more})"
-        )
-    if remarks:
-        warnings.warn(f"{folder.root}: {'; '.join(remarks)}.", Remark, stacklevel=2)
+    folder, parts = _folder(root), _split_parts(root, split, seed)
+    with opened(str(next(iter(parts["train"].values())))) as first:
+        width, height = (size, size) if size else first.size
+        only_grey = grey is None and is_grey(first)
+    mode: Literal["RGB", "L"] = "L" if grey or only_grey else "RGB"
+    form = Form(mode=mode, height=height, width=width, square=size > 0, only_grey=only_grey)
+    classes = tuple(dict.fromkeys(map(_class_of, parts["train"])))
     spec = DataSpec(
-        name=name or folder.root.name,
-        shape=(1 if is_grey else 3, height, width),
-        num_classes=len(folder.classes),
-        class_names=folder.classes,
+        name=name or folder.name,
+        shape=(len(mode), height, width),
+        num_classes=len(classes),
+        class_names=classes,
     )
-    read = partial(_read, folder.root, parts, spec, size > 0)
-    return LazyDataset(spec, read, train_size=len(parts["train"]), test_size=len(parts["test"]))
+    sizes = {part: len(images) for part, images in parts.items()}
+    return LazyDataset(
+        spec, partial(_read, folder, parts, spec, form), train_size=sizes["train"], test_size=sizes["test"]
+    )
 
 
-def _parts(folder: Folder, split: float, seed: int) -> tuple[Mapping[SplitName, Images], list[str]]:
-    """The images for training and for tests, and what is to be said of it.
+def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Images]:
+    """List the images for training and for tests, and remark how many there are if the folder does not say which.
 
     Raises:
         Unavailable: if a class is too small to be split.
         SpecError: if the folder has its own parts, and another split is asked for.
     """
-    if "" not in folder.parts:
+    folder, parts = _folder(root), _list_parts(root)
+    if "" not in parts:
         if (split, seed) != (_SPLIT, 0):
             raise SpecError(
-                f"{folder.root} has train/ and test/, so split and seed of imagefolder have no effect. Leave them out."
+                f"{folder} has train/ and test/, so split and seed of imagefolder have no effect. Leave them out."
             )
-        return {"train": folder.parts["train"], "test": folder.parts["test"]}, []
-    of_class: dict[str, list[str]] = {}
-    for file in folder.parts[""]:
-        of_class.setdefault(file.partition("/")[0], []).append(file)
-    if single := [name for name, files in of_class.items() if len(files) == 1]:
+        return {"train": parts["train"], "test": parts["test"]}
+    by_class: dict[str, list[str]] = {}
+    for file in parts[""]:
+        by_class.setdefault(_class_of(file), []).append(file)
+    if single := [name for name, files in by_class.items() if len(files) == 1]:
         raise Unavailable(
-            f"The folder {folder.root} has one image of {', '.join(single)}, and a class needs two: one for training "
+            f"The folder {folder} has one image of {', '.join(single)}, and a class needs two: one for training "
             "and one for tests. Add images, or remove the class's folder."
         )
-    train, test = Images(), Images()
-    for files in of_class.values():
+    chosen: set[str] = set()
+    for files in by_class.values():
         count = min(max(round(split * len(files)), 1), len(files) - 1)
-        chosen = {*sorted(files, key=lambda file: _place(file, seed))[:count]}
-        for file in files:
-            (train if file in chosen else test)[file] = folder.parts[""][file]
-    said = f"{len(train)} images are for training and {len(test)} for tests (split={split:g},seed={seed})"
-    return {"train": train, "test": test}, [f"there is no train/ and test/: {said}"]
+        chosen.update(sorted(files, key=lambda file: _place(file, seed))[:count])
+    train = {file: path for file, path in parts[""].items() if file in chosen}
+    test = {file: path for file, path in parts[""].items() if file not in chosen}
+    warnings.warn(
+        f"{folder} has no train/ and test/: {len(train)} images are for training and {len(test)} for tests "
+        f"(split={split:g},seed={seed}).",
+        Remark,
+        stacklevel=3,
+    )
+    return {"train": train, "test": test}
 
 
 def _place(file: str, seed: int) -> bytes:
     return hashlib.sha256(f"{seed}/{file}".encode(errors="surrogateescape")).digest()
 
 
-def _one_size(root: Path, found: Survey) -> tuple[int, int]:
-    """The (width, height) of all images.
-
-    Raises:
-        JembenchError: if they differ.
-    """
-    if len(found.sizes) > 1:
-        (common, (count, first)), (other, (_, odd)), *_ = sorted(found.sizes.items(), key=lambda one: -one[1][0])
-        raise JembenchError(
-            f"The images in {root} have {len(found.sizes)} sizes, and a dataset has images of one size. Most, {count}, "
-            f"are {common} (width x height), as {first} is, and {odd} is {other}. "
-            "Add size=32 (or another size) to crop each one to its central square and resize it."
-        )
-    width, height = next(iter(found.sizes)).split("x")
-    return int(width), int(height)
-
-
-def _on_sizes(resized: Mapping[str, int], total: int, size: int) -> str:
-    """How many images were resized, and from what."""
-    by_area = sorted(resized, key=lambda text: int(text.partition("x")[0]) * int(text.partition("x")[2]))
-    sizes = f"from {by_area[0]}" if len(by_area) == 1 else f"from {len(by_area)} sizes, {by_area[0]} to {by_area[-1]}"
-    count = sum(resized.values())
-    return f"{count} of {total} images were cropped to their central squares and resized to {size}x{size}, {sizes}"
-
-
-def _read(root: Path, parts: Mapping[SplitName, Images], spec: DataSpec, square: bool, name: SplitName) -> Split:
+def _read(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec, form: Form, name: SplitName) -> Split:
     import torch
 
-    from jembench.data.decoding import Form, decoded
-
-    channels, height, width = spec.shape
-    form = Form(mode="L" if channels == 1 else "RGB", height=height, width=width, square=square)
-    images = decoded(f"{root.name}-{name}", root / name, parts[name], form)
-    if (
-        name == "train"
-        and channels == 3
-        and all(bool((some == some[:, :1]).all()) for some in torch.split(images, 100))
-    ):
-        warnings.warn(
-            f"{root}: all images are grey, though stored in colour: grey=true is faster.", Remark, stacklevel=2
-        )
+    images = decoded(f"{folder.name}-{name}", folder / name, parts[name], form)
     labels = {known: label for label, known in enumerate(spec.class_names)}
-    return Split(images, torch.tensor([labels[file.partition("/")[0]] for file in parts[name]]))
+    return Split(images, torch.tensor([labels[_class_of(file)] for file in parts[name]]))

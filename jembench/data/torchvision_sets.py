@@ -10,16 +10,12 @@ import contextlib
 import sys
 import tarfile
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
 
 import numpy as np
 import torch
 import torchvision.datasets as tv
-from torchvision.datasets.utils import check_integrity
 
 from jembench.data.datasets import LazyDataset
 from jembench.errors import Unavailable
@@ -39,113 +35,59 @@ possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper
 streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle wardrobe
 whale willow_tree wolf woman worm
 """
-_CIFAR = {"cifar10": ("CIFAR-10", _CIFAR10, tv.CIFAR10), "cifar100": ("CIFAR-100", _CIFAR100, tv.CIFAR100)}
+_ABOUT = {
+    "cifar10": ("CIFAR-10", _CIFAR10.split(), 50_000, 10_000),
+    "cifar100": ("CIFAR-100", _CIFAR100.split(), 50_000, 10_000),
+    "svhn": ("SVHN", list("0123456789"), 73_257, 26_032),
+}
+"""Title, names of the classes, numbers of training and of test images."""
 
-
-class _Source(NamedTuple):
-    """A dataset that torchvision can read."""
-
-    name: str
-    title: str
-    class_names: Sequence[str]
-    train_size: int
-    test_size: int
-    urls: Sequence[str]
-    by_hand: str  # what to do with the downloaded files: "unpack it"
-    files: Mapping[str, str]  # relative to the root -> published checksum
-    read: Callable[[Path, SplitName, bool], Split]  # (root, split, download)
+_CIFAR = {"cifar10": tv.CIFAR10, "cifar100": tv.CIFAR100}
 
 
 def dataset(name: str, root: str = "", *, download: bool = False) -> LazyDataset:
-    """``cifar10``, ``cifar100`` (with its fine labels) or ``svhn`` (without its ``extra`` images) in a folder.
+    """Return ``cifar10``, ``cifar100`` (with its fine labels) or ``svhn`` (without its ``extra`` images).
 
     Raises:
-        Unavailable: at once if files are missing and ``download`` is not asked for; when a split is read if files are
-            damaged or the download fails.
+        Unavailable: at once if the files are missing and ``download`` is not asked for; when a split is read if files
+            are damaged or the download fails.
     """
-    source, folder = _source(name), data_folder(root)
-    if not download:
-        _require_files(source, folder)
-    names = tuple(source.class_names)
-    spec = DataSpec(name=name, shape=(3, 32, 32), num_classes=len(names), class_names=names)
-    load = partial(_load, source, folder, download)
-    return LazyDataset(spec, load, train_size=source.train_size, test_size=source.test_size)
+    folder, (_, classes, train_size, test_size) = data_folder(root), _ABOUT[name]
+    spec = DataSpec(name=name, shape=(3, 32, 32), num_classes=len(classes), class_names=tuple(classes))
+    if not download and not all((folder / path).exists() for path in _paths(name)):
+        raise _unavailable(name, folder, f"{' and '.join(_paths(name))} not found")
+
+    def load(part: SplitName) -> Split:
+        try:
+            # Older releases of torchvision print their progress to stdout, which belongs to the results.
+            with socket_timeout(DOWNLOAD_TIMEOUT), contextlib.redirect_stdout(sys.stderr):
+                return _read(name, folder, part, download)
+        except (OSError, EOFError, RuntimeError, HTTPException, tarfile.TarError) as error:
+            raise _unavailable(name, folder, error) from error
+
+    return LazyDataset(spec, load, train_size=train_size, test_size=test_size)
 
 
-def _source(name: str) -> _Source:
+def _paths(name: str) -> list[str]:
+    """Return what a folder must hold."""
+    return [_CIFAR[name].base_folder] if name in _CIFAR else [tv.SVHN.split_list[part][1] for part in ("train", "test")]
+
+
+def _unavailable(name: str, folder: Path, cause: object) -> Unavailable:
+    urls = [_CIFAR[name].url] if name in _CIFAR else [tv.SVHN.split_list[part][0] for part in ("train", "test")]
+    return Unavailable(
+        f"{_ABOUT[name][0]} is not available in {folder}: {cause}. To get it, use --dataset {name}:download=true, or "
+        f"fetch {' and '.join(urls)} yourself and put {' and '.join(_paths(name))} in that folder. If you have it "
+        f"elsewhere, name its folder: --dataset {name}:root=... or JEMBENCH_DATA=..."
+    )
+
+
+def _read(name: str, folder: Path, part: SplitName, download: bool) -> Split:
     if name == "svhn":
-        urls, filenames, sums = zip(*(tv.SVHN.split_list[part] for part in ("train", "test")), strict=True)
-        files = dict(zip(filenames, sums, strict=True))
-        return _Source(name, "SVHN", "0123456789", 73_257, 26_032, urls, "put them", files, _read_svhn)
-    title, classes, reader = _CIFAR[name]
-    parts = [*reader.train_list, *reader.test_list, (reader.meta["filename"], reader.meta["md5"])]
-    files = {f"{reader.base_folder}/{filename}": md5 for filename, md5 in parts}
-    read = partial(_read_cifar, reader)
-    return _Source(name, title, classes.split(), 50_000, 10_000, [reader.url], "unpack it", files, read)
-
-
-def _load(source: _Source, root: Path, download: bool, name: SplitName) -> Split:
-    if download and _damaged(source, root):
-        _download(source, root)
-    _require_files(source, root)
-    if damaged := _damaged(source, root):
-        raise Unavailable(
-            f"{source.title} is damaged: {', '.join(damaged)} in {root} does not have the published checksum. "
-            f"To fix it, {_remedy(source)}"
-        )
-    return source.read(root, name, False)
-
-
-def _require_files(source: _Source, root: Path) -> None:
-    missing = [path for path in source.files if not (root / path).is_file()]
-    folders = dict.fromkeys(str(Path(path).parent) for path in missing)
-    if len(missing) == len(source.files) and "." not in folders:
-        missing = list(folders)  # nothing is there: the folder says it shorter than its files
-    if missing:
-        raise Unavailable(
-            f"{source.title} is not available: {', '.join(missing)} not found in {root}. To get it, {_remedy(source)} "
-            f"If you have it elsewhere, name its folder: --dataset {source.name}:root=... or JEMBENCH_DATA=..."
-        )
-
-
-def _damaged(source: _Source, root: Path) -> list[str]:
-    """The files that are missing or not what their authors published."""
-    return [path for path, md5 in source.files.items() if not check_integrity(root / path, md5)]
-
-
-def _remedy(source: _Source) -> str:
-    return f"use --dataset {source.name}:download=true, or {_by_hand(source)}"
-
-
-def _by_hand(source: _Source) -> str:
-    return f"fetch {' and '.join(source.urls)} yourself and {source.by_hand} in that folder."
-
-
-def _download(source: _Source, root: Path) -> None:
-    made = [folder for folder in (root, *root.parents) if not folder.exists()]
-    try:
-        # Older releases of torchvision print their progress to stdout, which belongs to the results.
-        with socket_timeout(DOWNLOAD_TIMEOUT), contextlib.redirect_stdout(sys.stderr):
-            for name in get_args(SplitName):
-                source.read(root, name, True)
-    except (OSError, EOFError, RuntimeError, HTTPException, tarfile.TarError) as error:
-        for folder in made:
-            with contextlib.suppress(OSError):  # never made, or not empty
-                folder.rmdir()
-        raise Unavailable(
-            f"{source.title} could not be downloaded into {root}: {error}. Check the network and the disk and run the "
-            f"same command again, or {_by_hand(source)}"
-        ) from error
-
-
-def _read_cifar(reader: Any, root: Path, name: SplitName, download: bool) -> Split:
+        svhn = tv.SVHN(folder, split=part, download=download)  # turns SVHN's label 10 into 0
+        return Split(torch.from_numpy(np.ascontiguousarray(svhn.data)), torch.from_numpy(svhn.labels))
     # These files are pickles, which can run code. torchvision loads one only after its checksum has been found right.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numpy 2.4 deprecates the dtypes that Python 2 pickled
-        data = reader(root, train=name == "train", download=download)
-    return Split(torch.from_numpy(data.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(data.targets))
-
-
-def _read_svhn(root: Path, name: SplitName, download: bool) -> Split:
-    data = tv.SVHN(root, split=name, download=download)  # turns SVHN's label 10 into 0
-    return Split(torch.from_numpy(np.ascontiguousarray(data.data)), torch.from_numpy(data.labels))
+        cifar = _CIFAR[name](folder, train=part == "train", download=download)
+    return Split(torch.from_numpy(cifar.data).permute(0, 3, 1, 2).contiguous(), torch.tensor(cifar.targets))

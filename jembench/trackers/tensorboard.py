@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from jembench.data.headers import opened
+from jembench.data.decoding import opened
 
 
 class TensorBoardRun:

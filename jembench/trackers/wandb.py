@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from jembench.data.headers import opened
+from jembench.data.decoding import opened
 
 
 class WandbRun:

@@ -127,7 +127,7 @@ def test_a_plan_is_printed_without_its_dataset(jembench, nothing_downloaded, tmp
 
 
 def test_a_dry_run_downloads_nothing(jembench, nothing_downloaded, monkeypatch):
-    monkeypatch.setattr("jembench.data.torchvision_sets._download", pytest.fail)
+    monkeypatch.setattr("jembench.data.torchvision_sets._read", pytest.fail)
     models = ["--models", "baseline:net=wrn-10-1", "--metrics", "accuracy,ood:set=svhn:download=true"]
     done = jembench("run", "hybrid", *models, "--dataset", "cifar10:download=true", "--dry-run")
     assert (done.code, done.err) == (0, "")

@@ -11,7 +11,6 @@ from PIL import Image
 
 from jembench.catalog import packages, registry
 from jembench.data import folders
-from jembench.data.headers import Survey
 from jembench.errors import SpecError
 from jembench.experiment import recipe_files as recipes
 from jembench.experiment.plan import plan_fit
@@ -512,8 +511,8 @@ def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatc
     assert recipes.training_images(folder) == 5
     assert recipes.training_images("imagefolder:root=nowhere") is None
     assert recipes.default_for("imagefolder:root=nowhere") == "paper"
-    monkeypatch.setattr(folders, "survey", lambda files: Survey(False, {"4x4": (6, "cat/0.png")}))
-    monkeypatch.setattr(folders, "_images", lambda folder, classes, aside: {f"cat/{n}": folder for n in range(5001)})
+    first = tmp_path / "set" / "train" / "cat" / "0.png"
+    monkeypatch.setattr(folders, "_list_images", lambda folder: {f"cat/{n}": first for n in range(5001)})
     recipes.training_images.cache_clear()
     assert recipes.default_for(folder) == "paper"
     recipes.training_images.cache_clear()

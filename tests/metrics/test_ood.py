@@ -1,4 +1,4 @@
-"""Scores that tell test images from patches, checked against scikit-learn and by hand."""
+"""Scores that tell test images from outliers, checked against scikit-learn and by hand."""
 
 import numpy as np
 import pytest
@@ -24,18 +24,18 @@ def normal(*shape, seed):
 
 @pytest.fixture
 def evaluation(fake):
-    """40 test images and 30 patches, whose readings are random."""
+    """40 test images and 30 outliers, whose readings are random."""
     readings = {}
-    for name, n, seed in (("test", 40, 0), ("patches", 30, 10)):
+    for name, n, seed in (("test", 40, 0), ("inverted", 30, 10)):
         readings["logits", name] = 3 * normal(n, 3, seed=seed + 1)
         readings["energy", name] = 200 * normal(n, seed=seed + 2) - 500
         readings["grad-norm", name] = normal(n, seed=seed + 3).abs()
     return fake.Evaluation(
         labels=torch.arange(40) % 3,
-        sets={"test": pictures(40, 1), "patches": pictures(30, 2)},
+        sets={"test": pictures(40, 1), "inverted": pictures(30, 2)},
         readings=readings,
         refinements={
-            name: readings["energy", name] - normal(n, seed=5).abs() for name, n in (("test", 40), ("patches", 30))
+            name: readings["energy", name] - normal(n, seed=5).abs() for name, n in (("test", 40), ("inverted", 30))
         },
     )
 
@@ -61,10 +61,10 @@ def fpr95_of_openood(scores, is_inside):
 @pytest.mark.parametrize("score", SCORES)
 def test_the_values_are_scikit_learns(evaluation, score):
     """In float64, with either class as the positive one; energies of hundreds are ranked as they are."""
-    inside, outside = (by_hand(evaluation, score, name) for name in ("test", "patches"))
+    inside, outside = (by_hand(evaluation, score, name) for name in ("test", "inverted"))
     truth, scores = np.r_[np.ones(40), np.zeros(30)], np.r_[inside, outside]
     false, true, _ = roc_curve(truth, scores, drop_intermediate=False)
-    found = OutOfDistribution(set="patches", score=score).compute(evaluation)
+    found = OutOfDistribution(set="inverted", score=score).compute(evaluation)
     assert found.values["auroc"].value == pytest.approx(roc_auc_score(truth, scores), abs=1e-12)
     assert found.values["aupr-in"].value == pytest.approx(average_precision_score(truth, scores), abs=1e-12)
     assert found.values["aupr-out"].value == pytest.approx(average_precision_score(1 - truth, -scores), abs=1e-12)
@@ -77,16 +77,16 @@ def test_the_values_are_scikit_learns(evaluation, score):
 
 
 def test_test_images_that_are_likelier_score_one_and_the_sign_is_not_flipped(evaluation):
-    evaluation.readings["energy", "patches"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
-    values = OutOfDistribution(set="patches").compute(evaluation).values
+    evaluation.readings["energy", "inverted"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
+    values = OutOfDistribution(set="inverted").compute(evaluation).values
     assert (values["auroc"].value, values["fpr95-in"].value, values["aupr-out"].value) == (1.0, 0.0, 1.0)
     assert (values["auroc"].better, values["fpr95-out"].better) == ("higher", "lower")
 
 
 def test_sets_that_do_not_overlap_have_an_interval_all_the_same(evaluation):
     """All resamples agree, which proves nothing: 30 pairs without a common image are 30 trials, for all values."""
-    evaluation.readings["energy", "patches"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
-    values = OutOfDistribution(set="patches").compute(evaluation).values
+    evaluation.readings["energy", "inverted"] = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
+    values = OutOfDistribution(set="inverted").compute(evaluation).values
     for label, value in values.items():
         assert value[1:3] == pytest.approx(wilson(0, 30) if label.startswith("fpr95") else wilson(30, 30)), label
 
@@ -95,29 +95,29 @@ def test_a_set_that_overlaps_by_one_pair_is_no_surer_than_one_that_does_not(eval
     apart = evaluation.readings["energy", "test"].max() + 1 + torch.rand(30)
     found = []
     for lowest in (apart.min(), evaluation.readings["energy", "test"].sort().values[-2:].mean()):
-        evaluation.readings["energy", "patches"] = torch.cat([lowest[None], apart[1:]])
-        found.append(OutOfDistribution(set="patches").compute(evaluation).values["auroc"])
+        evaluation.readings["energy", "inverted"] = torch.cat([lowest[None], apart[1:]])
+        found.append(OutOfDistribution(set="inverted").compute(evaluation).values["auroc"])
     assert (found[0].value, found[1].value) == (1.0, pytest.approx(1 - 1 / 1200))
     assert found[1].low <= found[0].low + 1e-3
 
 
 def test_scores_that_say_nothing_give_one_half(evaluation):
-    for name, n in (("test", 40), ("patches", 30)):
+    for name, n in (("test", 40), ("inverted", 30)):
         evaluation.readings["energy", name] = torch.full((n,), 7.0)
-    assert OutOfDistribution(set="patches").compute(evaluation).values["auroc"].value == 0.5
+    assert OutOfDistribution(set="inverted").compute(evaluation).values["auroc"].value == 0.5
 
 
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
-@pytest.mark.parametrize("name", ["test", "patches"])
+@pytest.mark.parametrize("name", ["test", "inverted"])
 def test_a_score_that_is_not_finite_is_never_ranked(evaluation, wrong, name):
     evaluation.readings["energy", name][3] = wrong
     with pytest.raises(Diverged, match=f"The score log-px of 1 of .* images of {name} is not finite"):
-        OutOfDistribution(set="patches").compute(evaluation)
+        OutOfDistribution(set="inverted").compute(evaluation)
 
 
 def test_what_a_score_needs_and_reads():
     def needs(score):
-        metric = OutOfDistribution(set="patches", score=score)
+        metric = OutOfDistribution(set="inverted", score=score)
         return metric.requires, metric.reads
 
     assert needs("log-px") == ({"energy"}, {"energy"})
@@ -127,29 +127,29 @@ def test_what_a_score_needs_and_reads():
 
 
 def test_the_protocol_says_which_images_they_were(evaluation):
-    first = OutOfDistribution(set="patches").compute(evaluation).protocol
-    for part in ("score=log-px", "set=patches", "images=40", "outliers=30", "content="):
+    first = OutOfDistribution(set="inverted").compute(evaluation).protocol
+    for part in ("score=log-px", "set=inverted", "images=40", "outliers=30", "content="):
         assert part in first
     assert (
-        "score=refinement:steps=10" in OutOfDistribution(set="patches", score="refinement").compute(evaluation).protocol
+        "score=refinement:steps=10" in OutOfDistribution(set="inverted", score="refinement").compute(evaluation).protocol
     )
-    evaluation.sets["patches"] = pictures(30, 3)
-    assert OutOfDistribution(set="patches").compute(evaluation).protocol != first
+    evaluation.sets["inverted"] = pictures(30, 3)
+    assert OutOfDistribution(set="inverted").compute(evaluation).protocol != first
 
 
 def test_a_score_may_be_of_a_user_with_options_of_its_own(evaluation):
     path = "outlier_metrics:shifted_energy"
-    found = OutOfDistribution(set="patches", score=f"{path}:by=2.0").compute(evaluation)
+    found = OutOfDistribution(set="inverted", score=f"{path}:by=2.0").compute(evaluation)
     assert np.allclose(found.arrays["inside"], 2 - evaluation.readings["energy", "test"].double().numpy())
     assert f'score="{path}:by=2.0"' in found.protocol or f"score={path}:by=2.0" in found.protocol
-    metric = OutOfDistribution(set="patches", score="refinement:steps=3")
+    metric = OutOfDistribution(set="inverted", score="refinement:steps=3")
     assert metric.protocol_options == {"score": "refinement:steps=3"}
     assert metric.scorer.steps == 3
 
 
 def test_a_score_that_does_not_exist_is_told_with_its_neighbours():
     with pytest.raises(SpecError, match=r"(?s)log-pxy.*log-px"):
-        _ = OutOfDistribution(set="patches", score="log-pxy").requires
+        _ = OutOfDistribution(set="inverted", score="log-pxy").requires
 
 
 def test_a_set_that_is_missing_is_told_before_anything_is_scored(evaluation):
@@ -158,7 +158,7 @@ def test_a_set_that_is_missing_is_told_before_anything_is_scored(evaluation):
         OutOfDistribution(set="svhn").compute(evaluation)
 
 
-@pytest.mark.parametrize(("name", "times"), [("patches", 1), ("interp", (1 / 4 + 1 / 4 + 1) ** 0.5)])
+@pytest.mark.parametrize(("name", "times"), [("inverted", 1), ("interp", (1 / 4 + 1 / 4 + 1) ** 0.5)])
 def test_the_noise_of_outliers_is_that_of_the_authors_code(evaluation, monkeypatch, name, times):
     """A mean of two noisy images with noise once more has the variance s^2 / 4 + s^2 / 4 + s^2."""
     evaluation.sets["interp"], evaluation.readings["energy", "interp"] = pictures(30, 3), normal(30, seed=4)

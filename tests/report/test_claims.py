@@ -316,7 +316,7 @@ def test_than_a_number(store, shift, verdict):
 def test_each_value_that_was_measured(store):
     store.ood("jem", "ood:set=interp", 1.0)
     store.ood("jem", "ood:set=uniform", -1.0)
-    found = store.judge(claim(metric="ood", than=0.5, each={"set": ("interp", "patches", "uniform")}))
+    found = store.judge(claim(metric="ood", than=0.5, each={"set": ("interp", "inverted", "uniform")}))
     assert [(finding.row.metric, finding.row.verdict) for finding in found] == [
         ("ood:set=interp", "one seed only (for)"),
         ("ood:set=uniform", "one seed only (against)"),

@@ -132,17 +132,3 @@ def constant(*, value: float | None = None) -> OODSet:
         return levels[:, None, None, None].expand(n, *data.shape).contiguous()
 
     return Drawn(draw)
-
-
-# --- photographs ------------------------------------------------------------------------------------------------------
-
-
-def patches(*, zoom: Annotated[int, Range(least=1)] = 4) -> OODSet:
-    """Patches of scikit-learn's two photographs, ``zoom`` times as wide as the images and scaled down to them."""
-
-    def draw(test: Split, data: DataSpec) -> Tensor:
-        from jembench.data.ood_sets import other_images
-
-        return other_images.patches(len(test.images), data, zoom, _generator("patches"))
-
-    return Drawn(draw)

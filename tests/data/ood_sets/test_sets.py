@@ -5,13 +5,12 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from sklearn.datasets import load_sample_images
 
 from jembench.data.ood_sets import factories
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, Split
 
-NAMES = ["interp", "flipped", "rotated", "inverted", "permuted", "uniform", "constant", "patches"]
+NAMES = ["interp", "flipped", "rotated", "inverted", "permuted", "uniform", "constant"]
 GREY = DataSpec(name="grey", shape=(1, 4, 4), num_classes=2)
 COLOUR = DataSpec(name="colour", shape=(3, 6, 6), num_classes=2)
 WIDE = DataSpec(name="wide", shape=(1, 2, 3), num_classes=2)
@@ -124,38 +123,3 @@ def test_a_constant_of_the_model_s_units_is_the_nearest_level(value, level):
 def test_a_constant_that_no_pixel_can_have_is_refused():
     with pytest.raises(SpecError, match="value of constant is 2; pixels of grey lie between"):
         draw("constant", split(GREY, 3), GREY, value=2)
-
-
-# --- photographs ------------------------------------------------------------------------------------------------------
-
-
-def test_patches_are_cut_from_both_photographs_in_turn():
-    """Without zoom each patch stands somewhere in its photograph, as it is."""
-    found = draw("patches", split(COLOUR, 4), COLOUR, zoom=1).permute(0, 2, 3, 1).numpy()
-    for number, patch in enumerate(found):
-        photograph = load_sample_images().images[number % 2]
-        windows = np.lib.stride_tricks.sliding_window_view(photograph[:, :, 0], (6, 6))
-        tops, lefts = np.nonzero((windows == patch[:, :, 0]).all(axis=(2, 3)))
-        assert any(np.array_equal(photograph[t : t + 6, x : x + 6], patch) for t, x in zip(tops, lefts, strict=True))
-
-
-def test_a_zoom_of_two_averages_four_pixels():
-    photograph = load_sample_images().images[0].astype(int)
-    (patch,) = draw("patches", split(COLOUR, 1), COLOUR, zoom=2).permute(0, 2, 3, 1).numpy()
-    means = np.lib.stride_tricks.sliding_window_view(photograph, (2, 2), axis=(0, 1)).mean(axis=(3, 4))
-    first = np.abs(means - patch[0, 0]).max(axis=2) <= 1  # where the patch may begin
-    # Pillow rounds after rows and after columns: half a level each
-    places = [means[y : y + 12 : 2, x : x + 12 : 2] for y, x in np.argwhere(first[:-10, :-10])]
-    assert any(np.abs(place - patch).max() <= 1 for place in places)
-
-
-@pytest.mark.parametrize(
-    ("spec", "zoom", "error", "text"),
-    [
-        (GREY, 200, NotApplicable, "do not fit scikit-learn's photographs"),
-        (DataSpec(name="four", shape=(4, 6, 6), num_classes=2), 1, NotApplicable, "images of four have 4 channels"),
-    ],
-)
-def test_patches_that_cannot_be(spec, zoom, error, text):
-    with pytest.raises(error, match=text):
-        draw("patches", split(spec, 2), spec, zoom=zoom)
