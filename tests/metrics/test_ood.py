@@ -131,7 +131,8 @@ def test_the_protocol_says_which_images_they_were(evaluation):
     for part in ("score=log-px", "set=inverted", "images=40", "outliers=30", "content="):
         assert part in first
     assert (
-        "score=refinement:steps=10" in OutOfDistribution(set="inverted", score="refinement").compute(evaluation).protocol
+        "score=refinement:steps=10"
+        in OutOfDistribution(set="inverted", score="refinement").compute(evaluation).protocol
     )
     evaluation.sets["inverted"] = pictures(30, 3)
     assert OutOfDistribution(set="inverted").compute(evaluation).protocol != first

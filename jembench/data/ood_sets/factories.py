@@ -8,9 +8,8 @@ Legend: N images, C channels, H height, W width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from jembench.catalog.validation import Range
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, OODSet, Split
 
