@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from jembench import seeds
 from jembench.errors import SpecError
+from jembench.models.settings import isolated
 
 GIB = 2**30
 
@@ -30,7 +31,8 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
         SpecError: if it does not fit.
     """
     try:
-        with torch.device("meta"), seeds.initialising(0):
+        # settings that it leaves changed are noted when it is made on the device itself
+        with isolated(what, lambda text: None), torch.device("meta"), seeds.initialising(0):
             made = make()
             needed = _bytes(made)
     except Exception:  # made again, on the device itself, it raises its errors or needs values

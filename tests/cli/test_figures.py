@@ -98,16 +98,3 @@ def test_some_figures_as_pdf_of_a_width_under_a_display_name(measured, jembench)
 
 def files_of(out):
     return [Path(line).name for line in out.splitlines()]
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--figures", "relibility"], "There is no figure of these results named 'relibility'. Known: reliability-"),
-        (["--width", "3"], "width is '3'; it must be column, page or a length from 1in to 20in"),
-        (["--models", "nosuch"], "There is no model in the store named 'nosuch'"),
-    ],
-)
-def test_what_is_not_there_is_refused(measured, jembench, arguments, message):
-    done = jembench("figures", *arguments)
-    assert (done.code, done.err[: len(message) + 7]) == (2, f"Error: {message}")

@@ -95,14 +95,6 @@ def test_recipes(jembench):
     assert digits["settings"]["optimizer"]["name"] == "adam"
 
 
-def test_the_table_of_recipes_fits_a_screen(jembench, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "80")
-    out = jembench("list", "recipes").out
-    assert "the default on digits" in out
-    assert max(map(len, out.splitlines())) <= 80
-    assert len(out.splitlines()) < 5 * len(recipe.names())
-
-
 @pytest.mark.parametrize("name", ["digits", "jem++", "adversarial"])
 def test_a_whole_recipe_is_a_file_that_trains_the_same(jembench, name, tmp_path):
     done = jembench("list", "recipe", name)

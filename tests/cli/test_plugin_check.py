@@ -88,20 +88,3 @@ def test_what_plugins_print_goes_to_stderr(jembench, zoo):
     assert done.code == 1
     assert {row["check"] for row in json.loads(done.out) if row["status"] == "failed"} == {"can-be-made"}
     assert "a plugin that talks" in done.err
-
-
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["mixed-bog"], "no distribution with plugins named 'mixed-bog'. Nearest: mixed-bag"),
-        (["--kind", "models", "soud"], "no model named 'soud'. Nearest: sound"),
-        (["--kind", "models", "sound:width=2"], "no option of sound named 'width'"),
-        (["--kind", "models", "needy"], "needy needs width"),
-        (["--kind", "suites", "bag"], "Invalid value for '--kind'"),
-        ([], "Missing argument 'PACKAGE...'"),
-    ],
-)
-def test_wrong_usage_is_2(jembench, mixture, arguments, words):
-    done = jembench("plugin", "check", *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert words in done.err

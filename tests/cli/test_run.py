@@ -18,7 +18,6 @@ from safetensors.numpy import load_file
 from jembench.cli import main as entry
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "jembench"
-PLUGINS = "jem,jem-factored,baseline"
 DIGITS = [
     "--set",
     "epochs=0.2",
@@ -146,27 +145,6 @@ def test_a_dry_run_tells_what_is_to_be_done_and_does_nothing(run, table):
     ]
     assert "2 of 2 models are still to be trained, and 5 metrics to be computed." in done.out
     assert list(Path.cwd().iterdir()) == []
-
-
-def test_a_dry_run_as_json(run):
-    assert "cells: 1 outcome with provenance" in run(models="zoo_of_tests:jem", metrics="accuracy").out
-    jem, classifier = json.loads(run("--dry-run", "--format", "json").out)
-    assert jem == {
-        "model": "zoo_of_tests:jem",
-        "dataset": "zoo_of_tests:data",
-        "recipe": "tiny",
-        "seed": 0,
-        "trained": True,
-        "iterations": 0,  # that are still to be done
-        "to_do": ["ece", "zoo_of_tests:brightness"],
-        "done": ["accuracy"],
-        "not_applicable": {},
-        "missing": {},
-    }
-    assert classifier["trained"] is False
-    assert classifier["not_applicable"] == {
-        "zoo_of_tests:brightness": "needs samples: zoo_of_tests:classifier gives logits and energy only"
-    }
 
 
 # --- again ------------------------------------------------------------------------------------------------------------

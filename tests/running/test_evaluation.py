@@ -120,14 +120,6 @@ def test_the_energy_of_a_density_is_minus_its_logarithm(make):
     assert torch.equal(make(Flow()).predictions.read("energy", IMAGES[1:]), make(Flow()).predictions.read("energy")[1:])
 
 
-def test_energies_are_computed_without_gradients(make, monkeypatch):
-    enabled = []
-    energy = Pixels.energy
-    monkeypatch.setattr(Pixels, "energy", lambda *a: enabled.append(torch.is_grad_enabled()) or energy(*a))
-    make().predictions.read("energy", IMAGES)
-    assert enabled == [False]
-
-
 def test_what_several_metrics_need_is_computed_once(make):
     first = make(sampler=used(pcd(DATA, buffer=6)))
     second = first.predictions.fit.evaluation()
@@ -154,14 +146,6 @@ def test_a_limit_is_a_draw_of_test_images_that_all_models_share(make):
         assert torch.equal(labels, TEST.labels[places])
         assert len(make(limit=limit).predictions.read("logits")) == limit
     assert len(make(limit=99).data.part("test").images) == 4
-
-
-def test_a_limit_does_not_touch_the_training_images(make, monkeypatch):
-    seen = []
-    network = Network(seen)
-    monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
-    make(limit=1).services.features_of("net", "train")
-    assert len(seen[-1]) == len(TRAIN.images)
 
 
 class Network:
@@ -342,15 +326,6 @@ def test_a_model_that_draws_classes_draws_each_as_often_and_says_which(make, mon
     assert source == "direct"
     assert labels.tolist() == [0, 1, 2] * 6 + [0, 1]
     assert images[:, 0, 0, 0].tolist() == [(0, 128, 255)[label] for label in labels]
-
-
-def test_a_model_that_draws_needs_no_chain(make, monkeypatch):
-    monkeypatch.setattr(evaluation, "FRESH_SAMPLES", 20)
-    images, labels, source, _ = make(Painter()).samples()
-    assert (images.dtype, images.shape, labels, source) == (torch.uint8, (20, 1, 1, 3), None, "direct")
-    assert {0, 255} < set(images.flatten().tolist())
-    assert torch.equal(images, make(Painter()).samples().images)
-    assert not torch.equal(images, make(Painter(), seed=1).samples().images)
 
 
 def test_a_sampler_that_keeps_nothing_draws_chains_of_its_own_length(make):

@@ -11,7 +11,7 @@ from jembench.errors import JembenchError, PluginError, StoreError
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 from jembench.models import settings
-from jembench.running import work, worker
+from jembench.running import work
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.store import checkpoint
@@ -32,19 +32,6 @@ def test_not_applicable_is_known_before_training_and_not_tried_again(plan, store
     )
     assert not (store.root / "fits").exists()
     assert carry_out(whole, store) == []
-
-
-def test_not_applicable_is_written_before_the_other_cells_of_the_fit_are_computed(plan, store, monkeypatch, carry_out):
-    whole = plan("classifier", "score brightness")
-    seen = []
-
-    def load_or_train(*_):
-        seen.extend(store.contents().cells)
-        raise ZeroDivisionError
-
-    monkeypatch.setattr(worker.FitWork, "load_or_train", load_or_train)
-    carry_out(whole, store)
-    assert [cell.outcome.status for cell in seen] == ["na"]
 
 
 def test_a_metric_that_raises_fails_its_cell_alone_and_is_tried_again(plan, store, carry_out, outcomes):
@@ -141,16 +128,6 @@ def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
     path.unlink()  # as the message says
     carry_out(whole, store)
     assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
-
-
-def test_samples_that_cannot_be_drawn_fail_the_cells_that_need_them(plan, store, carry_out, outcomes):
-    whole = plan("painter:fails=true classifier", "score brightness")
-    events = carry_out(whole, store)
-    found = outcomes(whole, store)
-    assert found["painter:fails=true", 0, "score"].status == "ok"
-    assert found["painter:fails=true", 0, "brightness"].reason == "RuntimeError: out of paint"
-    assert "trouble painter:fails=true: no picture of the samples: RuntimeError: out of paint" in events
-    assert found["classifier", 0, "score"].status == "ok"
 
 
 def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carry_out):

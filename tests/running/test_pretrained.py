@@ -5,14 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 import torch
-from PIL import Image
 
 from jembench.errors import NotApplicable
 from jembench.interfaces import Source
-from jembench.running import fit_samples, fits
+from jembench.running import fits
 from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
-from jembench.running.outlook import look_ahead
 from jembench.store import checkpoint
 
 SHORT = ["chains.sampler=sgld:steps=4,step_size=0.1"]
@@ -39,13 +37,6 @@ def test_nothing_is_trained(plan, store, carry_out, folder):
     assert (record.iteration_seconds, record.validation_accuracy) == ((), None)
 
 
-def test_looking_ahead_sees_no_training(plan):
-    (ready,) = look_ahead(plan("energy_alone", "energy score")).fits.values()
-    assert ready.iterations == 0
-    assert ready.has == {"energy"}
-    assert list(ready.impossible.values()) == ["needs logits: zoo_of_tests:energy_alone gives energy only"]
-
-
 def test_weights_and_chains_are_kept(zoo, plan, store, carry_out, folder):
     whole = plan("accompanied", "brightness")
     carry_out(whole, store)
@@ -55,16 +46,6 @@ def test_weights_and_chains_are_kept(zoo, plan, store, carry_out, folder):
     assert torch.equal(
         checkpoint.read(folder(whole, store) / "sampler.safetensors")["images"], torch.full((6, 1, 4, 4), 0.5)
     )
-
-
-def test_what_was_removed_is_kept_anew(plan, store, carry_out, values, folder):
-    whole = plan("accompanied", "energy brightness")
-    carry_out(whole, store)
-    before = values(whole, store)
-    (folder(whole, store) / "sampler.safetensors").unlink()
-    store.cell_path(whole.cells[1]).unlink()
-    assert carry_out(whole, store) == ["measure brightness", "done accompanied 0"]
-    assert values(whole, store) == before
 
 
 # --- what it was is what it is ----------------------------------------------------------------------------------------
@@ -112,11 +93,6 @@ def test_an_energy_without_chains_of_its_own_has_those_of_the_recipe(plan, store
     assert whole.fits[0].key.recipe.startswith("pretrained+chains.sampler=sgld")
 
 
-def test_the_recipes_chains_are_of_a_hundred_steps(plan, store):
-    _, evaluation = evaluation_of(plan(CHAINS, "brightness"), store)
-    assert evaluation.sampler.steps == 100
-
-
 def test_what_training_alone_could_know_is_not_at_hand(plan, store):
     _, evaluation = evaluation_of(plan("accompanied", "brightness"), store)
     with pytest.raises(NotApplicable, match="trained elsewhere: it is not known which images it has not seen"):
@@ -147,22 +123,6 @@ def test_what_it_can_do_is_measured_and_the_rest_is_not_applicable(
     for metric in found.keys() - measured:
         assert found[metric].status == "na"
         assert found[metric].reason.endswith(f": zoo_of_tests:{model} gives {given} only")
-
-
-def test_a_density_is_an_energy(plan, store, carry_out, values):
-    whole = plan("energy_alone density_alone", "energy")
-    carry_out(whole, store)
-    (energy,), (negative,) = values(whole, store).values()
-    assert negative - energy == pytest.approx(8 * np.log(2 * np.pi), abs=1e-5)
-
-
-def test_the_picture_of_a_model_without_classes_is_in_no_order(plan, store, tmp_path):
-    fit, evaluation = evaluation_of(plan("painter_alone", "brightness"), store)
-    samples = fit_samples.samples_of(evaluation, fit, None)
-    assert (samples.source, samples.labels) == ("direct", None)
-    assert fit_samples.write_samples(evaluation, samples, tmp_path / "grid.png", columns=4) is False
-    with Image.open(tmp_path / "grid.png") as picture:
-        assert picture.size == (4 * 34 + 2, 10 * 34 + 2)
 
 
 # --- networks that know nothing of all this ---------------------------------------------------------------------------

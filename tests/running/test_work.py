@@ -201,12 +201,6 @@ def test_parameters_that_no_optimiser_takes_are_refused_before_training(zoo, pla
         look_ahead(plan("classifier"))
 
 
-def test_looking_ahead_draws_nothing_from_the_global_generator(plan, store, carry_out):
-    before = torch.get_rng_state()
-    carry_out(plan("jem hashed"), store)
-    assert torch.equal(before, torch.get_rng_state())
-
-
 # --- independence -----------------------------------------------------------------------------------------------------
 
 
@@ -219,17 +213,6 @@ def test_another_model_or_metric_changes_no_number(plan, store, tmp_path, models
     torch.manual_seed(99)
     carry_out(crowd, store)
     assert values(crowd, store)["jem", 2, "score"] == values(alone, Store(tmp_path / "alone"))["jem", 2, "score"]
-
-
-def test_measured_now_or_later_a_number_is_the_same(plan, store, tmp_path, carry_out, values):
-    """Also where a model holds random numbers that no checkpoint does."""
-    whole = plan("hashed jem", "score energy")
-    carry_out(whole, store)
-    later = Store(tmp_path / "later")
-    carry_out(plan("hashed jem", "energy"), later)
-    torch.manual_seed(99)
-    carry_out(whole, later)
-    assert values(whole, later) == values(whole, store)
 
 
 def test_a_limit_is_another_cell_of_the_same_fit(plan, store, carry_out):
