@@ -10,7 +10,6 @@ from typing import Any, Literal, NamedTuple
 
 from jembench.errors import DamagedError, SpecError
 from jembench.interfaces import Event
-from jembench.progress import duration
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 from jembench.store.works import Latest
@@ -32,29 +31,19 @@ class UnitStatus(NamedTuple):
     state: Literal["queued", "running", "stopped", "refused", "failed", "lost"]
     worker: str  #: host:pid; "": no worker has begun with it
     since: float | None  #: when the worker began, UTC in seconds since 1970
-    iteration: int
-    iterations: int  #: of the whole training; 0: not known
-    loss: float | None  #: the last one
-    left: float | None  #: seconds until the end of training at its present speed
-    metric: str  #: that is being computed
-    doing: str  #: what is being done just now, in words
     done: int  #: of what is counted
     total: int  #: 0: nothing is
-    counted: str  #: "images"
+    counted: str  #: "iterations", "images"
+    doing: str  #: what is being done just now, in words: the metric, or the last loss
     reason: str  #: why it ended, or why it has not started
     log: str  #: the file with what the worker printed; "": not known
     command: str  #: that carries it out by hand
 
     @property
     def progress(self) -> str:
-        """How far it is, in words."""
-        done: list[str] = []
-        if self.iterations and not self.metric:
-            done += [f"iteration {self.iteration} of {self.iterations}"]
-            done += [] if self.loss is None else [f"loss {self.loss:.3f}"]
-            done += [] if self.left is None else [f"about {duration(self.left)} left"]
-        counted = f"{self.done} of {self.total} {self.counted}" if self.total and self.metric else ""
-        return ", ".join(filter(None, [*done, self.metric, counted, self.doing]))
+        """Return how far it is, in words."""
+        counted = f"{self.done:,} of {self.total:,} {self.counted}" if self.total else ""
+        return ", ".join(filter(None, [counted, self.doing]))
 
 
 class RunStatus(NamedTuple):
@@ -117,23 +106,18 @@ def _unit(store: Store, unit: str, latest: Latest, alive: Mapping[str, bool]) ->
     if about is None or how == "done":
         return None
     training = progress if progress.kind == "window" else _NOTHING
-    pace = _number(training, "seconds")
-    state = _state(last, how, started.worker, alive)
+    counts = doing if doing.total else training
+    loss = f"loss {training.values['loss']:.3f}" if "loss" in training.values else ""
     return UnitStatus(
         id=unit,
         **about,
-        state=state,
+        state=_state(last, how, started.worker, alive),
         worker=started.worker,
         since=started.time if started.worker else None,
-        iteration=training.done,
-        iterations=training.total,
-        loss=_number(training, "loss"),
-        left=None if pace is None or state != "running" else pace * (training.total - training.done),
-        metric=progress.metric or doing.metric,
-        doing=doing.text,
-        done=doing.done,
-        total=doing.total,
-        counted=str(doing.values.get("unit", "")),
+        done=counts.done,
+        total=counts.total,
+        counted=str(counts.values.get("unit", "iterations")),
+        doing=", ".join(filter(None, [progress.metric or doing.metric, loss, doing.text])),
         reason=last.text if how else str(last.values.get("reason", "")) * (last.kind == "queued"),
         log=str(last.values.get("log", "")) if how else "",
         command=f"jembench work {unit} --store {store.root}",
@@ -151,11 +135,6 @@ def _about(store: Store, unit: str, latest: Latest) -> dict[str, Any] | None:
     except (SpecError, DamagedError):
         return None
     return {"kind": str(record.data.get("kind", ""))} | {field: getattr(fit, name) for field, name in names.items()}
-
-
-def _number(event: Event, name: str) -> float | None:
-    value = event.values.get(name)
-    return value if isinstance(value, float) else None
 
 
 def _state(last: Event, how: str, worker: str, alive: Mapping[str, bool]) -> Any:

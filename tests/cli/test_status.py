@@ -53,8 +53,8 @@ def test_the_table(jembench, store):
     rows = [" ".join(line.split()) for line in done.out.splitlines()]
     fit = "jem on digits, recipe digits, seed 3"
     for row in (
-        f"a1 train {fit} running node7:5 1 s iteration 20 of 100, loss 0.500",
-        f"b2 attack-shard {fit} running node7:5 1 s pgd, 64 of 1000 images, step 7 of 40",
+        f"a1 train {fit} running node7:5 1 s 20 of 100 iterations, loss 0.500",
+        f"b2 attack-shard {fit} running node7:5 1 s 64 of 1,000 images, pgd, step 7 of 40",
         f"c3 measure {fit} failed node7:5 1 s no space",
         "log: c.log",
         f"by hand: jembench work c3 --store {store}",
