@@ -54,7 +54,7 @@ def attack(setting: Setting) -> Contest:
 
 def _by_foolbox(target: Target, x: Tensor, y: Tensor) -> Tensor:
     """The smallest eps of each image by foolbox's attack: doubled until it succeeds, then halved in between."""
-    model = wrapped(target, x.device)
+    model = wrapped(target.logits, x.device)
     attack = foolbox().attacks.LinfPGD(rel_stepsize=STRIDE / STEPS, steps=STEPS).repeat(RESTARTS)
     nearest = []
     for image, label in zip(x[:, None], y[:, None], strict=True):

@@ -5,6 +5,7 @@ Legend: N images, M images of the pool, C channels, H height, W width, K classes
 
 from __future__ import annotations
 
+import functools
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
@@ -49,29 +50,24 @@ def of_runner_up(
         pool: where starts are taken from.
         labels: the classes of the pool.
     """
+
+    @functools.cache
+    def first_right(label: int) -> int | None:
+        """Return the index of the first image of a class that is classified correctly, by most of its predictions."""
+        for places in torch.split((labels == label).nonzero().flatten(), _BLOCK):
+            right = places[target.wrong_share(pool[places], labels[places], LOOKS) < 0.5]
+            if len(right):
+                return int(right[0])
+        return None
+
     ranked = target.probabilities(x).argsort(dim=1, descending=True)
     begin, found = x.clone(), torch.zeros(len(x), dtype=torch.bool, device=x.device)
-    first: dict[int, int | None] = {}
     for row, own in enumerate(y.tolist()):
-        for other in ranked[row].tolist():
-            if other == own:
-                continue
-            if other not in first:
-                first[other] = _first_right(target, pool, labels, other)
-            place = first[other]
-            if place is not None:
-                begin[row], found[row] = pool[place], True
-                break
+        places = (first_right(other) for other in ranked[row].tolist() if other != own)
+        place = next((place for place in places if place is not None), None)
+        if place is not None:
+            begin[row], found[row] = pool[place], True
     return Start(begin, found)
-
-
-def _first_right(target: Target, pool: Tensor, labels: Tensor, label: int) -> int | None:
-    """Return the index of the first image of a class that is classified correctly, by most of its predictions."""
-    for places in torch.split((labels == label).nonzero().flatten(), _BLOCK):
-        right = places[target.wrong_share(pool[places], labels[places], LOOKS) < 0.5]
-        if len(right):
-            return int(right[0])
-    return None
 
 
 class _OutOfQueries(Exception):
@@ -148,7 +144,7 @@ def attack(
     attacks = foolbox().attacks
     made = attacks.BoundaryAttack(steps=queries) if name == "boundary" else attacks.PointwiseAttack()
     with seeded(seed), torch.no_grad(), suppress(_OutOfQueries):
-        made(wrapped(watched, x.device), x, y, epsilons=None, starting_points=begin)
+        made(wrapped(watched.logits, x.device), x, y, epsilons=None, starting_points=begin)
     found = hold(target, x, y, watched.closest, "l2")
     closest.adversarial[ready], closest.distance[ready] = found
     return closest

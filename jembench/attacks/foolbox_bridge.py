@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 import torch
@@ -39,30 +39,21 @@ def foolbox() -> Any:
     return foolbox
 
 
-@runtime_checkable
-class Answering(Protocol):
-    """A :class:`~jembench.attacks.target.Target`, or an object that stands before one."""
+class _Module(nn.Module):
+    """Logits as the module that foolbox asks for; in evaluation mode."""
 
-    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return the logits of images in [0, 1]."""
-        ...
-
-
-def wrapped(target: Answering, device: torch.device) -> Any:
-    """Return the model as foolbox sees it, on images of [0, 1]."""
-    return foolbox().PyTorchModel(TargetModule(target), bounds=(0, 1), device=device)
-
-
-class TargetModule(nn.Module):
-    """A target as the module that foolbox asks for; in evaluation mode."""
-
-    def __init__(self, target: Answering) -> None:
+    def __init__(self, logits: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
         self.eval()
-        self._target = target
+        self._logits = logits
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        return self._target.logits(x)
+        return self._logits(x)
+
+
+def wrapped(logits: Callable[[Tensor], Tensor], device: torch.device) -> Any:
+    """Return logits of images in [0, 1], such as those of a target, as the model that foolbox attacks."""
+    return foolbox().PyTorchModel(_Module(logits), bounds=(0, 1), device=device)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from jembench.attacks.eps import Norm, largest_distance
 from jembench.attacks.target import LOOKS, Target
-from jembench.attacks.threat import Closest, distance, hold, project, steepest
+from jembench.attacks.threat import Closest, distance, hold, per_image, project, steepest
 
 STRIDE = 2.5
 """All steps together, in units of eps: enough to come from one end of the ball to the other, and to turn (Madry et al.,
@@ -79,7 +79,7 @@ class PGD:
         hits = Hits(x.clone(), torch.zeros_like(y), torch.zeros_like(y, dtype=torch.bool))
         left = torch.arange(len(x), device=x.device)
         around, label, radius = (each.repeat_interleave(restarts, dim=0) for each in (x, y, eps))
-        moved = project(around + _per_row(radius) * starts.flatten(0, 1), around, radius, self.norm)
+        moved = project(around + per_image(radius) * starts.flatten(0, 1), around, radius, self.norm)
         every = 1 if target.stochastic or x.device.type == "cpu" else LOOK
         for step in range(1, self.steps + 1):
             gradient, wrong = target.slope(moved, label)
@@ -95,7 +95,7 @@ class PGD:
                         _by_image(each, restarts)[stay].flatten(0, 1)
                         for each in (around, label, radius, moved, gradient)
                     )
-            size = _per_row(STRIDE / self.steps * radius)
+            size = per_image(STRIDE / self.steps * radius)
             moved = project(moved + size * steepest(gradient, self.norm), around, radius, self.norm)
         _take(hits, left, moved, target.wrong_share(moved, label, LOOKS), failures=target.stochastic)
         return hits
@@ -190,7 +190,7 @@ def _take(hits: Hits, left: Tensor, moved: Tensor, share: Tensor, *, failures: b
     success = going & (share[each, restart] == 1)
     images = _by_image(moved, share.shape[1])[each, restart]
     taken = going if failures else success
-    hits.adversarial[left] = torch.where(taken[:, None, None, None], images, hits.adversarial[left])
+    hits.adversarial[left] = torch.where(per_image(taken), images, hits.adversarial[left])
     hits.restart[left] = torch.where(success, restart, hits.restart[left])
     hits.found[left] = hits.found[left] | success
 
@@ -198,10 +198,6 @@ def _take(hits: Hits, left: Tensor, moved: Tensor, share: Tensor, *, failures: b
 def _by_image(rows: Tensor, restarts: int) -> Tensor:
     """Return (B, ...) as (N, R, ...)."""
     return rows.view(-1, restarts, *rows.shape[1:])
-
-
-def _per_row(values: Float[Tensor, " B"]) -> Float[Tensor, "B 1 1 1"]:
-    return values[:, None, None, None]
 
 
 def _next_eps(failed: Tensor, reached: Tensor, leap: float, first: float, largest: float) -> Tensor:

@@ -31,12 +31,12 @@ def project(
     The ball is smaller by what float32 may round off, so that the distance of the result, measured in float64, is never
     above eps.
     """
-    radius = _per_image((eps - rounding(norm, x[0].numel())).clamp_min(0))
+    radius = per_image((eps - rounding(norm, x[0].numel())).clamp_min(0))
     change = moved - x
     if norm == "linf":
         change = torch.minimum(torch.maximum(change, -radius), radius)
     else:
-        length = _per_image(torch.linalg.vector_norm(change.flatten(1), dim=1, dtype=torch.float64)).to(change.dtype)
+        length = per_image(torch.linalg.vector_norm(change.flatten(1), dim=1, dtype=torch.float64)).to(change.dtype)
         change = change * torch.where(length > radius, radius / length.clamp_min(1e-12), 1.0)
     return (x + change).clamp_(0, 1)
 
@@ -46,7 +46,7 @@ def steepest(gradient: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, "B
     gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
     if norm == "linf":
         return gradient.sign()
-    return gradient / _per_image(gradient.flatten(1).norm(dim=1)).clamp_min(1e-12)
+    return gradient / per_image(gradient.flatten(1).norm(dim=1)).clamp_min(1e-12)
 
 
 def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generator) -> Float[Tensor, "R C H W"]:
@@ -66,10 +66,11 @@ def in_unit_ball(
         return torch.rand(n, *shape, generator=generator, device=device) * 2 - 1
     direction = torch.randn(n, *shape, generator=generator, device=device)
     radius = torch.rand(n, generator=generator, device=device) ** (1 / math.prod(shape))
-    return steepest(direction, "l2") * _per_image(radius)
+    return steepest(direction, "l2") * per_image(radius)
 
 
-def _per_image(values: Tensor) -> Tensor:
+def per_image(values: Tensor) -> Tensor:
+    """Return a value of each image, (B,), in a shape that multiplies images, (B, 1, 1, 1)."""
     return values[:, None, None, None]
 
 
@@ -94,7 +95,7 @@ class Closest(NamedTuple):
         """
         far = distance(x[rows], images, norm)
         nearer = found & (far < self.distance[rows])
-        self.adversarial[rows] = torch.where(_per_image(nearer), images, self.adversarial[rows])
+        self.adversarial[rows] = torch.where(per_image(nearer), images, self.adversarial[rows])
         self.distance[rows] = torch.where(nearer, far, self.distance[rows])
 
 

@@ -188,6 +188,14 @@ class Attack(Metric):
         return frozenset(needs | ({"gradients"} if self.chain_gradient else set()))
 
     @property
+    def model_options(self) -> dict[str, Scalar]:
+        """The parts of the protocol that describe the model under attack."""
+        chains: dict[str, Scalar] = {"eot": self.spent.eot if self.is_random else 0}
+        chains |= {"grad": self.chain_gradient or "" if self.refine else ""}
+        chains |= {"data_noise": self.data_noise, "smooth": self.smooth}
+        return {"refine": self.refine, **{name: value for name, value in chains.items() if value}}
+
+    @property
     def protocol_options(self) -> dict[str, Scalar]:
         """The model under attack and, of random predictions, how many must be wrong for an image to count as broken.
 
@@ -196,14 +204,10 @@ class Attack(Metric):
         from jembench.attacks.target import LOOKS
         from jembench.attacks.threat import VERIFICATIONS
 
-        parts: dict[str, Scalar] = {"refine": self.refine}
         if not self.is_random:
-            return parts
-        parts |= {"eot": self.spent.eot, "verified": f"{VERIFICATIONS // 2 + 1}/{VERIFICATIONS}"}
-        parts |= {"sure": f"{LOOKS}/{LOOKS}"} if self.searches else {}
-        parts |= {"grad": self.chain_gradient} if self.chain_gradient and self.refine else {}
-        parts |= {"data_noise": self.data_noise} if self.data_noise else {}
-        return parts | ({"smooth": self.smooth} if self.smooth else {})
+            return self.model_options
+        verified = {"verified": f"{VERIFICATIONS // 2 + 1}/{VERIFICATIONS}"}
+        return {**self.model_options, **verified, **({"sure": f"{LOOKS}/{LOOKS}"} if self.searches else {})}
 
     @property
     def label(self) -> str:
@@ -276,21 +280,7 @@ class Attack(Metric):
             fresh = self.attacked_model(evaluation, f"verify {purpose}")
             return {**verified(fresh, shard, found.adversarial, found.claimed), **found.others}
 
-        return self.in_shards(evaluation, choose(evaluation, self.spent.images), work)
-
-    def in_shards(
-        self, evaluation: Evaluation, chosen: Chosen, work: Callable[[Shard], Mapping[str, Tensor]]
-    ) -> Attacked:
-        """Do the work of this attack shard by shard, see :func:`in_shards`."""
-        return in_shards(
-            evaluation,
-            chosen,
-            work,
-            name=self.name,
-            size=self.shard_size(evaluation.device.type),
-            passes=self.passes(len(chosen.images)),
-            made_of=self.protocol_options,
-        )
+        return in_shards(self, evaluation, choose(evaluation, self.spent.images), work)
 
     def details(self, arrays: Arrays) -> dict[str, Any]:
         """Return further information on the result, in JSON types."""
@@ -310,22 +300,16 @@ class Attack(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientAttack(Attack):
-    """An attack that follows gradients, from several starts."""
+    """An attack whose images are found by gradients, from several starts."""
 
     norm: Norm = "linf"
     restarts: OptionalCount = None
     steps: OptionalCount = None
-    grad: Gradient = "through"
 
     @property
     def spent(self) -> Budget:
         """The budget, with the numbers that options replace."""
         return super().spent.but(restarts=self.restarts, steps=self.steps)
-
-    @property
-    def chain_gradient(self) -> Gradient:
-        """How gradients pass the refinement chain."""
-        return self.grad
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
@@ -356,27 +340,18 @@ def choose(evaluation: Evaluation, count: int) -> Chosen:
 
 
 def in_shards(
-    evaluation: Evaluation,
-    chosen: Chosen,
-    work: Callable[[Shard], Mapping[str, Tensor]],
-    *,
-    name: str,
-    size: int,
-    passes: int,
-    made_of: Mapping[str, Scalar],
+    metric: Any, evaluation: Evaluation, chosen: Chosen, work: Callable[[Shard], Mapping[str, Tensor]]
 ) -> Attacked:
-    """Work shard by shard. Each is remembered: after a kill, or when the time was up, the work goes on there.
+    """Do the work of a metric shard by shard. Each is remembered: after a kill, or out of time, the work goes on there.
 
     Of ``services.share`` (number, count), every count-th shard is its own: machines share the images of one model.
 
     Args:
+        metric: an attack, or another metric with its ``shard_size``, ``passes`` and ``protocol_options``. The latter
+            decide the result, beside the model and the images.
         evaluation: the model.
         chosen: the images.
         work: gives arrays with a row for each image of a shard.
-        name: of the work.
-        size: images of a shard.
-        passes: network passes of all shards, about.
-        made_of: what decides the result, beside the model and the images.
 
     Raises:
         OutOfTime: if the time was over before the first shard.
@@ -391,6 +366,7 @@ def in_shards(
     own, of = evaluation.services.share
     parts: list[dict[str, Tensor]] = []
     done, total = 0, len(chosen.images)
+    size, passes = metric.shard_size(evaluation.device.type), metric.passes(total)
     starts = range(0, total, size)[own::of]
     for start in progress.track(starts, "", "images", lambda start: min(size, total - start)):
         if evaluation.services.out_of_time():
@@ -404,9 +380,9 @@ def in_shards(
             with progress.phase("", passes * len(shard.x) // total, progress.PASSES):
                 return {key: value.cpu() for key, value in work(shard).items()}
 
-        key = {**made_of, "version": _VERSION, "shard": number, "content": content_hash(images)}
+        key = {**metric.protocol_options, "version": _VERSION, "shard": number, "content": content_hash(images)}
         try:
-            parts.append(evaluation.services.remembered(f"{name}-{number}-{stable_hash(key, 16)}", computed))
+            parts.append(evaluation.services.remembered(f"{metric.name}-{number}-{stable_hash(key, 16)}", computed))
         except Stopped:
             if of > 1 or not parts:
                 raise

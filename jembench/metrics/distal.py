@@ -15,7 +15,7 @@ from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Measurement, Need, Resampling
-from jembench.metrics.attacks import Attack, Attacked, Chosen, Gradient, Shard
+from jembench.metrics.attacks import Attack, Attacked, Chosen, Gradient, Shard, in_shards
 from jembench.metrics.base import Count, Estimate, median, share
 
 if TYPE_CHECKING:
@@ -62,9 +62,8 @@ class Distal(Attack):
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """The parts of the protocol; no success is confirmed by a number of predictions."""
-        parts = {**super().protocol_options, "target": self.target, "steps": self.steps, "threshold": self.threshold}
-        return {name: value for name, value in parts.items() if name not in ("sure", "verified")}
+        """The parts of the protocol."""
+        return {**self.model_options, "target": self.target, "steps": self.steps, "threshold": self.threshold}
 
     def check(self, planned: Planned) -> None:
         """Check that the dataset has the classes."""
@@ -103,7 +102,7 @@ class Distal(Attack):
         generators = [seeds.generator(0, f"robustness/noise {number}") for number in range(self.images)]
         noise = [torch.randint(256, data.shape, dtype=torch.uint8, generator=each) for each in generators]
         begin = Chosen(index, torch.stack(noise), classes[index % len(classes)])
-        found = self.in_shards(evaluation, begin, work)
+        found = in_shards(self, evaluation, begin, work)
         starts, target = found.arrays.pop("image"), found.arrays.pop("label")
         return found._replace(arrays={**found.arrays, "noise": starts, "target": target})
 

@@ -11,24 +11,24 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from jembench.attacks.eps import Norm, check_eps, parse_eps
+from jembench.attacks.eps import check_eps, parse_eps
 from jembench.catalog.spec import Scalar
 from jembench.interfaces import Resampling
 from jembench.metrics.attacks import (
     CURVE,
-    Attack,
     Attacked,
-    Budget,
     Found,
+    Gradient,
     GradientAttack,
     Shard,
     accuracies,
     choose,
     distance_estimates,
+    in_shards,
     verified,
     withstands,
 )
-from jembench.metrics.base import Count, OptionalCount, Resamples, share
+from jembench.metrics.base import Count, Resamples, share
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -47,12 +47,18 @@ class PGD(GradientAttack):
     """
 
     eps: str = ""  # as the user wrote it; "": the smallest of each image is searched
+    grad: Gradient = "through"
     name: ClassVar[str] = "pgd"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.eps:
             parse_eps(self.eps)
+
+    @property
+    def chain_gradient(self) -> Gradient:
+        """How gradients pass the refinement chain."""
+        return self.grad
 
     @property
     def label(self) -> str:
@@ -100,12 +106,9 @@ class PGD(GradientAttack):
         from jembench import seeds
         from jembench.attacks.threat import starts
 
-        shape = tuple(shard.x.shape[1:])
-        drawn = [
-            starts(self.spent.restarts, shape, self.norm, seeds.generator(0, f"robustness/start {index}"))
-            for index in shard.index.tolist()
-        ]
-        return torch.stack(drawn).to(shard.x.device)
+        shape, restarts = tuple(shard.x.shape[1:]), self.spent.restarts
+        generators = [seeds.generator(0, f"robustness/start {index}") for index in shard.index.tolist()]
+        return torch.stack([starts(restarts, shape, self.norm, each) for each in generators]).to(shard.x.device)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the accuracy within eps, or the median distance and the curve."""
@@ -115,7 +118,7 @@ class PGD(GradientAttack):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transfer(Attack):
+class Transfer(GradientAttack):
     """Adversarial images of the model as it is, shown to it with refinement: the share in % that deceives it still.
 
     The images are those that ``pgd`` finds without refinement. One that is refined back to its class is at distance
@@ -125,18 +128,10 @@ class Transfer(Attack):
     share says less of robustness than an attack on the refined model itself.
     """
 
-    norm: Norm = "linf"
-    restarts: OptionalCount = None
-    steps: OptionalCount = None
     refine: Count = 10
     resamples: Resamples = 0
     name: ClassVar[str] = "transfer"
     searches: ClassVar[bool] = False
-
-    @property
-    def spent(self) -> Budget:
-        """The budget, with the numbers that options replace."""
-        return super().spent.but(restarts=self.restarts, steps=self.steps)
 
     @property
     def source(self) -> PGD:
@@ -146,9 +141,7 @@ class Transfer(Attack):
     @property
     def protocol_options(self) -> dict[str, Scalar]:
         """The parts of the protocol."""
-        spent = self.spent
-        made = {"norm": self.norm, "restarts": spent.restarts, "steps": spent.steps, "tolerance": spent.tolerance}
-        return {**super().protocol_options, **made}
+        return {**super().protocol_options, "tolerance": self.spent.tolerance}
 
     def passes(self, images: int) -> int:
         """Estimate the passes that make the images, and those of the answers to them and to what they were made of."""
@@ -186,7 +179,7 @@ class Transfer(Attack):
             images = torch.where(shown[:, None, None, None], made, shard.x)
             return {**verified(fresh, shard, images, shown | wrong), "found-source": shown}
 
-        found = self.in_shards(evaluation, done, show)
+        found = in_shards(self, evaluation, done, show)
         as_it_is = {  # what the model withstands without refinement, to be shown beside
             f"{key}-as-it-is": source.arrays[key][: found.images] for key in ("found", f"distance-{self.norm}")
         }

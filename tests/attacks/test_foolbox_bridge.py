@@ -30,7 +30,7 @@ def test_chance_is_seeded_within_and_as_it_was_afterwards():
 
 def test_the_model_that_foolbox_sees_is_the_target(linear, toy):
     target = Target(linear.model, toy)
-    seen = foolbox_bridge.wrapped(target, torch.device("cpu"))(linear.x)
+    seen = foolbox_bridge.wrapped(target.logits, torch.device("cpu"))(linear.x)
     torch.testing.assert_close(seen, target.logits(linear.x))
 
 

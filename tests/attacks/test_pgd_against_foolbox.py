@@ -32,7 +32,7 @@ def test_the_first_success_is_foolboxs_after_as_many_steps(norm, eps):
     ours = PGD(norm=norm, steps=STEPS).at(target, x, y, torch.full((40,), eps), torch.zeros(40, 1, 1, 4, 4))
     attacks = foolbox().attacks
     make = attacks.LinfProjectedGradientDescentAttack if norm == "linf" else attacks.L2ProjectedGradientDescentAttack
-    model = wrapped(target, x.device)
+    model = wrapped(target.logits, x.device)
     waiting = torch.ones(40, dtype=torch.bool)
     for steps in range(1, STEPS + 1):
         attack = make(abs_stepsize=STRIDE / STEPS * eps, steps=steps, random_start=False)

@@ -65,10 +65,14 @@ class Certified(Metric):
         """The parts of the protocol."""
         return {"sigma": self.sigma, "selection": SELECTION, "copies": self.answers, "alpha": self.alpha, "norm": "l2"}
 
+    def shard_size(self, device: str) -> int:
+        """Return the number of images of a shard, the same on every device: one image fills a GPU."""
+        return attacks.SHARD
+
     @property
     def parts(self) -> int:
         """The number of shards, each of which can be certified by another machine."""
-        return -(-self.count // attacks.SHARD)
+        return -(-self.count // self.shard_size("cpu"))
 
     def passes(self, images: int) -> int:
         """Return the number of network passes: one for each answer."""
@@ -87,16 +91,7 @@ class Certified(Metric):
             predicted, frequent = (torch.tensor(column) for column in zip(*counted, strict=True))
             return {"predicted": predicted, "radius": self.radius(frequent)}
 
-        chosen = attacks.choose(evaluation, self.count)
-        found = attacks.in_shards(
-            evaluation,
-            chosen,
-            work,
-            name=self.name,
-            size=attacks.SHARD,  # the same on every device: one image fills a GPU
-            passes=self.passes(len(chosen.images)),
-            made_of=self.protocol_options,
-        )
+        found = attacks.in_shards(self, evaluation, attacks.choose(evaluation, self.count), work)
         return self.measurement(evaluation, found.arrays, parts={"images": found.images}, details=found.details)
 
     def _count(self, target: Target, x: Tensor, index: int) -> tuple[int, int]:

@@ -11,10 +11,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from jembench.plugin import Boundary, Estimate, Range, Unavailable, attacks, eps, share
+from jembench.plugin import PGD, Boundary, Estimate, Range, Unavailable, attacks, eps, share
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,27 +32,18 @@ MISCLASSIFIED, STANDING = -1, -2
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ensemble(attacks.GradientAttack):
+class Ensemble(PGD):
     """Accuracy in % under the worst of automatic PGD, on two losses, and the boundary attack, all within ``eps``.
 
     In the spirit of AutoAttack, by the Adversarial Robustness Toolbox. Misclassified images count as broken. The
     details say how many each attack was the first to break.
     """
 
-    eps: str
+    eps: str = field()  # it must be given
     queries: attacks.OptionalCount = None
     resamples: Annotated[int, Range(least=0)] = 0
     name: ClassVar[str] = "ensemble"
     searches: ClassVar[bool] = False
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        eps.parse_eps(self.eps)
-
-    @property
-    def label(self) -> str:
-        """The label of the value: ``ensemble-linf@8/255``."""
-        return f"{self.name}-{self.norm}@{self.eps}"
 
     @property
     def boundary(self) -> Boundary:
@@ -62,7 +53,7 @@ class Ensemble(attacks.GradientAttack):
     @property
     def protocol_options(self) -> dict[str, Any]:
         """The parts of the protocol."""
-        members = {"eps": self.eps, "queries": self.boundary.spent.queries, "members": "+".join(MEMBERS)}
+        members = {"queries": self.boundary.spent.queries, "members": "+".join(MEMBERS)}
         return {**super().protocol_options, **members}
 
     def check(self, planned: Planned) -> None:
@@ -72,7 +63,7 @@ class Ensemble(attacks.GradientAttack):
             SpecError: if no two images are.
             Unavailable: if the Adversarial Robustness Toolbox cannot be imported.
         """
-        eps.check_eps(self.eps, self.norm, planned.spec.dimensions)
+        super().check(planned)
         toolbox()
 
     def passes(self, images: int) -> int:

@@ -72,6 +72,7 @@ class GradientChecks(attacks.GradientAttack):
     - ``zero-gradients``: images at which the gradient of the loss is 0, or not finite. Suspicious above 1 %.
     """
 
+    grad: attacks.Gradient = "through"
     queries: attacks.OptionalCount = None
     name: ClassVar[str] = "gradient-checks"
 
@@ -79,6 +80,11 @@ class GradientChecks(attacks.GradientAttack):
         super().__post_init__()
         if self.spent.steps < 4:
             raise SpecError(f"steps of {self.name} is {self.spent.steps}; it must be at least 4.")
+
+    @property
+    def chain_gradient(self) -> attacks.Gradient:
+        """How gradients pass the refinement chain."""
+        return self.grad
 
     @property
     def spent(self) -> attacks.Budget:
@@ -139,7 +145,7 @@ class GradientChecks(attacks.GradientAttack):
             return {"flat": flat(self.attacked_model(evaluation, f"{self.name} {norm} {shard.number}"), shard, norm)}
 
         done = min(found.images for found in (searched, white, black, *fixed, unlimited))
-        found = self.in_shards(evaluation, attacks.choose(evaluation, done), work)
+        found = attacks.in_shards(self, evaluation, attacks.choose(evaluation, done), work)
         rows = slice(found.images)
         arrays = {
             **found.arrays,
