@@ -85,7 +85,7 @@ def test_commands_are_timed_on_stores_of_many_cells(speed, rows, monkeypatch):
         monkeypatch.setattr(speed("stores"), name, tiny)
     found = rows("stores")
     commands = ["run many --dry-run", "run many", "report", "report hybrid"]
-    assert [row["per"] for row in found] == [f"{command}, 56 cells" for command in commands]
+    assert [row["per"] for row in found] == [f"{command}, 50 cells" for command in commands]
     assert all(row["ours"]["low"] > 0 and row["notes"]["CPU s"] > 0 for row in found)
 
 

@@ -326,7 +326,6 @@ def estimate(place: Place, found: Findings) -> None:
                 "recipe": recipe,
                 "estimated s/iteration": guess.seconds,
                 "measured": each,
-                "from": guess.timed,
             }
             row |= {"estimated GiB": guess.memory / 2**30, "measured GiB": _gib(place, peak=True), "hours": guess.hours}
             found.row("iterations", **row)

@@ -40,11 +40,11 @@ def work_of(setting: Setting, net: nn.Module) -> Work:
     def learn() -> None:
         textbook.jem_loss(net, x, x, x, y).backward()
 
-    step = _operations(lambda: textbook.langevin(net, x, 1))
-    return Work(step, setting.steps * step + _operations(learn))
+    step = operations(lambda: textbook.langevin(net, x, 1))
+    return Work(step, setting.steps * step + operations(learn))
 
 
-def _operations(work: Callable[[], object]) -> int:
+def operations(work: Callable[[], object]) -> int:
     with OperationCounter() as counter:
         work()
     count: int = counter.count
