@@ -8,7 +8,6 @@ losses and chains, and :mod:`jembench.interfaces` the protocols. A plugin import
 
 from __future__ import annotations
 
-from jembench.attacks import eps as eps
 from jembench.catalog.options import Content as Content
 from jembench.catalog.options import Incidental as Incidental
 from jembench.catalog.options import Names as Names
@@ -19,14 +18,10 @@ from jembench.catalog.validation import Range as Range
 from jembench.errors import CheckpointError as CheckpointError
 from jembench.errors import Diverged as Diverged
 from jembench.errors import NotApplicable as NotApplicable
-from jembench.errors import PartDone as PartDone
 from jembench.errors import SpecError as SpecError
 from jembench.errors import Unavailable as Unavailable
-from jembench.metrics import attacks as attacks
 from jembench.metrics.base import Estimate as Estimate
 from jembench.metrics.base import Metric as Metric
 from jembench.metrics.base import mean as mean
 from jembench.metrics.base import share as share
-from jembench.metrics.decisions import Boundary as Boundary
 from jembench.metrics.ood_scores import OfPrediction as OfPrediction
-from jembench.metrics.pgd import PGD as PGD

@@ -12,7 +12,8 @@ from jembench.catalog import discovery
 from jembench.cli import options
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.cli.parameters import PATH, SUBJECT
-from jembench.testing import perform, scaffold
+from jembench.testing import scaffold
+from jembench.testing.checks import perform
 from jembench.testing.distributions import CHECKS, check_component, check_distribution
 
 CHECK_EXAMPLES = options.examples(

@@ -20,7 +20,7 @@ from jembench.errors import SpecError, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, rebuilt
 from jembench.experiment.suite import Suite
 from jembench.experiment.twins import changes
-from jembench.interfaces import Costly
+from jembench.interfaces.metrics import Costly
 from jembench.interfaces.running import Job, WorkKind
 from jembench.store import records
 from jembench.store.outcome import FitKey, Id, SpecText, encode

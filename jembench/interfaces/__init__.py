@@ -21,7 +21,7 @@ jembench.features      ``factory(**options)``                      a :class:`Fea
 jembench.scores        ``factory(**options)``                      an :class:`OODScore`
 jembench.importers     ``factory(**options)``                      an :class:`Importer`
 jembench.executors     ``factory(**options)``                      an ``Executor`` (``interfaces.running``)
-jembench.formats       ``render(document, **options)``             text of a ``jembench.parts.Document``
+jembench.formats       ``render(document, **options)``             text of a ``jembench.report.formats.Document``
 jembench.figures       ``plan(results)``                           figures of the metric of that name
 jembench.trackers      ``factory(**options)``                      a :class:`Tracker`
 jembench.optimizers    ``factory(params, **constants, **options)`` a ``torch.optim.Optimizer``; the recipe's
@@ -56,7 +56,7 @@ from jembench.interfaces.models import *
 from jembench.interfaces.running import *
 from jembench.interfaces.samplers import *
 
-__all__ = ["API"]
+__all__: list[str] = []
 __all__ += data.__all__
 __all__ += evaluation.__all__
 __all__ += features.__all__
@@ -66,7 +66,7 @@ __all__ += running.__all__
 __all__ += samplers.__all__
 
 API = 2
-"""The version of these interfaces. A distribution states which one it was written for (1 if it states none):
+"""The version of these interfaces. A distribution states which one it was written for:
 
     [project.entry-points."jembench.api"]
     2 = "my_package"

@@ -41,7 +41,8 @@ class Split(NamedTuple):
 class Dataset(Protocol):
     """Images, with labels or without. Deterministic: the same spec gives the same images in the same order.
 
-    Validation images are held out of ``train`` by the recipe.
+    Validation images are held out of ``train`` by the recipe. The attributes ``train_size: int`` and ``test_size: int``
+    may give the number of images without reading them.
     """
 
     @property
@@ -53,8 +54,8 @@ class Dataset(Protocol):
 class OODSet(Protocol):
     """Out-of-distribution images for a dataset, as many as its test images. Deterministic.
 
-    An attribute ``noise`` says how many times the data noise of the test images these have (standard deviation); 1
-    without it.
+    The attribute ``noise: float`` is the standard deviation of their data noise, in that of the test images; 1 without
+    it.
     """
 
     def draw(self, test: Split, data: DataSpec) -> Tensor:

@@ -14,20 +14,7 @@ if TYPE_CHECKING:
     from jembench.interfaces.features import FeatureNetwork, Features
     from jembench.interfaces.samplers import Sampler
 
-__all__ = [
-    "KEPT",
-    "Checked",
-    "Data",
-    "Evaluation",
-    "Planned",
-    "Predictions",
-    "Quantity",
-    "Samples",
-    "Services",
-    "Source",
-    "Stability",
-    "TrainingRecord",
-]
+__all__ = ["Evaluation", "Planned", "Quantity", "Samples", "Source"]
 
 Quantity = Literal["logits", "energy", "grad-norm"]
 """A quantity computed by a pass through the network, which is f(x), E(x) or the L2 norm of dE/dx = -d log p(x)/dx."""
@@ -163,7 +150,7 @@ class Services(Protocol):
         """The share of a long metric to compute and the number of shares. (0, 1) is all of it.
 
         A metric with an attribute ``parts`` above 1 may be asked for one share, on another machine than the others. It
-        raises :class:`jembench.plugin.PartDone` once all of that share is ``remembered``.
+        raises :class:`jembench.errors.PartDone` once all of that share is ``remembered``.
         """
         ...
 

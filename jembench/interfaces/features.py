@@ -25,9 +25,9 @@ class FeatureNetwork(Protocol):
     """A fixed network that computes features for generation metrics.
 
     ``identity`` names the network *and* its weights, and is part of the protocols that use it. A network whose weights
-    may be missing is also :class:`~jembench.interfaces.Checked`. The attribute ``dimensions: int`` may give the number
-    of pooled features.
-    ``trained_here = True`` says that ``prepare`` trains the network: then one process at a time prepares it.
+    may be missing is also :class:`~jembench.interfaces.evaluation.Checked`. It may have two attributes more:
+    ``dimensions: int`` is the number of pooled features, and ``trained_here: bool`` at True says that ``prepare``
+    trains the network, so that one process at a time prepares it.
     """
 
     @property

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from jembench.interfaces.evaluation import Evaluation, Quantity
 
-__all__ = ["Costly", "Measurement", "Metric", "Need", "OODScore", "Resampled", "Resampling", "Value"]
+__all__ = ["Measurement", "Need", "OODScore", "Resampling", "Value"]
 
 Need = Literal[Capability, "labels", "validation", "chains", "gradients", "training"]
 """What a metric may need of a fit: a capability of the model, labels of the test images, images held out of training,
@@ -47,8 +47,12 @@ class Measurement:
 class Metric(Protocol):
     """A measurement on one trained model.
 
-    A metric that reads quantities of test images or out-of-distribution images may list them in an attribute
-    ``reads: frozenset[Quantity]``; then one pass computes all quantities that the metrics of a run need.
+    A metric may have more:
+
+    - ``reads: frozenset[Quantity]``: the quantities of test images or out-of-distribution images that it reads; then
+      one pass computes all quantities that the metrics of a run need;
+    - ``resamples: int``: of the bootstrap; a worker on a GPU leaves them to one without;
+    - ``parts: int``: the shares that different machines may compute of a long metric (see ``Services.share``).
     """
 
     @property

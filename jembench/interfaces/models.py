@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Batch",
-    "Capability",
     "Chains",
     "Classifier",
     "Density",
@@ -24,7 +23,6 @@ __all__ = [
     "Energy",
     "Fittable",
     "Generative",
-    "HasSampler",
     "Import",
     "Importer",
     "Loss",
@@ -48,8 +46,8 @@ class Energy(Protocol):
     def energy(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown constant.
 
-        A model whose E(x) is exactly -logsumexp of its logits may set the attribute
-        ``energy_follows_from_logits = True``: then one pass computes both.
+        A model may have the attribute ``energy_follows_from_logits: bool``. True: E(x) is exactly -logsumexp of the
+        logits, and one pass computes both.
 
         Raises:
             SpecError: for labels, if the model has no classes.
@@ -128,10 +126,10 @@ class Trainable(Protocol):
 
     Torch's global generators are seeded before each iteration, so dropout is reproducible. A loss draws its noise from
     them too (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
-    :class:`jembench.parts.FirstBatch` for what happens once, with the first batch.
+    :class:`jembench.parts.densities.FirstBatch` for what happens once, with the first batch.
 
-    A model whose loss ``torch.compile`` cannot turn into one graph may set ``compiles = False``; it is then not
-    compiled.
+    A model whose loss ``torch.compile`` cannot turn into one graph has the
+    attribute ``compiles: bool`` at False, and is then not compiled.
     """
 
     @property
@@ -146,7 +144,8 @@ class Fittable(Protocol):
     What it has learnt must be in its buffers, of any shapes: they are stored as safetensors, and the buffers of a model
     that is loaded take their shapes from the file. Nothing else is stored; what follows from the buffers is made anew.
 
-    A model whose answers PyTorch cannot differentiate, as those of scikit-learn, sets ``differentiable = False``, and
+    A model whose answers PyTorch cannot differentiate, as those of scikit-learn, has the attribute
+    ``differentiable: bool`` at False, and
     what needs gradients is then not applicable to it. A model that is :class:`Trainable` is trained instead.
     """
 

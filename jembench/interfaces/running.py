@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Protocol, runtime_checkable
 
-__all__ = ["Event", "EventKind", "Tracker"]
+__all__ = ["Event", "Tracker"]
 
 WorkKind = Literal["train", "measure", "attack-shard", "prepare"]
 

@@ -222,7 +222,7 @@ class Attack(Metric):
         return self.spent.eot * (self.refine * (SECOND_ORDER if self.chain_gradient == "through" else 1) + 1)
 
     def passes(self, images: int) -> int:
-        """See :class:`~jembench.interfaces.Costly`."""
+        """See :class:`~jembench.interfaces.metrics.Costly`."""
         raise NotImplementedError
 
     def shard_size(self, device: str) -> int:

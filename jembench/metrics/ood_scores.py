@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
-from jembench.interfaces import Capability, Evaluation, Need, Quantity
+from jembench.interfaces import Evaluation, Need, Quantity
+from jembench.interfaces.models import Capability
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,7 +7,8 @@ from typing import Any
 from torch import nn
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Capability, Fittable, Trainable
+from jembench.interfaces import Fittable, Trainable
+from jembench.interfaces.models import Capability
 
 
 def capabilities(model: Any) -> frozenset[Capability]:

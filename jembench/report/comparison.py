@@ -21,7 +21,8 @@ from numpy.typing import NDArray
 from jembench.catalog import registry, trust
 from jembench.catalog.spec import stable_hash
 from jembench.errors import JembenchError, Unavailable
-from jembench.interfaces import Resampled, Resampling, Value
+from jembench.interfaces import Resampling, Value
+from jembench.interfaces.metrics import Resampled
 from jembench.report.pair import Pair
 from jembench.report.protocols import peculiarities
 from jembench.report.record import Subject, mean_of

@@ -25,8 +25,6 @@ from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash, to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import (
-    KEPT,
-    Capability,
     ChainState,
     Dataset,
     DataSpec,
@@ -40,8 +38,9 @@ from jembench.interfaces import (
     Samples,
     Source,
     Split,
-    TrainingRecord,
 )
+from jembench.interfaces.evaluation import KEPT, TrainingRecord
+from jembench.interfaces.models import Capability
 from jembench.models import predictions
 from jembench.models.capabilities import capabilities, is_differentiable
 from jembench.models.energies import grad_energy
@@ -183,7 +182,7 @@ class TrainedFit:
 
 @dataclass(frozen=True)
 class FitAccess:
-    """The :class:`~jembench.interfaces.Data`, ``Predictions`` and ``Services`` of a trained model for one metric."""
+    """The ``Data``, ``Predictions`` and ``Services`` of a trained model, for one metric."""
 
     fit: TrainedFit
     used: set[Component]

@@ -21,7 +21,9 @@ from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError, SpecError, error_text
 from jembench.experiment.plan import FitPlan
 from jembench.files import digest
-from jembench.interfaces import Chains, Dataset, Event, HasSampler, Sampler, Split, Trainable, TrainingRecord
+from jembench.interfaces import Chains, Dataset, Event, Sampler, Split, Trainable
+from jembench.interfaces.evaluation import TrainingRecord
+from jembench.interfaces.models import HasSampler
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.models.memory import check_memory

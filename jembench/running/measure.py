@@ -14,7 +14,8 @@ import numpy as np
 
 from jembench import stopping
 from jembench.errors import DamagedError, NotApplicable, OutOfTime, StoreError, Unavailable, error_text
-from jembench.interfaces import Evaluation, Measurement, Metric, Value
+from jembench.interfaces import Evaluation, Measurement, Value
+from jembench.interfaces.metrics import Metric
 from jembench.stopping import contained
 from jembench.store.outcome import Outcome, check
 from jembench.store.records import REMEDY

@@ -12,7 +12,9 @@ from jembench.catalog.registry import Resolved
 from jembench.data.datasets import absent, present
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
-from jembench.interfaces import Capability, Checked, Dataset
+from jembench.interfaces import Dataset
+from jembench.interfaces.evaluation import Checked
+from jembench.interfaces.models import Capability
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.settings import isolated
 from jembench.running.fits import is_sampled, make_model, make_trainer, sampler_of

@@ -11,19 +11,9 @@ from jembench.catalog import registry
 from jembench.data.datasets import count, present
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import JembenchError, NotApplicable, Unavailable
-from jembench.interfaces import (
-    KEPT,
-    Capability,
-    Checked,
-    Dataset,
-    DataSpec,
-    FeatureNetwork,
-    Generative,
-    Need,
-    Sampler,
-    Source,
-    Split,
-)
+from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Generative, Need, Sampler, Source, Split
+from jembench.interfaces.evaluation import KEPT, Checked
+from jembench.interfaces.models import Capability
 from jembench.models.capabilities import capabilities, is_differentiable, require_gradients
 from jembench.running.evaluation import FRESH_SAMPLES, check_source, limited, no_validation
 from jembench.sampling.chain import require_chains

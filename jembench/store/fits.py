@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal, NamedTuple
 from jembench.catalog.validation import Range
 from jembench.errors import CheckpointError, DamagedError, StoreError
 from jembench.files import digest
-from jembench.interfaces import Stability
+from jembench.interfaces.evaluation import Stability
 from jembench.store import records, tensors
 from jembench.store.layout import id_of
 from jembench.store.outcome import FitKey

@@ -16,7 +16,8 @@ from typing import Annotated, Any, Literal, NamedTuple
 from jembench.catalog import spec
 from jembench.catalog.validation import Range, Rule
 from jembench.errors import SpecError, printable
-from jembench.interfaces import Stability, Value
+from jembench.interfaces import Value
+from jembench.interfaces.evaluation import Stability
 from jembench.store.records import Record
 
 Status = Literal["ok", "na", "failed"]

@@ -18,7 +18,9 @@ import torch
 from jembench.data.datasets import LazyDataset
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_uint8
-from jembench.interfaces import Capability, DataSpec, Sampler, Samples, TrainingRecord
+from jembench.interfaces import DataSpec, Sampler, Samples
+from jembench.interfaces.evaluation import TrainingRecord
+from jembench.interfaces.models import Capability
 from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit

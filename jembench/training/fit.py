@@ -18,7 +18,9 @@ from typing import Any, NamedTuple
 from jembench import progress, stopping
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.files import write_bytes
-from jembench.interfaces import Event, EventKind, Stability
+from jembench.interfaces import Event
+from jembench.interfaces.evaluation import Stability
+from jembench.interfaces.running import EventKind
 from jembench.progress import Phase
 from jembench.store import checkpoint, records, tensors
 from jembench.training import guard, snapshots

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from scipy.stats import kruskal
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import KEPT, Samples
+from jembench.interfaces import Samples
+from jembench.interfaces.evaluation import KEPT
 from jembench.metrics.samples import ChainAge, epsilon_squared
 
 

@@ -6,7 +6,8 @@ import torch
 from scipy.stats import entropy
 
 from jembench.errors import SpecError, Unavailable
-from jembench.interfaces import KEPT, Samples, Source
+from jembench.interfaces import Samples, Source
+from jembench.interfaces.evaluation import KEPT
 from jembench.metrics.samples import ClassSamples
 from jembench.stats import wilson
 

@@ -7,7 +7,7 @@ from scipy.stats import norm as normal
 from jembench.attacks.threat import distance
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, OutOfTime, SpecError
-from jembench.interfaces import Costly
+from jembench.interfaces.metrics import Costly
 from jembench.metrics.attacks import BUDGETS, CURVE, Budget, choose, withstands
 from jembench.metrics.pgd import PGD
 from jembench.stats import wilson

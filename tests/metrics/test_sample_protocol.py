@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from jembench.catalog import registry
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import KEPT, Samples, Source
+from jembench.interfaces import Samples, Source
+from jembench.interfaces.evaluation import KEPT
 from jembench.metrics.base import protocol_id
 from jembench.metrics.sample_protocol import SampleProtocol, generated
 

@@ -3,7 +3,7 @@
 import pytest
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Stability
+from jembench.interfaces.evaluation import Stability
 from jembench.metrics.training import StabilityOfTraining
 
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from jembench.errors import Fallback, StoreError
-from jembench.interfaces import Stability, Value
+from jembench.interfaces import Value
+from jembench.interfaces.evaluation import Stability
 from jembench.store import records
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey, Outcome

@@ -10,7 +10,8 @@ from torch import Generator, Tensor
 from jembench import progress
 from jembench.data.pixels import to_float
 from jembench.errors import Unavailable
-from jembench.interfaces import KEPT, DataSpec, Evaluation, Features, Samples, Source, Split, TrainingRecord
+from jembench.interfaces import DataSpec, Evaluation, Features, Samples, Source, Split
+from jembench.interfaces.evaluation import KEPT, TrainingRecord
 
 TOY = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
 CPU = torch.device("cpu")

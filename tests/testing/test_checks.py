@@ -5,9 +5,9 @@ import sys
 import pytest
 
 from jembench.errors import SpecError, Unavailable
-from jembench.testing import CheckFailed, DoesNotApply, check_model, parametrize, perform
+from jembench.testing import check_model, parametrize
 from jembench.testing import checks as framework
-from jembench.testing.checks import Subject, checks_of, promise
+from jembench.testing.checks import CheckFailed, DoesNotApply, Subject, checks_of, perform, promise
 
 
 class Prepared(Subject):

@@ -7,8 +7,8 @@ import torch
 
 from jembench.errors import Unavailable
 from jembench.interfaces import DataSpec, Split
-from jembench.testing import check_dataset, perform
-from jembench.testing.checks import PROMISES
+from jembench.testing import check_dataset
+from jembench.testing.checks import PROMISES, perform
 
 SIZES = {"train": 60, "test": 30}
 

@@ -9,8 +9,8 @@ import torch
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable
 from jembench.interfaces import Measurement, Resampling, Value
-from jembench.testing import check_metric, perform
-from jembench.testing.checks import PROMISES
+from jembench.testing import check_metric
+from jembench.testing.checks import PROMISES, perform
 
 
 class Toy:

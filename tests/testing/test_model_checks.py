@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from jembench.interfaces import DataSpec
-from jembench.testing import DIGITS, check_model, perform
-from jembench.testing.checks import PROMISES
+from jembench.testing import DIGITS, check_model
+from jembench.testing.checks import PROMISES, perform
 
 COLOURS = DataSpec(name="colours", shape=(3, 4, 6), num_classes=3, bounds=(0.0, 1.0))
 

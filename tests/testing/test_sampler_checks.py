@@ -3,8 +3,8 @@
 import pytest
 
 from jembench.interfaces import DataSpec
-from jembench.testing import DIGITS, check_sampler, perform
-from jembench.testing.checks import PROMISES
+from jembench.testing import DIGITS, check_sampler
+from jembench.testing.checks import PROMISES, perform
 
 FAULTS = {
     "WithoutKept": "can-be-made",

@@ -21,7 +21,7 @@ from fits import (
 from torch import nn
 
 from jembench.errors import Diverged
-from jembench.interfaces import Stability
+from jembench.interfaces.evaluation import Stability
 from jembench.store import records
 from jembench.training import guard
 from jembench.training.checkpoints import Checkpoints

@@ -120,7 +120,7 @@ def write(path: Path, found: Import, data: DataSpec, source: Mapping[str, str]) 
 
 
 def load(path: Path, data: DataSpec) -> Any:
-    """The model of such a file, with its chains if it has some (:class:`~jembench.interfaces.HasSampler`).
+    """The model of such a file, with its chains if it has some (:class:`~jembench.interfaces.models.HasSampler`).
 
     Raises:
         CheckpointError: if the file is damaged.

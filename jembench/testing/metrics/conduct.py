@@ -10,7 +10,8 @@ from jembench.catalog.options import options_of
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError
 from jembench.experiment.sweep import with_options
-from jembench.interfaces import Costly, Measurement, Metric
+from jembench.interfaces import Measurement
+from jembench.interfaces.metrics import Costly, Metric
 from jembench.testing import stage
 from jembench.testing.checks import only_if, promise, require
 from jembench.testing.comparing import same

@@ -13,7 +13,9 @@ from typing import Any, get_args
 
 import numpy as np
 
-from jembench.interfaces import Capability, Measurement, Need, Quantity, Resampled, Value
+from jembench.interfaces import Measurement, Need, Quantity, Value
+from jembench.interfaces.metrics import Resampled
+from jembench.interfaces.models import Capability
 from jembench.store.outcome import encode
 from jembench.testing import stage
 from jembench.testing.checks import only_if, promise, require

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from jembench.errors import Unavailable
-from jembench.interfaces import Evaluation, Measurement, Metric
+from jembench.interfaces import Evaluation, Measurement
+from jembench.interfaces.metrics import Metric
 from jembench.running.evaluation import TrainedFit
 from jembench.testing import stage
 from jembench.testing.checks import DoesNotApply, Subject

@@ -71,7 +71,8 @@ def nothing_changed(subject: ModelSubject) -> None:
     """No method changes a mode or its arguments; in evaluation mode none changes weights, buffers or gradients.
 
     Call neither train() nor eval(). Write x = x + 1 in place of x += 1. Update buffers only if self.training. Use
-    torch.autograd.grad(energy.sum(), x) in place of backward(), and jembench.parts.frozen to put requires_grad back.
+    torch.autograd.grad(energy.sum(), x) in place of backward(), and jembench.parts.execution.frozen to put
+    requires_grad back.
     """
     model, x, y = subject.model, subject.x, subject.y
     calls: dict[str, Callable[[], Any]] = {

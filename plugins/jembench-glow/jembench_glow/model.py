@@ -16,7 +16,7 @@ from normflows import MultiscaleFlow  # type: ignore[import-untyped]
 from torch import Generator, Tensor, nn
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.parts import ByBayes, FirstBatch, dequantisation
+from jembench.parts import densities, dequantisation
 from jembench.plugin import Diverged, SpecError
 from jembench_glow.network import fitting_actnorms
 
@@ -40,7 +40,7 @@ class Glow(nn.Module):
         super().__init__()
         self.data = data
         self.flow = flow
-        self.first_batch = FirstBatch()
+        self.first_batch = densities.FirstBatch()
 
     def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
         """log p(x) in nats.
@@ -107,7 +107,7 @@ class Glow(nn.Module):
             raise SpecError("This glow has no classes. Train the class-conditional one: glow:conditional=true.")
 
 
-class ConditionalGlow(ByBayes, Glow):
+class ConditionalGlow(densities.ByBayes, Glow):
     """Exact log p(x|y) by a prior for each class, trained by maximum likelihood on labelled, dequantised images."""
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:

@@ -24,7 +24,7 @@ from normflows.flows import (  # type: ignore[import-untyped]
 from normflows.nets import ConvNet2d  # type: ignore[import-untyped]
 from torch import Tensor, distributed, nn
 
-from jembench.parts import ClassGaussians
+from jembench.parts import densities
 
 MAX_LOG_SCALE = 2.0
 """A coupling stretches or shrinks no dimension by more than exp(2) = 7.4."""
@@ -108,13 +108,13 @@ def multiscale_flow(
     """
     channels, height, width = shape
     flows: list[list[nn.Module]] = []
-    priors: list[ClassGaussians] = []
+    priors: list[densities.ClassGaussians] = []
     for level in range(1, levels + 1):
         channels, height, width = 4 * channels, height // 2, width // 2
         pieces = [piece for _ in range(steps) for piece in _step(channels, hidden)]
         flows.append([*pieces, Squeeze()])
         channels = channels if level == levels else channels // 2
-        priors.append(ClassGaussians((channels, height, width), components))
+        priors.append(densities.ClassGaussians((channels, height, width), components))
     merges = [Merge() for _ in range(levels - 1)]
     return MultiscaleFlow(priors[::-1], flows[::-1], merges)
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from jembench.interfaces import DataSpec, Import, SavedChains
-from jembench.parts import foreign
+from jembench.models.adapters import foreign
 from jembench.plugin import CheckpointError
 
 _NEVER_USED = ("f.linear.", "energy_output.")

@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from torch import Generator, Tensor, nn
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.parts import ByBayes, ClassGaussians, FirstBatch, dequantisation, seeds
+from jembench.parts import densities, dequantisation, seeds
 from jembench.plugin import Diverged, SpecError
 from jembench_residual_flow.flow import Flow
 from jembench_residual_flow.log_det import LogDet, Truncated, Unbiased, exact
@@ -43,10 +43,10 @@ class ResidualFlow(nn.Module):
         super().__init__()
         self.data = data
         self.flow = flow
-        self.prior = ClassGaussians(flow.latent_shape, components)
+        self.prior = densities.ClassGaussians(flow.latent_shape, components)
         self.terms = terms
         self.probes = probes
-        self.first_batch = FirstBatch()
+        self.first_batch = densities.FirstBatch()
 
     def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
         """log p(x) in nats.
@@ -123,7 +123,7 @@ class ResidualFlow(nn.Module):
             )
 
 
-class ConditionalResidualFlow(ByBayes, ResidualFlow):
+class ConditionalResidualFlow(densities.ByBayes, ResidualFlow):
     """log p(x|y) by a prior for each class, trained by maximum likelihood on labelled, dequantised images."""
 
     def __init__(self, data: DataSpec, flow: Flow, terms: int, probes: int) -> None:

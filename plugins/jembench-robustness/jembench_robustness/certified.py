@@ -13,14 +13,16 @@ from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from jembench.attacks import eps
 from jembench.interfaces import Need
-from jembench.plugin import Estimate, Metric, Range, attacks, eps, mean, share
+from jembench.metrics import attacks
+from jembench.plugin import Estimate, Metric, Range, mean, share
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
 
+    from jembench.attacks.target import Target
     from jembench.interfaces import Evaluation, Measurement
-    from jembench.parts import Target
 
 COPIES = {"paper": 100_000, "quick": 1_000}
 """Noisy images that certify one, by budget: Cohen et al. (2019), section 4, and a look at it on a CPU."""
@@ -82,7 +84,7 @@ class Certified(Metric):
         """Certify the images that every attack takes."""
         import torch
 
-        from jembench.parts import Target
+        from jembench.attacks.target import Target
 
         target = Target(evaluation.model, evaluation.data.spec)
 

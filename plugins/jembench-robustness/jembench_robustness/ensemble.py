@@ -14,13 +14,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from jembench.plugin import PGD, Boundary, Estimate, Range, Unavailable, attacks, eps, share
+from jembench.attacks import eps
+from jembench.metrics import attacks
+from jembench.metrics.decisions import Boundary
+from jembench.metrics.pgd import PGD
+from jembench.plugin import Estimate, Range, Unavailable, share
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from jembench.attacks.target import Target
     from jembench.interfaces import Evaluation, Planned
-    from jembench.parts import Target
 
 Member = Literal["apgd-ce", "apgd-dlr", "boundary"]
 MEMBERS: tuple[Member, ...] = ("apgd-ce", "apgd-dlr", "boundary")

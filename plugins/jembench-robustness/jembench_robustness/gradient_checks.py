@@ -12,16 +12,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from jembench.attacks import eps
 from jembench.interfaces import Resampling
-from jembench.plugin import PGD, Boundary, Estimate, SpecError, attacks, eps, share
+from jembench.metrics import attacks
+from jembench.metrics.decisions import Boundary
+from jembench.metrics.pgd import PGD
+from jembench.plugin import Estimate, SpecError, share
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from jembench.attacks.target import Target
     from jembench.interfaces import Evaluation
-    from jembench.parts import Target
 
 CHECKED = 100
 """Images of a budget on which the gradients are checked."""
@@ -210,7 +214,7 @@ def rises(standing: NDArray[np.bool_], columns: tuple[int, ...]) -> list[Rise]:
         standing: whether each image withstands the attack, (N, S).
         columns: the settings that are compared, from the weakest.
     """
-    from jembench.parts import holm, mcnemar
+    from jembench.stats.paired import holm, mcnemar
 
     pairs = list(itertools.combinations(columns, 2))
     corrected = holm([mcnemar(standing[:, weaker], standing[:, stronger]).p for weaker, stronger in pairs])

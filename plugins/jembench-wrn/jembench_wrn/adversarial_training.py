@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.parts import LogitModel, at_least_float32, mode, threat
+from jembench.parts import LogitModel, execution, threat
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -83,10 +83,10 @@ class Adversarial(LogitModel):
             return F.cross_entropy(self._logits_of_unit(x), y, reduction="sum")
 
         # torch.func.grad and not autograd.grad: the whole attack is then compiled with the loss
-        with mode(self, train=False), torch.no_grad():
+        with execution.mode(self, train=False), torch.no_grad():
             gradient: Tensor = torch.func.grad(loss)(x)
         return gradient
 
     def _logits_of_unit(self, x: Float[Tensor, "B C H W"]) -> Tensor:
         low, high = self.data.bounds
-        return at_least_float32(self.logits(x * (high - low) + low))
+        return execution.at_least_float32(self.logits(x * (high - low) + low))

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
     from jembench.interfaces import Dataset, DataSpec, OODScore, Sampler, Start, Tracker
-    from jembench.parts import Document, Planned, Result
+    from jembench.parts import Planned
+    from jembench.report.figures.results import Result
+    from jembench.report.formats import Document
     from jembench_example.densities import Gaussians, Kernels, Mixture
     from jembench_example.model import Linear
 

@@ -16,10 +16,10 @@ from torch import Generator, Tensor, nn
 from torch.distributions import MultivariateNormal
 
 from jembench.interfaces import DataSpec
-from jembench.parts import ByBayes
+from jembench.parts import densities
 
 
-class Gaussians(ByBayes, nn.Module):
+class Gaussians(densities.ByBayes, nn.Module):
     """N(mean, covariance + ridge I) of each class."""
 
     mean: Tensor
@@ -48,7 +48,7 @@ class Gaussians(ByBayes, nn.Module):
         return _images(self.mean[y] + (self.root[y] @ z).squeeze(2), self.data)
 
 
-class Mixture(ByBayes, nn.Module):
+class Mixture(densities.ByBayes, nn.Module):
     """scikit-learn's mixture of Gaussians with diagonal covariances for each class; what it finds is in buffers."""
 
     def __init__(self, data: DataSpec, components: int, ridge: float) -> None:
@@ -80,7 +80,7 @@ class Mixture(ByBayes, nn.Module):
         return _images(self.mean[y, m] + self.variance[y, m].sqrt() * z, self.data)
 
 
-class Kernels(ByBayes, nn.Module):
+class Kernels(densities.ByBayes, nn.Module):
     """scikit-learn's kernel density of each class's images. The images are all that there is to keep."""
 
     differentiable = False

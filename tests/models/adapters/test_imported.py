@@ -9,7 +9,8 @@ import torch
 
 from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError
-from jembench.interfaces import HasSampler, Import, SavedChains
+from jembench.interfaces import Import, SavedChains
+from jembench.interfaces.models import HasSampler
 from jembench.models.adapters import header, imported
 from jembench.models.capabilities import capabilities
 from jembench.store import tensors as files
