@@ -17,16 +17,11 @@ def begin(n, restarts, norm, shape=(1, 4, 4)):
 @pytest.mark.parametrize("norm", NORMS)
 @pytest.mark.parametrize("restarts", [1, 4])
 def test_of_a_linear_classifier_the_smallest_eps_is_the_distance_to_its_hyperplane(linear, toy, norm, restarts):
-    closest = PGD(norm=norm).minimal(Target(linear.model, toy), linear.x, linear.y, begin(20, restarts, norm))
+    target = Target(linear.model, toy)
+    closest = PGD(norm=norm).minimal(target, linear.x, linear.y, begin(20, restarts, norm))
     ratio = closest.distance / linear.model.exact(linear.x, norm)
     assert (ratio >= 1 - 1e-5).all()  # nothing is nearer, but for float32
     assert (ratio <= 1.011).all()  # and the search ends within a hundredth
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_an_adversarial_image_is_one(linear, toy, norm):
-    target = Target(linear.model, toy)
-    closest = PGD(norm=norm).minimal(target, linear.x, linear.y, begin(20, 2, norm))
     assert (target.classes(closest.adversarial) != linear.y).all()
     assert ((closest.adversarial >= 0) & (closest.adversarial <= 1)).all()
     torch.testing.assert_close(distance(linear.x, closest.adversarial, norm), closest.distance, atol=0, rtol=0)
@@ -65,17 +60,6 @@ def test_the_search_and_the_attack_of_one_size_break_the_same_images(linear, toy
     searched = pgd.minimal(target, x, y, begins, [eps])
     assert (fixed.distance <= eps).tolist() == [True] * 6 + [False] * 3
     assert (searched.distance <= eps).tolist() == [True] * 6 + [False] * 3
-
-
-@pytest.mark.parametrize("norm", NORMS)
-def test_misclassified_images_are_at_0_and_are_not_attacked(linear, toy, norm):
-    y = linear.y.clone()
-    y[::2] = 1 - y[::2]
-    target = Target(linear.model, toy)
-    closest = PGD(norm=norm).minimal(target, linear.x, y, begin(20, 1, norm))
-    assert closest.distance[::2].eq(0).all()
-    assert torch.equal(closest.adversarial[::2], linear.x[::2])
-    assert (closest.distance[1::2] > 0).all()
 
 
 @pytest.mark.parametrize("norm", NORMS)

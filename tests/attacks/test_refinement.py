@@ -74,20 +74,6 @@ class Net(nn.Module):
         return -self.logits(x).logsumexp(dim=1)
 
 
-class Density(nn.Module):
-    """A network with a normalised density instead of an energy."""
-
-    def __init__(self):
-        super().__init__()
-        self.net = Net()
-
-    def logits(self, x):
-        return self.net.logits(x)
-
-    def log_prob(self, x):
-        return -self.net.energy(x)
-
-
 class Cooling(ShortRun):
     """A sampler of somebody else's: each step has a size of its own, and depends on the energy."""
 
@@ -185,19 +171,6 @@ def test_through_a_chain_that_depends_on_the_energy_it_is_the_gradient_of_the_wh
     torch.testing.assert_close(through, gradient(in_one_graph, x), rtol=1e-5, atol=1e-7)  # energies are float32
 
 
-def test_past_the_chain_it_is_the_gradient_at_the_chains_end():
-    model, x = Net(), images()
-    end = x
-    for _ in range(10):
-        at = end.clone().requires_grad_()
-        (slope,) = torch.autograd.grad(model.energy(at).sum(), at)
-        end = end - 0.5 * slope
-    past = gradient(refined(model, steps=10, grad="bpda").logits, x)
-    torch.testing.assert_close(past, gradient(model.logits, end))
-    through = gradient(refined(model, steps=10, grad="through").logits, x)
-    assert (through - past).abs().max() > 0.01 * past.abs().max()
-
-
 @pytest.mark.parametrize("grad", GRADIENTS)
 def test_it_is_the_mean_of_log_p_over_chains(grad):
     model, x = Net(), images(3)
@@ -213,14 +186,6 @@ def test_it_is_the_mean_of_log_p_over_chains(grad):
         by_hand.append(sum(answers) / 4)
     many = refined(model, steps=2, grad=grad, chains=4, of=NOISY)
     torch.testing.assert_close(many.logits(x), torch.stack(by_hand))
-
-
-def test_chance_is_the_generators_alone():
-    x = images()
-    one, other = (refined(Net(), steps=3, grad="through", of=NOISY) for _ in range(2))
-    first = one.logits(x)
-    assert torch.equal(first, other.logits(x))
-    assert not torch.equal(first, one.logits(x))
 
 
 def test_the_answer_is_the_same_with_and_without_gradients():
@@ -283,14 +248,6 @@ def test_the_samplers_memory_is_not_touched(grad):
     assert all(torch.equal(after[name], before[name]) for name in before)
 
 
-@pytest.mark.parametrize("grad", GRADIENTS)
-def test_a_density_does_as_well_as_an_energy(grad):
-    x = images()
-    density, energy = (refined(model, steps=3, grad=grad).logits for model in (Density(), Net()))
-    torch.testing.assert_close(density(x), energy(x))
-    torch.testing.assert_close(gradient(density, x), gradient(energy, x))
-
-
 def test_a_sampler_is_told_how_many_steps_it_has_taken():
     chain = Cooling()
     gradient(refined(Net(), steps=3, grad="through", of=chain).logits, images())
@@ -341,25 +298,6 @@ def test_ten_steps_more_hold_ten_images_more_whatever_the_network():
     assert many - few == 10 * x.numel()
     few, many = (peak(in_one_graph(steps), x) for steps in (2, 12))
     assert many - few > 100 * 10 * x.numel()  # so the meter sees what a chain in one graph would hold
-
-
-@pytest.mark.parametrize("steps", [0, 2, 12])
-def test_past_the_chain_nothing_of_it_is_held(steps):
-    model, x = Net(width=300), images(20)
-
-    def last_graph(at):
-        return model.logits(at).log_softmax(dim=1)
-
-    def held(logits):
-        meter = Meter()
-        with torch.autograd.graph.saved_tensors_hooks(meter.pack, lambda held: held.tensor):
-            answer = logits(x.clone().requires_grad_())
-            found = meter.held
-        del answer
-        return found
-
-    weights = sum(parameter.numel() for parameter in model.parameters())
-    assert held(refined(model, steps=steps, grad="bpda").logits) <= held(last_graph) + weights
 
 
 @pytest.mark.parametrize("grad", GRADIENTS)

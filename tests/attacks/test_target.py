@@ -38,11 +38,6 @@ def test_parameters_mode_and_grad_are_left_alone(linear, toy):
     assert linear.model.weight.grad is None
 
 
-def test_it_may_be_called_without_gradients(linear, toy):
-    with torch.no_grad():
-        assert Target(linear.model, toy).slope(linear.x, linear.y).gradient.abs().sum() > 0
-
-
 def test_nothing_depends_on_the_size_of_a_batch(linear, toy, monkeypatch):
     target = Target(linear.model, toy)
     whole = target.slope(linear.x, linear.y)

@@ -174,20 +174,6 @@ def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(evaluation):
     assert np.array_equal(complete.arrays["adversarial"][:done], measured.arrays["adversarial"])
 
 
-def test_part_of_the_source_stays_a_part(evaluation, monkeypatch):
-    """Even if there should be time again for the rest."""
-    attack = PGD.attack
-
-    def part(metric, evaluation):
-        found = attack(metric, evaluation)
-        return found._replace(arrays={name: array[:20] for name, array in found.arrays.items()})
-
-    monkeypatch.setattr(PGD, "attack", part)
-    measured = Transfer(refine=1, **BUDGET).compute(evaluation)
-    assert measured.details["partial"] == f"20 of {N} images"
-    assert len(measured.arrays["found"]) == 20
-
-
 def test_protocol_and_cost_have_nothing_of_a_gradient_through_the_chain(evaluation):
     metric = Transfer(norm="l2", refine=3, eot=2, **BUDGET)
     assert metric.compute(evaluation).protocol == (
