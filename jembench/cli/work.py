@@ -24,7 +24,7 @@ from jembench.errors import JembenchError, OutOfTime, ProcessLost, SpecError, St
 from jembench.experiment import works
 from jembench.interfaces import Event
 from jembench.interfaces.running import Ended, Ending
-from jembench.running.display import Lines
+from jembench.running.display import Display
 from jembench.stopping import Stopped
 from jembench.store.store import Store
 
@@ -51,7 +51,7 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
     cannot be carried out here, 3 if the work was stopped, 4 if another process works on one.
     """
     out, place, worst = sys.stdout, Store(store), 0
-    with redirect_stdout(sys.stderr), Lines() as shown:  # stdout is for what the driver reads
+    with redirect_stdout(sys.stderr), Display() as shown:  # stdout is for what the driver reads
         worker = functools.cache(functools.partial(_worker, place, device, shown, skip_missing=skip_missing))
         for unit in _from_stdin() if units == ("-",) else units:
             ended = _carry_out(worker, place, unit)
@@ -63,7 +63,7 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
     return worst
 
 
-def _worker(store: Store, device: str, shown: Lines, *, skip_missing: bool) -> Worker:
+def _worker(store: Store, device: str, shown: Display, *, skip_missing: bool) -> Worker:
     from jembench.models import devices
     from jembench.running.events import Events
     from jembench.running.worker import Worker

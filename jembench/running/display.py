@@ -47,7 +47,7 @@ FAILURES = ("failed", "refused", "lost")
 
 def display() -> Display:
     """Return the display that suits stderr."""
-    return Bars() if sys.stderr.isatty() else Lines()
+    return Display(live=sys.stderr.isatty())
 
 
 class Display:
@@ -55,16 +55,21 @@ class Display:
 
     It knows a run by its events alone. Each unit that runs is a task of rich's; the first task is the whole run.
     Events may come from several threads.
+
+    Args:
+        live: whether the tasks are drawn as bars, for a terminal; a log has a line about them each minute.
+        seconds: between two such lines.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, live: bool = False, seconds: float = MINUTE) -> None:
+        self._live, self._seconds, self._closed = live, seconds, threading.Event()
         text, cut = functools.partial(TextColumn, markup=False), Column(no_wrap=True, overflow="ellipsis", ratio=1)
         self.tasks = Progress(
             text("{task.description}", table_column=cut),
             BarColumn(bar_width=16),
             text("{task.fields[counted]}"),
             TimeRemainingColumn(compact=True),
-            text("{task.fields[note]} {task.fields[detail]}", table_column=cut),
+            text("{task.fields[note]}", table_column=cut),
             console=Console(stderr=True),
             refresh_per_second=4,
             speed_estimate_period=SPEED_WINDOW,
@@ -81,14 +86,35 @@ class Display:
         self._doing = ""  # what this process does beside
 
     def __enter__(self) -> Display:
+        if self._live:
+            self.tasks.start()
+        else:
+            threading.Thread(target=self._every_minute, daemon=True).start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        """Nothing to close."""
+        self._closed.set()
+        if self._live:
+            self.tasks.stop()
 
     def print(self, text: str) -> None:
-        """Print a line that stays."""
-        raise NotImplementedError
+        """Print a line that stays: above the bars, or with the time."""
+        if self._live:
+            self.tasks.console.print(text, markup=False, highlight=False, soft_wrap=True)
+        else:
+            click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
+
+    def _every_minute(self) -> None:
+        while not self._closed.wait(self._seconds):
+            self.tick()
+
+    def tick(self) -> None:
+        """Print how far the run is."""
+        with self._lock:
+            if self._units:
+                running = list(self._running.values())
+                more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
+                self.print("; ".join(filter(None, [self.whole(), *map(_state, running[:MOST]), *more])))
 
     def whole(self) -> str:
         """Return the state of the run in a line."""
@@ -134,15 +160,16 @@ class Display:
         elif event.kind == "window":
             self._count_to(task, event.done, event.total, "iterations", note=_losses(values))
         elif event.kind == "measuring":
-            number = f" ({event.done} of {event.total})" * (event.total > 1)
-            self._count_to(task, 0, 0, "", note=f"measuring {event.metric}{number}")
+            self._count_to(task, 0, 0, "", note=f"measuring {event.metric}")
         elif event.kind in ("sampling", "waiting"):
             words = {"sampling": "drawing samples", "waiting": "waiting for another process"}
             self._count_to(task, 0, 0, "", note=words[event.kind])
         elif event.kind == "progress":
             if event.total:
                 self._count_to(task, event.done, event.total, str(values["unit"]))
-            self.tasks.update(task.id, detail=event.text)
+            if event.metric or event.text:
+                doing = [f"measuring {event.metric}" * bool(event.metric), event.text]
+                self.tasks.update(task.id, note=", ".join(filter(None, doing)))
         elif event.kind == "diverged":
             self.print(f"{name}: training {guard.describe_event(values)}")
         elif event.kind == "warning":
@@ -170,7 +197,7 @@ class Display:
     # --- tasks --------------------------------------------------------------------------------------------------------
 
     def _add(self, name: str, **fields: Any) -> Task:
-        self.tasks.add_task(name, total=None, **{"unit": "", "counted": "", "note": "", "detail": "", **fields})
+        self.tasks.add_task(name, total=None, **{"unit": "", "counted": "", "note": "", **fields})
         return self.tasks.tasks[-1]
 
     def _task(self, key: str, event: Event) -> Task:
@@ -193,61 +220,14 @@ class Display:
         fields["counted"] = f"{done:,}/{total:,} {unit}" if total else ""
         if anew or (total or None, unit) != (task.total, task.fields["unit"]):
             task.total = total or None
-            self.tasks.reset(task.id, completed=done, **{**task.fields, "unit": unit, "detail": "", **fields})
+            self.tasks.reset(task.id, completed=done, **{**task.fields, "unit": unit, **fields})
         else:
             self.tasks.update(task.id, completed=done, **fields)
 
 
-class Bars(Display):
-    """A bar for each running unit, below the lines of those that have ended: for terminals."""
-
-    def __enter__(self) -> Bars:
-        self.tasks.start()
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self.tasks.stop()
-
-    def print(self, text: str) -> None:
-        """Print a line above the bars."""
-        self.tasks.console.print(text, markup=False, highlight=False, soft_wrap=True)
-
-
-class Lines(Display):
-    """Lines of what begins and ends, and one a minute of the whole run and of what runs: for logs."""
-
-    def __init__(self, seconds: float = MINUTE) -> None:
-        super().__init__()
-        self._seconds = seconds
-        self._closed = threading.Event()
-
-    def __enter__(self) -> Lines:
-        threading.Thread(target=self._every_minute, daemon=True).start()
-        return self
-
-    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._closed.set()
-
-    def _every_minute(self) -> None:
-        while not self._closed.wait(self._seconds):
-            self.tick()
-
-    def tick(self) -> None:
-        """Print how far the run is."""
-        with self._lock:
-            if self._units:
-                running = list(self._running.values())
-                more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
-                self.print("; ".join(filter(None, [self.whole(), *map(_state, running[:MOST]), *more])))
-
-    def print(self, text: str) -> None:
-        """Print a line with the time."""
-        click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
-
-
 def _state(task: Task) -> str:
     left = "" if task.time_remaining is None else f"about {duration(task.time_remaining)} left"
-    words = filter(None, [task.fields["counted"], left, task.fields["note"], task.fields["detail"]])
+    words = filter(None, [task.fields["counted"], left, task.fields["note"]])
     return f"{task.description}: {', '.join(words)}"
 
 

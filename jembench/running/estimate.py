@@ -6,9 +6,9 @@ The images are random: no time depends on what they show, and a dataset need not
 from __future__ import annotations
 
 import dataclasses
+import resource
 import statistics
 import time
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
@@ -51,7 +51,7 @@ class Estimate(NamedTuple):
     seconds: float  # an iteration
     iterations: int  # of the whole recipe
     hours: float  # of the whole recipe
-    memory: int  # bytes at the peak: on a GPU of tensors, on a CPU of the process; 0 if not known
+    memory: int  # bytes at the peak: on a GPU of tensors, on a CPU of the process so far; 0 if not known
     operations: int  # floating-point, an iteration; 0 if they cannot be counted
 
 
@@ -109,7 +109,8 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
     with devices.threads_for(dataset.spec, device):
         trainer = _probe(fit, dataset, device)
         if rate is None:
-            _reset_peak(device)
+            if device.type == "cuda":
+                torch.cuda.reset_peak_memory_stats(device)
             seconds = _seconds(trainer, device)
             memory = _peak(device)
         elif operations:
@@ -192,21 +193,8 @@ def _finish(device: torch.device) -> None:
         torch.cuda.synchronize(device)
 
 
-_STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
-
-
-def _reset_peak(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats(device)
-    elif _CLEAR.exists():
-        _CLEAR.write_text("5")  # the process's peak is that from now on
-
-
 def _peak(device: torch.device) -> int:
-    """Return the bytes of tensors at the peak on a GPU, or else those of the process; 0 if not known."""
+    """Return the bytes of tensors at the peak on a GPU, or else those of the process so far."""
     if device.type == "cuda":
         return torch.cuda.max_memory_allocated(device)
-    if not _STATUS.exists():
-        return 0
-    (line,) = [line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM")]
-    return int(line.split()[1]) * 1024
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

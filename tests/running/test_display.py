@@ -15,7 +15,7 @@ from jembench.cli import main
 from jembench.errors import Fallback
 from jembench.interfaces import Event
 from jembench.running import display as module
-from jembench.running.display import Bars, Lines
+from jembench.running.display import Display
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 LOSSES = {"loss": 2.079, "energy_data": -3.12, "energy_samples": 1.5}
@@ -53,7 +53,7 @@ class Sender:
 @pytest.fixture
 def log(clock):
     """A display for a log."""
-    return Sender(Lines(), clock)
+    return Sender(Display(), clock)
 
 
 @pytest.fixture
@@ -160,13 +160,13 @@ def test_a_metric_that_takes_long_says_how_far_it_is(log, clock, lines):
     jem = fit("jem")
     log("measuring", jem, "measure", metric="kid", done=3, total=4)
     lines()
-    log("progress", jem, "measure", text="feature network cnn", values={"unit": ""})
+    log("progress", jem, "measure", metric="kid", text="feature network cnn", values={"unit": ""})
     log.display.tick()
-    log("progress", jem, "measure", done=60, total=1000, text="features", values={"unit": "images"})
+    log("progress", jem, "measure", metric="kid", done=60, total=1000, text="features", values={"unit": "images"})
     log.display.tick()
     assert [line.removeprefix("jem on digits, seed 0: ") for line in lines()] == [
-        "measuring kid (3 of 4), feature network cnn",
-        "60/1,000 images, measuring kid (3 of 4), features",
+        "measuring kid, feature network cnn",
+        "60/1,000 images, measuring kid, features",
     ]
 
 
@@ -185,7 +185,7 @@ def test_what_is_told_at_once(log, lines):
 
 
 def test_a_log_gets_its_line_a_minute_by_itself(capsys, clock):
-    with Lines(seconds=0.001) as display:
+    with Display(seconds=0.001) as display:
         Sender(display, clock)("measuring", fit("jem"), "measure", metric="kid")
         deadline = time.perf_counter() + 10
         while "measuring kid" not in capsys.readouterr().err:
@@ -202,7 +202,7 @@ def drawn(monkeypatch, capsys, clock):
     monkeypatch.setenv("COLUMNS", "100")
 
     def draw(events):
-        with Bars() as display:
+        with Display(live=True) as display:
             events(Sender(display, clock))
             display.tasks.refresh()
             shown = capsys.readouterr().err
