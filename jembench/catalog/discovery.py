@@ -11,7 +11,6 @@ import importlib
 import importlib.metadata
 import re
 import sys
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from pathlib import Path
@@ -47,8 +46,6 @@ Kind = Literal[
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 _API_GROUP = "jembench.api"
-_FORMER_GROUP = "jembench.outliers"  # of API 1, now jembench.ood_sets
-_GROUPS: dict[str, Kind] = {**{f"jembench.{kind}": kind for kind in KINDS}, _FORMER_GROUP: "ood_sets"}
 
 
 class Component(NamedTuple):
@@ -60,7 +57,7 @@ class Component(NamedTuple):
     version: str
     module: str
     attribute: str  # "" for a module: suites
-    api: int = API  # the version of the plugin interface that its distribution was written for
+    api: int = API  # the version of the plugin interface that its distribution was written for, 0: it states none
 
     @property
     def is_compatible(self) -> bool:
@@ -96,7 +93,8 @@ class Catalogue:
 @cache
 def catalogue() -> Catalogue:
     """Read the entry points of every installed distribution, once (``catalogue.cache_clear()`` forgets them)."""
-    found, problems = _installed()
+    folders = filter(None, sys.path)  # "", the folder where the user stands, is no installation
+    found, problems = _installed(tuple((folder, changed(Path(folder))) for folder in folders))
     first: dict[tuple[int, str, str], Component] = {}  # of a distribution that is on sys.path twice
     for component in (*added, *found):
         if not component.distribution.startswith("~"):  # what an interrupted pip leaves behind is not installed
@@ -104,47 +102,30 @@ def catalogue() -> Catalogue:
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(problems))
 
 
-def _installed() -> tuple[list[Component], list[Unreadable]]:
-    """The components of all distributions, and what cannot be read of them."""
-    folders = filter(None, sys.path)  # "", the folder where the user stands, is no installation
-    return _of_folders(tuple((folder, changed(Path(folder))) for folder in folders))
-
-
 @lru_cache(maxsize=8)
-def _of_folders(folders: tuple[tuple[str, int], ...]) -> tuple[list[Component], list[Unreadable]]:
-    """What is installed in some folders, each with the time of its last change."""
+def _installed(folders: tuple[tuple[str, int], ...]) -> tuple[list[Component], list[Unreadable]]:
+    """Return what is installed in some folders, each with the time of its last change, and what is unreadable."""
     found: list[Component] = []
     problems: list[Unreadable] = []
     for distribution in importlib.metadata.distributions(path=[folder for folder, _ in folders]):
         parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
             parser.read_string(distribution.read_text("entry_points.txt") or "")
-            api = _api(list(parser[_API_GROUP]) if _API_GROUP in parser else [])
-        except (configparser.Error, ValueError) as error:  # also of bytes that are no text
+            api = max(map(int, parser[_API_GROUP]), default=0) if _API_GROUP in parser else 0
+        except (configparser.Error, ValueError) as error:  # also of bytes that are no text, and words for numbers
             problems.append(Unreadable(_name_and_version(distribution)[0], " ".join(str(error).split())))
             continue
-        groups = [group for group in _GROUPS if group in parser]
-        name, version = _name_and_version(distribution) if groups else ("", "")
-        for group, (key, target) in ((each, entry) for each in groups for entry in parser[each].items()):
-            stated = 1 if group == _FORMER_GROUP else api
+        kinds = [kind for kind in KINDS if f"jembench.{kind}" in parser]
+        name, version = _name_and_version(distribution) if kinds else ("", "")
+        for kind, (key, target) in ((each, entry) for each in kinds for entry in parser[f"jembench.{each}"].items()):
             try:
                 point = entrypoints.EntryPoint.from_string(target, key)
-                where = point.module_name, point.object_name or ""
-                found.append(Component(_GROUPS[group], key, _normalised(name), version, *where, stated))
             except entrypoints.BadEntryPoint:
-                problems.append(Unreadable(name, f"{key} = {target} in {group} is not module:attribute"))
+                problems.append(Unreadable(name, f"{key} = {target} in jembench.{kind} is not module:attribute"))
+            else:
+                where = point.module_name, point.object_name or ""
+                found.append(Component(kind, key, _normalised(name), version, *where, api))
     return found, problems
-
-
-def _api(stated: Sequence[str]) -> int:
-    """The newest version of the plugin interface that a distribution says it was written for.
-
-    Raises:
-        ValueError: if that is not a number.
-    """
-    if not all(name.isdecimal() for name in stated):
-        raise ValueError(f"{', '.join(stated)} in {_API_GROUP} is no whole number")
-    return max(map(int, stated), default=1)
 
 
 def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
@@ -218,10 +199,11 @@ def load(component: Component) -> Any:
             gives no factory; the message names the distribution and its entry point.
     """
     if not component.is_compatible:
+        stated = f"was written for version {component.api}" if component.api else "states no version"
         raise Incompatible(
-            f"{component.distribution} {component.version} was written for version {component.api} of jembench's "
-            f"plugin interface, and this jembench has version {API}. Update "
-            f"{'jembench' if component.api > API else component.distribution}, or uninstall {component.distribution}."
+            f"{component.distribution} {component.version} {stated} of jembench's plugin interface, and this jembench "
+            f"has version {API}. Update {'jembench' if component.api > API else component.distribution}, or uninstall "
+            f"{component.distribution}."
         )
     try:
         loaded = importlib.import_module(component.module)

@@ -112,6 +112,9 @@ def test_what_the_list_of_a_distribution_names_has_a_version(written, tmp_path):
     install(tmp_path)
     assert code("own_installed") == ""
     assert code("own_code") != ""  # which lies beside it, and is not named
+    written({"own_package/__init__.py": "", "own_package/nets.py": "A = 1\n"})
+    install(tmp_path, "own_package/__init__.py,sha256=a,0\nown_package/nets.py,sha256=b,6")
+    assert code("own_package.nets") == code("own_package", of_package=True) == ""
 
 
 @pytest.mark.parametrize(
@@ -128,12 +131,6 @@ def test_what_is_installed_to_be_edited_has_none(written, tmp_path, origin, has_
     written({"own_installed.py": PLAIN})
     install(tmp_path, **{"direct_url.json": origin})
     assert (code("own_installed") == "") == has_version
-
-
-def test_a_package_that_is_installed(written, tmp_path):
-    written({"own_package/__init__.py": "", "own_package/nets.py": "A = 1\n"})
-    install(tmp_path, "own_package/__init__.py,sha256=a,0\nown_package/nets.py,sha256=b,6")
-    assert code("own_package.nets") == code("own_package", of_package=True) == ""
 
 
 @pytest.mark.parametrize("end", ["\r\n", "\r"])

@@ -112,8 +112,15 @@ def test_an_option_that_is_left_out_is_no_file():
     assert identity("weighted", "models")["arguments"] == {"weights": "", "width": 3}
     digest = identity("weighted:weights=data/a", "models")["arguments"]["weights"]
     assert digest == hashlib.sha256(b"one").hexdigest()
-    with pytest.raises(SpecError, match=r"weights of sets_of_tests:weighted is 'data', which cannot be read: Is a dir"):
-        identity("weighted:weights=data", "models")
+
+
+@pytest.mark.parametrize(("file", "cause"), [("nowhere.bin", "No such file or directory"), (".", "Is a directory")])
+def test_a_file_that_cannot_be_read_is_told(file, cause):
+    with pytest.raises(SpecError) as caught:
+        identity(f"weighted:weights={file}", "models")
+    assert str(caught.value) == (
+        f"weights of sets_of_tests:weighted is {file!r}, which cannot be read: {cause}. Check the path."
+    )
 
 
 def test_what_an_option_names_is_what_it_holds(here):

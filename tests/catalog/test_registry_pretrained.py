@@ -51,34 +51,6 @@ def test_a_factory_says_whether_its_models_are_trained_here():
     assert resolve("build:file=w.bin").is_pretrained
 
 
-def test_content_makes_the_identity_and_the_place_does_not(here):
-    one = identity("file=w.bin")
-    (here / "folder").mkdir()
-    (here / "folder" / "moved.bin").write_bytes(b"weights")
-    assert identity("file=folder/moved.bin") == identity(f"file={here}/w.bin") == identity("file=./w.bin") == one
-    assert identity("file=w.bin,width=3") != one
-    (here / "w.bin").write_bytes(b"others!")
-    assert identity("file=w.bin") != one
-
-
-@pytest.mark.parametrize(("file", "cause"), [("nowhere.bin", "No such file or directory"), (".", "Is a directory")])
-def test_a_file_that_cannot_be_read_is_told(file, cause):
-    with pytest.raises(SpecError) as caught:
-        identity(f"file={file}")
-    assert str(caught.value) == f"file of elsewhere_of_tests:build is {file!r}, which cannot be read: {cause}. " + (
-        "Check the path."
-    )
-
-
-def test_a_file_that_must_not_be_read_is_told(monkeypatch):
-    def refuse(files):
-        raise PermissionError(13, "Permission denied", str(files[""]))
-
-    monkeypatch.setattr(registry, "content", refuse)
-    with pytest.raises(SpecError, match=r"is 'w\.bin', which cannot be read: Permission denied\. Check the path"):
-        identity("file=w.bin")
-
-
 def test_what_an_option_names_comes_after_itself():
     """The start of the sampler, which an option of the sampler names, is the last one."""
     used = resolve("build:file=w.bin,sampler=sgld").uses
