@@ -46,18 +46,3 @@ def test_a_file_is_replaced_with_force_alone(jembench):
     assert (again.code, Path("mine.toml").read_text()) == (2, "mine")
     assert "mine.toml exists" in again.err
     assert jembench("init", "hybrid", "--output", "mine.toml", "--force").code == 0
-
-
-@pytest.mark.parametrize(
-    ("arguments", "expected"),
-    [
-        (["hybird"], "There is no suite named 'hybird'. Nearest: hybrid."),
-        (["nowhere.toml"], "There is no suite file nowhere.toml."),
-        (["hybrid", "--output", "mine.txt"], "--output is mine.txt; its name must end in .toml."),
-    ],
-)
-def test_a_wrong_name_writes_no_file(jembench, arguments, expected):
-    done = jembench("init", *arguments)
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"Error: {expected}")
-    assert list(Path().iterdir()) == []

@@ -104,13 +104,6 @@ def test_a_whole_recipe_is_a_file_that_trains_the_same(jembench, name, tmp_path)
     assert recipe.load(str(path)).settings == recipe.load(name).settings
 
 
-@pytest.mark.parametrize("arguments", [["recipe"], ["recipes", "digits"], ["models", "jem"]])
-def test_one_recipe_is_asked_for_by_name(jembench, arguments):
-    done = jembench("list", *arguments)
-    assert done.code == 2
-    assert "`jembench list recipe NAME`" in done.err
-
-
 def test_a_recipe_that_cannot_be_used(jembench, zoo):
     (zoo / "zoo_cli_suites" / "recipes").mkdir()
     (zoo / "zoo_cli_suites" / "recipes" / "hasty.toml").write_text('title = "Hasty"\nepochs = "few"\n')

@@ -42,11 +42,3 @@ def test_a_second_time_it_is_refused(jembench):
     done = jembench("plugin", "new", "model", "my-ebm")
     assert (done.code, done.out) == (2, "")
     assert done.err == "Error: my-ebm is there already, and not an empty folder. Choose another one with --folder.\n"
-
-
-def test_a_wrong_name_and_a_wrong_kind_are_usage_errors(jembench):
-    done = jembench("plugin", "new", "model", "My EBM")
-    assert done.code == 2
-    assert "'My EBM' cannot be the name of a plugin. A name is small letters and digits" in done.err
-    assert jembench("plugin", "new", "network", "my-ebm").code == 2
-    assert list(Path().iterdir()) == []

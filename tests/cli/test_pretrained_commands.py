@@ -73,20 +73,6 @@ def test_what_cannot_be_is_told_in_one_paragraph(command, arguments, text):
     assert "bug" not in done.err
 
 
-def test_another_dataset_is_refused(jembench, weights):
-    done = jembench("train", IMPORTED)
-    assert (done.code, done.out) == (2, "")
-    assert "w.safetensors holds a model for shades, [1, 4, 4] with 3 classes, and digits has" in done.err
-
-
-def test_the_recipe_that_trains_nothing_trains_nothing(jembench):
-    done = jembench("train", "jem", "--recipe", "pretrained")
-    assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "Error: The recipe pretrained trains nothing, and jem is to be trained. Choose another recipe.\n"
-    )
-
-
 # --- run --------------------------------------------------------------------------------------------------------------
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from jembench.interfaces.running import Driver, Ended, Executor, Job
+from jembench.interfaces.running import Driver, Ended, Job
 from jembench.running import executor
 
 
@@ -27,14 +27,6 @@ def local():
     found.calls = calls
     found.open(Driver(store=Path(), arguments=list, environment={}, carry_out=carry_out))
     return found
-
-
-def test_the_unit_that_is_first_in_order_runs_next_whenever_it_was_submitted(local):
-    local.submit([job("b", 1), job("d", 3)])
-    assert [ended.id for ended in local.ended(0)] == ["b"]
-    local.submit([job("c", 2), job("a", 0)])
-    assert [ended.id for _ in range(3) for ended in local.ended(0)] == ["a", "c", "d"]
-    assert isinstance(local, Executor)
 
 
 def test_an_error_is_the_caller_s(local):

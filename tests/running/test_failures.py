@@ -246,15 +246,3 @@ def test_a_setting_that_a_plugin_leaves_changed_changes_no_other_result(
     record = store.read_fit(first.fits[0].key) if where == "training" else store.read_cell(first.cells[0])
     assert record.provenance["changed_settings"] == [text]
     assert "changed_settings" not in store.read_cell(then.cells[0]).provenance
-
-
-def test_an_exception_that_ends_the_program_fails_its_cells_alone(plan, store, carry_out, outcomes):
-    whole = plan("ending classifier", "ends score")
-    carry_out(whole, store)
-    found = outcomes(whole, store)
-    ended = "ends the program (EndsAll: its text cannot be made). Raise an error that says what is wrong."
-    for metric in ("ends", "score"):
-        assert found["ending", 0, metric].reason == f"PluginError: The training of zoo_of_tests:ending {ended}"
-    reason = f"PluginError: The metric zoo_of_tests:ends of zoo_of_tests:classifier {ended}"
-    assert found["classifier", 0, "ends"].reason == reason
-    assert found["classifier", 0, "score"].status == "ok"

@@ -41,16 +41,6 @@ def test_it_is_fitted_kept_and_loaded(plan, store, loaded, folder, monkeypatch):
     assert torch.equal(again.number, model.number)
 
 
-def test_held_out_images_are_not_seen(plan, loaded):
-    seen = loaded(plan("kernels", settings=["data.validation=30"])).model
-    assert len(seen.images) == 60
-
-
-def test_each_seed_has_its_generator(plan, loaded):
-    numbers = [float(loaded(plan("kernels", seeds=[seed])).model.number) for seed in (0, 1, 0)]
-    assert numbers[0] == numbers[2] != numbers[1]
-
-
 def test_it_has_a_row(zoo, plan, store, carry_out, outcomes):
     """In closed form: three classes of other brightness are told apart by the nearest image."""
     whole = plan("kernels", "score energy brightness stability")

@@ -19,15 +19,6 @@ def evaluation_of(plan, store, display=None):
     ).load_or_train().evaluation()
 
 
-def test_a_fit_is_trained_or_loaded(plan, store, recorder):
-    _, first = evaluation_of(plan("jem"), store, recorder)
-    _, second = evaluation_of(plan("jem"), store, recorder)
-    assert recorder.events == ["train jem 0"]
-    assert torch.equal(first.predictions.read("logits"), second.predictions.read("logits"))
-    assert torch.equal(first.samples().images, second.samples().images)
-    assert not second.model.training
-
-
 def test_samples_of_chains_and_of_the_buffer(plan, store):
     fit, evaluation = evaluation_of(plan("jem"), store)
     assert fit_samples.samples_of(evaluation, fit, None).source == "buffer"

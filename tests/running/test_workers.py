@@ -194,20 +194,6 @@ def test_a_worker_gets_the_next_unit_in_order_and_other_lines_are_passed_over(op
     assert (started[0].code, logs(tmp_path)) == (0, [])
 
 
-def test_a_worker_that_dies_is_replaced_until_its_unit_is_lost(open_processes, started, tmp_path):
-    executor = open_processes(jobs=1, retries=2)
-    executor.submit([job("a")])
-    for number in range(3):
-        executor.ended(0)
-        while len(started) == number:
-            executor.ended(0.05)
-        started[number].die(-9)
-    (ended,) = endings(executor)
-    assert (ended.id, ended.how, ended.text) == ("a", "lost", "its worker ended with exit code -9, 3 times")
-    executor.close()
-    assert logs(tmp_path) == [Path(ended.log).name]
-
-
 @pytest.mark.parametrize("how", ["failed", "refused"])
 def test_what_failed_keeps_its_log(open_processes, started, tmp_path, how):
     executor = open_processes(jobs=1)
@@ -233,29 +219,3 @@ def test_a_worker_that_was_stopped_gets_no_other_unit(open_processes, started):
     while len(started) == 1:
         executor.ended(0.05)
     assert started[1].ids == ["b"]
-
-
-def test_after_cancelling_every_unit_ends_and_none_is_started(open_processes, started):
-    """Also that of a worker which the signal reached before it could say anything."""
-    executor = open_processes(jobs=2)
-    executor.submit([job("a", 0), job("b", 1), job("queued", 2)])
-    executor.ended(0)
-    executor.cancel()
-    assert [process.signals for process in started] == [[module.signal.SIGTERM]] * 2
-    assert next_of(executor) == [("queued", "stopped")]
-    started[0].end("done")
-    assert next_of(executor) == [("a", "done")]
-    started[1].die(-15)
-    assert next_of(executor) == [("b", "stopped")]
-    executor.ended(0)
-    assert len(started) == 2
-
-
-def test_closing_ends_those_at_work_at_once(open_processes, started):
-    executor = open_processes(jobs=2)
-    executor.submit([job("a", 0), job("b", 1)])
-    executor.ended(0)
-    started[0].end("done")
-    assert next_of(executor) == [("a", "done")]
-    executor.close()
-    assert [process.code for process in started] == [0, -9]
