@@ -61,7 +61,7 @@ def ascend(
     moved = noise
     size = STRIDE * largest_distance("l2", noise[0].numel())
     for step in range(steps + 1):
-        shown = _levels(moved)
+        shown = to_float(to_uint8(moved, _RANGE), _RANGE)
         gradient, wrong = target.slope(shown, y[left])
         target.check()
         sure, rows = ~wrong, (~wrong).nonzero().flatten()
@@ -82,7 +82,3 @@ def confidence(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"]
     """Return p(y|x), in float64; for a stochastic model, the mean of ``looks`` evaluations."""
     answers = [target.probabilities(x).gather(1, y[:, None]) for _ in range(looks if target.stochastic else 1)]
     return torch.stack(answers).double().mean(dim=0).squeeze(1)
-
-
-def _levels(x: Tensor) -> Tensor:
-    return to_float(to_uint8(x, _RANGE), _RANGE)

@@ -6,7 +6,7 @@ All images here are in [0, 1]. Legend: B or N images, C channels, H height, W wi
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -127,25 +127,14 @@ VERIFICATIONS = 10
 """Number of predictions per adversarial image if the model is stochastic; more than half of them must be wrong."""
 
 
-class Verified(NamedTuple):
-    """The verified properties of the images that an attack returns."""
-
-    found: Tensor  # bool (N,): most predictions are of another class
-    linf: Tensor  # float64 (N,): how far it is from the image; the largest possible distance where none was found
-    l2: Tensor  # the same in L2
-    predicted: Tensor  # int64 (N,): the class that it is given, the first time
-    wrong: Tensor  # float64 (N,): how often that is not the label, 0 to 1
-
-
 def verify(
     target: Target,
     x: Float[Tensor, "N C H W"],
     y: Int[Tensor, " N"],
     adversarial: Float[Tensor, "N C H W"],
     claimed: Bool[Tensor, " N"],
-) -> Verified:
+) -> dict[str, Tensor]:
     """Measure the distances and predict the classes again, and discard claims that do not hold.
-
 
     Args:
         target: with random numbers that the attack did not see.
@@ -154,6 +143,12 @@ def verify(
         adversarial: the attack's images.
         claimed: where the attack reports a success.
 
+    Returns:
+        ``found``, bool (N,): a claim, and most predictions are of another class; ``distance-linf`` and ``distance-l2``,
+        float64 (N,), the largest possible ones where nothing was found; ``predicted``, int64 (N,), a predicted class;
+        ``wrong``, float64 (N,), the share of wrong predictions, 0 to 1, and ``wrong-as-it-is`` that of x, if the model
+        is stochastic; ``unverified``, bool (N,): a claim that does not hold; ``adversarial``.
+
     Raises:
         ValueError: if an adversarial image is no image: not finite, or outside of [0, 1].
     """
@@ -161,8 +156,11 @@ def verify(
         raise ValueError("an attack gave values outside of 0..1, or that are not finite")
     wrong = target.wrong_share(adversarial, y, VERIFICATIONS)
     found = claimed & (wrong > 0.5)
-    linf, l2 = (
-        torch.where(found, distance(x, adversarial, norm), largest_distance(norm, x[0].numel()))
-        for norm in ("linf", "l2")
-    )
-    return Verified(found, linf, l2, target.classes(adversarial), wrong)
+    arrays = {"adversarial": adversarial, "found": found, "wrong": wrong, "unverified": claimed & ~found}
+    for norm in get_args(Norm):
+        largest = largest_distance(norm, x[0].numel())
+        arrays[f"distance-{norm}"] = torch.where(found, distance(x, adversarial, norm), largest)
+    arrays["predicted"] = target.classes(adversarial)
+    if target.stochastic:
+        arrays["wrong-as-it-is"] = target.wrong_share(x, y, VERIFICATIONS)
+    return arrays

@@ -273,12 +273,13 @@ class Attack(Metric):
 
     def attack(self, evaluation: Evaluation) -> Attacked:
         """Attack the model, and verify the images with random numbers that the attack did not see."""
+        from jembench.attacks.threat import verify
 
         def work(shard: Shard) -> Mapping[str, Tensor]:
             purpose = f"{self.label} {shard.number}"
             found = self.find(evaluation, shard, self.attacked_model(evaluation, purpose))
             fresh = self.attacked_model(evaluation, f"verify {purpose}")
-            return {**verified(fresh, shard, found.adversarial, found.claimed), **found.others}
+            return {**verify(fresh, shard.x, shard.y, found.adversarial, found.claimed), **found.others}
 
         return in_shards(self, evaluation, choose(evaluation, self.spent.images), work)
 
@@ -395,24 +396,6 @@ def in_shards(
     arrays = {key: torch.cat([part[key] for part in parts]).numpy() for key in parts[0]}
     chosen_arrays = {"index": chosen.index, "label": chosen.labels, "image": chosen.images}
     return Attacked(arrays | {key: value[:done].numpy() for key, value in chosen_arrays.items()}, total)
-
-
-def verified(target: Target, shard: Shard, adversarial: Tensor, claimed: Tensor) -> dict[str, Tensor]:
-    """Verify an attack's images, and return the arrays that are kept of them."""
-    from jembench.attacks.threat import VERIFICATIONS, verify
-
-    seen = verify(target, shard.x, shard.y, adversarial, claimed)
-    of_random = {"wrong-as-it-is": target.wrong_share(shard.x, shard.y, VERIFICATIONS)} if target.stochastic else {}
-    return {
-        "adversarial": adversarial,
-        "found": seen.found,
-        "distance-linf": seen.linf,
-        "distance-l2": seen.l2,
-        "predicted": seen.predicted,
-        "wrong": seen.wrong,
-        "unverified": claimed & ~seen.found,
-        **of_random,
-    }
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

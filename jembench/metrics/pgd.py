@@ -25,7 +25,6 @@ from jembench.metrics.attacks import (
     choose,
     distance_estimates,
     in_shards,
-    verified,
     withstands,
 )
 from jembench.metrics.base import Count, Resamples, share
@@ -158,7 +157,7 @@ class Transfer(GradientAttack):
         """
         import torch
 
-        from jembench.attacks.threat import VERIFICATIONS
+        from jembench.attacks.threat import VERIFICATIONS, verify
         from jembench.sampling.chain import require_chains
 
         require_chains(evaluation.sampler)  # before the images are made
@@ -177,7 +176,7 @@ class Transfer(GradientAttack):
             wrong = target.wrong_share(shard.x, shard.y, VERIFICATIONS) > 0.5
             shown = claimed & (distance > 0) & ~wrong
             images = torch.where(shown[:, None, None, None], made, shard.x)
-            return {**verified(fresh, shard, images, shown | wrong), "found-source": shown}
+            return {**verify(fresh, shard.x, shard.y, images, shown | wrong), "found-source": shown}
 
         found = in_shards(self, evaluation, done, show)
         as_it_is = {  # what the model withstands without refinement, to be shown beside

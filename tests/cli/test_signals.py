@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from jembench import stopping
-from jembench.metrics import attacked
+from jembench.attacks import threat
 from jembench.running import fits, worker
 from jembench.running.evaluation import FitAccess
 from jembench.store import checkpoint
@@ -125,7 +125,7 @@ def test_an_attack_keeps_what_it_has(jembench, tiny, monkeypatch, outcomes):
         *tiny,
     ]
     with monkeypatch.context() as patch:
-        kill_in(patch, attacked, "verify", call=2)
+        kill_in(patch, threat, "verify", call=2)
         stopped = jembench("attack", *arguments)
     assert stopped.code == 3
     assert "Received SIGTERM: of zoo_of_tests:classifier, pgd" in stopped.err
