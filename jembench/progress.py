@@ -39,7 +39,7 @@ class Phase:
 
 
 class Now(NamedTuple):
-    """What is being done at this moment."""
+    """The work of this moment."""
 
     text: str = ""  # every phase that takes long, the outermost first: "features, bootstrap 40 of 200 resamples"
     done: int = 0  # of the outermost phase that counts, whose numbers are not in the text
@@ -64,7 +64,7 @@ def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iter
 def track(
     items: Sequence[Item], text: str, unit: str = "", size: Callable[[Item], int] = lambda item: 1
 ) -> Iterator[Item]:
-    """The items, counted as the loop over them goes on; ``size`` says what an item counts for."""
+    """Yield the items, counted as the loop over them goes on; ``size`` says what an item counts for."""
     with phase(text, sum(map(size, items)), unit) as opened:
         for item in items:
             yield item
@@ -79,7 +79,7 @@ def passed(images: int) -> None:
 
 
 def now() -> Now:
-    """What is being done."""
+    """Return what is being done."""
     moment, opened = time.monotonic(), list(_open)
     shown = [each for place, each in enumerate(opened) if not place or moment - each.start >= LONG]
     counted = next((each for each in shown if each.total), Phase(""))

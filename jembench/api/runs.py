@@ -92,7 +92,7 @@ def run(
 def plan_run(
     suite: str | Path | Suite, *, recipe: str | None, settings: Sequence[str], limit: int | None, **chosen: Any
 ) -> Plan:
-    """The plan of :func:`run`: ``settings`` are ``key=value`` each, ``chosen`` models, metrics, datasets and seeds."""
+    """Return the plan of :func:`run`: ``settings`` are ``key=value``, ``chosen`` models, metrics, datasets, seeds."""
     specs: dict[str, Callable[[Any], str]] = {"models": model_spec, "metrics": str, "datasets": dataset_spec}
     found = {name: texts(chosen.get(name), spec) for name, spec in specs.items()}
     loaded = suite if isinstance(suite, Suite) else suites.load(str(suite))
@@ -192,7 +192,7 @@ def train(
 
 
 def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
-    """The plan for one trained model, with whatever recipe it has."""
+    """Return the plan for one trained model, with whatever recipe it has."""
     names = (fit.plan.key.model, fit.plan.key.dataset, fit.plan.key.recipe)
     suite = suite_for(models=[names[0]], datasets=[fit.plan.dataset.bound.in_full], seeds=[fit.plan.seed])
     plan = make_plan(suite, limit=limit)

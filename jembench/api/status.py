@@ -61,14 +61,14 @@ class RunStatus(NamedTuple):
 
 
 class Status(NamedTuple):
-    """What is not done in a store."""
+    """The work of a store that is not done."""
 
     units: list[UnitStatus]
     runs: list[RunStatus]
 
 
 def status(store: str | os.PathLike[str] = "runs") -> Status:
-    """What runs where, seen from any machine that sees the store.
+    """Return what runs where, seen from any machine that sees the store.
 
     A unit is ``lost`` when its worker has died: its leases are free, or it holds none and nothing was heard of it for
     five minutes.
@@ -99,7 +99,7 @@ _NOTHING = Event(kind="queued")
 
 
 def _unit(store: Store, unit: str, latest: Latest, alive: Mapping[str, bool]) -> UnitStatus | None:
-    """A unit; None if it is done."""
+    """Return a unit; None if it is done."""
     started, _, progress, last, doing = (event or _NOTHING for event in latest)
     about = _about(store, unit, latest)
     how = str(last.values.get("how", "")) if last.kind == "ended" else ""
@@ -125,7 +125,7 @@ def _unit(store: Store, unit: str, latest: Latest, alive: Mapping[str, bool]) ->
 
 
 def _about(store: Store, unit: str, latest: Latest) -> dict[str, Any] | None:
-    """The kind of a unit and its fit; None if it is done by now, or cannot be read."""
+    """Return the kind of a unit and its fit; None if it is done by now, or cannot be read."""
     names = {"model": "model", "dataset": "dataset", "recipe": "recipe", "seed": "seed", "fit": "id"}
     if latest.last and all(name in latest.last.fit for name in names.values()):
         return {"kind": latest.last.unit} | {field: latest.last.fit[name] for field, name in names.items()}

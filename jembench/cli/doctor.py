@@ -89,7 +89,7 @@ def _devices() -> Iterator[Finding]:
 
 
 def check_store(root: Path) -> Iterator[Finding]:
-    """Whether a store can be written, and the space left for it."""
+    """Check that a store can be written, and that there is space for it."""
     folder = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
     if not folder.is_dir():
         yield Finding("store", "broken", f"{folder} is a file", "Choose another folder with --store.")

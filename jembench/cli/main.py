@@ -39,7 +39,7 @@ class LazyGroup(click.Group):
         self.late = late
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The names, in the order in which they were given."""
+        """Return the names, in the order in which they were given."""
         return list(self.late)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -82,7 +82,7 @@ class LazyGroup(click.Group):
 
 
 def _specs(ctx: click.Context, name: str | None, command: click.Command | None, args: list[str]) -> Iterator[str]:
-    """The texts that the user gave for options of specs, before a callback reads a file that may name code."""
+    """Return the texts that the user gave for options of specs, before a callback reads a file that may name code."""
     if command is None or isinstance(command, click.Group):
         return
     with click.Context(command, parent=ctx, info_name=name) as inner, suppress(click.UsageError):
@@ -235,7 +235,7 @@ def _note(show: Callable[..., None]) -> Callable[..., None]:
 
 
 def _invoke(settings: Settings) -> int:
-    """A command's callback returns its exit code, or None for 0."""
+    """Run the command and return its exit code."""
     arguments = list(settings.arguments)
     if any("\0" in argument for argument in arguments):  # no system call takes it
         raise click.UsageError("An argument holds a null character")

@@ -23,7 +23,7 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def shared(flag: str, help: str, *name: str, **given: Any) -> Callable[[Command], Command]:
-    """An option with an environment variable for all commands: ``JEMBENCH_STORE`` for ``--store``.
+    """Return an option with an environment variable for all commands: ``JEMBENCH_STORE`` for ``--store``.
 
     Its parameter may have another name than the flag.
     """
@@ -87,7 +87,7 @@ force = click.option("--force", is_flag=True, help="Replace files that exist.")
 
 
 def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str | None) -> str | None:
-    """What an experiment's file says of options, where neither the command line nor the environment does."""
+    """Take an experiment's file as the defaults of options."""
     if suite and Path(suite).is_file() and not ctx.resilient_parsing:
         from jembench.experiment import suite_files as suites
 
@@ -139,7 +139,7 @@ dry_run = click.option(
 
 
 def collected(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """A decorator for several options: the command gets what ``make`` makes of their values as one argument."""
+    """Return a decorator for several options: the command gets what ``make`` returns for them as one argument."""
 
     def decorate(command: Any) -> Any:
         @functools.wraps(command)
@@ -178,7 +178,7 @@ training = collected("how", _run_options, device, max_hours, trackers)
 
 
 class RunCommand(NamedTuple):
-    """What a command that carries out a plan gets beside what it measures."""
+    """The arguments of a command that carries out a plan, beside what it measures."""
 
     how: RunOptions
     store: Path
@@ -231,7 +231,7 @@ plugin = shared(
 
 
 def settings(what: str) -> Callable[[Command], Command]:
-    """``--set``, which may be repeated."""
+    """Return the option ``--set``, which may be repeated."""
     return shared("--set", f"{what} May be repeated.", "settings", type=parameters.SETTING, multiple=True)
 
 
@@ -301,12 +301,12 @@ planned_fit = collected("fit", _plan, model, dataset, recipe, recipe_settings, s
 
 
 def examples(*commands: str) -> str:
-    """An epilogue for a command's help."""
+    """Return an epilogue for a command's help."""
     return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
 
 
 def published_tables(names: str | None) -> list[str] | None:
-    """The tables that ``--reference`` names; None if it was not given."""
+    """Return the tables that ``--reference`` names; None if it was not given."""
     if names is None:
         return None
     return [] if names == "none" else [name.strip() for name in names.split(",")]

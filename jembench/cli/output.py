@@ -25,7 +25,7 @@ _UNLIMITED = 10_000  # columns, where the output is no terminal: a file or a pip
 
 
 def plugins_aside() -> contextlib.AbstractContextManager[object]:
-    """Within it, what plugins print goes to stderr: stdout is for what was asked."""
+    """Send what plugins print to stderr: stdout is for what was asked."""
     return contextlib.redirect_stdout(sys.stderr)
 
 

@@ -52,11 +52,11 @@ class Text(click.types.StringParamType):
         return self.read(value) if isinstance(value, str) else list(value)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
-        """What stands for it in helps."""
+        """Return the name of the value in helps."""
         return self.metavar
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """The names that begin with what was typed, or with what follows its last comma."""
+        """Return the names that begin with what was typed, or with what follows its last comma."""
         before, comma, last = incomplete.rpartition(",") if self.several else ("", "", incomplete)
         found = [name for name in self.names() if name.startswith(last)]
         files = [CompletionItem(incomplete, type="file")] if self.file and not found else []
@@ -64,7 +64,7 @@ class Text(click.types.StringParamType):
 
 
 def seed_list(text: str) -> tuple[int, ...]:
-    """Seeds separated by commas.
+    """Return seeds that are separated by commas.
 
     Raises:
         SpecError: if one is not a whole number from 0 up, of 18 digits at most.
@@ -85,7 +85,7 @@ def _jobs(text: str) -> str:
 
 
 def pair(option: str, text: str) -> tuple[str, str]:
-    """Both sides of the first ``=``.
+    """Return both sides of the first ``=``.
 
     Raises:
         SpecError: if one is empty.

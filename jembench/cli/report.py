@@ -79,7 +79,7 @@ def report(
 
 
 def _claims(store: Store, which: Selection, format: str) -> Any:
-    """The verdicts on the claims of the suite that is selected, or else on those of papers."""
+    """Return the verdicts on the claims of the suite that is selected, or else on those of papers."""
     from jembench.experiment import claims
     from jembench.report import formats, judging, verdicts
 

@@ -50,7 +50,7 @@ def results(
 
 
 def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
-    """1 if a cell failed, else 0. With ``--debug`` the tracebacks are printed, each once."""
+    """Return 1 if a cell failed, else 0. With ``--debug`` the tracebacks are printed, each once."""
     failed = [cell for cell in cells if cell.outcome.status == "failed"]
     if ctx.obj.debug:
         for traceback in dict.fromkeys(cell.outcome.traceback for cell in failed):

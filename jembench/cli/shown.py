@@ -17,7 +17,7 @@ COMMANDS: Mapping[str, click.Command] = {"report": report, "figures": figures}
 
 
 def check(ctx: click.Context, plan: Plan, file: str) -> None:
-    """Whether every table has options of its command; to be known before the work is done.
+    """Check that every table has options of its command, before the work is done.
 
     Raises:
         SpecError: for a key that is no option; with the nearest names.
@@ -62,7 +62,7 @@ def _tables(plan: Plan) -> Iterator[tuple[str, int, Shown]]:
 
 
 def _options(name: str) -> dict[str, click.Option]:
-    """The options of a command, by their keys in a file: ``per_seed`` for ``--per-seed``."""
+    """Return the options of a command, by their keys in a file: ``per_seed`` for ``--per-seed``."""
     found = (option for option in COMMANDS[name].params if isinstance(option, click.Option) and option.expose_value)
     return {option.opts[0].removeprefix("--").replace("-", "_"): option for option in found}
 

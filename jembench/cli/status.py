@@ -57,7 +57,7 @@ def _run(run: RunStatus) -> tuple[str, ...]:
 
 
 def _progress(unit: UnitStatus) -> Iterator[str]:
-    """How far a unit is, or why it is no further."""
+    """Yield how far a unit is, or why it is no further."""
     yield from filter(None, [unit.progress, unit.reason])
     if unit.state in ("refused", "failed", "lost"):
         if unit.log:

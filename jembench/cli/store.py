@@ -57,7 +57,7 @@ def _names(entry: inventory.Entry) -> dict[str, str]:
 
 
 def size(bytes: int) -> str:
-    """A number of bytes as people read it."""
+    """Return a number of bytes as people read it."""
     from rich.filesize import decimal
 
     return decimal(bytes)

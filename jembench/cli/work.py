@@ -116,7 +116,7 @@ def _note(store: Store, found: works.Work, event: Event) -> None:
 
 
 def _from_stdin() -> Iterator[str]:
-    """The ids on stdin. Its end stops the unit that is being worked on: the driver has gone."""
+    """Yield the ids on stdin. Its end stops the unit that is being worked on: the driver has gone."""
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     at_work = threading.Lock()  # held while a unit is carried out
 

@@ -58,7 +58,7 @@ class TensorCache:
         self._remedy = remedy
 
     def recall(self, name: str) -> dict[str, Tensor]:
-        """What is kept under a name; a damaged file gives a warning and nothing."""
+        """Return the tensors that are kept under a name; a damaged file gives a warning and nothing."""
         path = self._path(name)
         try:
             return dict(checkpoint.read(path, self._remedy)) if path and path.exists() else {}
@@ -77,7 +77,7 @@ class TensorCache:
             checkpoint.write(path, dict(values))
 
     def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """What is kept under a name, or is computed now and kept."""
+        """Return the tensors that are kept under a name, or compute and keep them."""
         values = self.recall(name)
         if not values:
             values = compute()
@@ -106,7 +106,7 @@ class FeatureBank:
         self._cache = TensorCache(store.features / "of-images", "The features are computed again.")
 
     def network(self, spec: str) -> FeatureNetwork:
-        """The feature network of that spec, ready for use. One that is trained is trained by one process of the store.
+        """Return the feature network of that spec, ready for use; one process of a store trains it, if it is trained.
 
         Raises:
             Unavailable: if its weights are missing.
@@ -124,7 +124,7 @@ class FeatureBank:
         return when_free(self.store, f"features-{slug(f'{self.dataset.spec.name}-{spec}')}")
 
     def of_images(self, spec: str, images: Tensor) -> Features:
-        """The features of images, uint8 (N, C, H, W): remembered by what the images are, not by their name."""
+        """Return the features of images, uint8 (N, C, H, W), remembered by the content of the images."""
         network = self.network(spec)
         name = f"{slug(network.identity)}-{content_hash(images)}"
         if name not in self._features:

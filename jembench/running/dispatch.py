@@ -170,7 +170,7 @@ class Dispatch:
             self._events.send(event)
 
     def _is_gone(self, ended: Ended) -> bool:
-        """Whether a unit was refused because another run, which had submitted it too, has done it and removed it."""
+        """Return whether another run, which had submitted a refused unit too, has done it and removed it."""
         return ended.how == "refused" and not self._store.works.path(ended.id).exists()
 
     def _finish(self, unit: str, *, failed: bool = False) -> None:
@@ -273,7 +273,7 @@ class Dispatch:
 
 
 def is_done(work: Work, store: Store) -> bool:
-    """Whether the results of a unit are in the store. Any process may have done it."""
+    """Return whether the results of a unit are in the store. Any process may have done it."""
     if work.kind == "train":
         return store.is_trained(work.fit)
     return all(store.is_settled(cell) for cell in work.cells)

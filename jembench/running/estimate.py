@@ -64,7 +64,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """PyTorch asks; to skip the compiler it would import it, which takes seconds."""
+        """Return whether the compiler skips this mode; to skip it PyTorch would import it, which takes seconds."""
         return False
 
     def __init__(self) -> None:

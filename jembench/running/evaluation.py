@@ -92,7 +92,7 @@ class TrainedFit:
         return limited(self.dataset.split("test"), self.limit)
 
     def generator(self, purpose: str, device: torch.device | str = "cpu") -> Generator:
-        """A generator for one purpose, derived from the fit's seed."""
+        """Return a generator for one purpose, derived from the fit's seed."""
         return seeds.generator(self.seed, f"evaluation/{purpose}", device)
 
     def evaluation(
@@ -102,7 +102,7 @@ class TrainedFit:
         shown: Phase | None = None,
         share: tuple[int, int] = (0, 1),
     ) -> Evaluation:
-        """The evaluation for one metric.
+        """Return the evaluation for one metric.
 
         Args:
             used: gets the feature networks and OOD sets that the metric asks for.
@@ -124,7 +124,7 @@ class TrainedFit:
         )
 
     def samples(self, source: Source = KEPT) -> Samples:
-        """The model's own images: drawn directly, or the sampler's kept chains, or the ends of new ones; made once."""
+        """Return the model's own images: drawn directly, or the kept chains, or the ends of new ones; made once."""
         if source not in self.drawn:
             self.drawn[source] = self._draw(source)
         return self.drawn[source]
@@ -143,7 +143,7 @@ class TrainedFit:
 
     @torch.no_grad()
     def _drawn_directly(self, model: Generative) -> Samples:
-        """Images of every class, each as often; of a model without classes, images."""
+        """Draw images of every class, each as often; of a model without classes, images."""
         generator = self.generator("samples", self.device)
         classes = self.dataset.spec.num_classes
         y = torch.arange(FRESH_SAMPLES, device=self.device) % classes if classes else None
@@ -154,7 +154,7 @@ class TrainedFit:
         return self._as_samples(ChainState(x, y), "direct")
 
     def _fresh(self, source: Source) -> Samples:
-        """The last images of new chains. The sampler's state does not change."""
+        """Return the last images of new chains. The sampler's state does not change."""
         assert self.sampler is not None
         steps, n = self.sampler.steps if source.steps is None else source.steps, source.images or FRESH_SAMPLES
         as_trained = self.conditional or self.model.chains == "conditional"
@@ -212,7 +212,7 @@ class FitAccess:
         return held.validation
 
     def images(self, name: str) -> Tensor:
-        """The images of a part, or of an OOD set, which is drawn once for all metrics.
+        """Return the images of a part, or of an OOD set, which is drawn once for all metrics.
 
         Raises:
             SpecError: if no OOD set and no dataset has that name.
@@ -226,7 +226,7 @@ class FitAccess:
         return self.fit.ood_images[name]
 
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
-        """A quantity of images.
+        """Return a quantity of images.
 
         Of test images and OOD sets, all that the metrics of this run will ask for is computed in the same pass.
         """
@@ -252,7 +252,7 @@ class FitAccess:
         return self.images(images) if isinstance(images, str) else images
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
-        """E(x) after steps of the model's own chain."""
+        """Return E(x) after steps of the model's own chain."""
         sampler, pixels = chain.require_chains(self.fit.sampler), self._pixels(images)
         name = _named(f"refined-{steps}-", pixels, noise)
         return self.fit.cache.once(name, lambda: {"energy": self._refine(sampler, pixels, steps, noise)})["energy"]
@@ -266,23 +266,23 @@ class FitAccess:
         return gradient(end.x, None)[0].cpu()
 
     def generator(self, purpose: str) -> Generator:
-        """A CPU generator of its own for each purpose."""
+        """Return a CPU generator of its own for each purpose."""
         return self.fit.generator(purpose)
 
     def features(self, spec: str) -> FeatureNetwork:
-        """The feature network of that spec, ready for use."""
+        """Return the feature network of that spec, ready for use."""
         self.used.add(registry.resolve("features", spec).component)
         return self.fit.bank.network(spec)
 
     def features_of(self, spec: str, images: Literal["train", "test"] | Tensor) -> Features:
-        """The features of a part of the dataset, or of any images."""
+        """Return the features of a part of the dataset, or of any images."""
         self.features(spec)
         if not isinstance(images, Tensor):
             images = (self.fit.test if images == "test" else self.fit.dataset.split(images)).images
         return self.fit.bank.of_images(spec, images)
 
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """What ``compute`` gives, kept from run to run. What other code of the metric computed is another thing."""
+        """Return what ``compute`` gives, kept from run to run, apart from what other code of the metric computed."""
         return self.fit.cache.once(f"{name}-{self.code}" if self.code else name, compute)
 
     def progress(self, done: int, total: int) -> None:
@@ -290,17 +290,17 @@ class FitAccess:
         self.shown.done, self.shown.total = done, total
 
     def out_of_time(self) -> bool:
-        """Whether the deadline has passed."""
+        """Return whether the deadline has passed."""
         return self.fit.deadline is not None and time.time() >= self.fit.deadline
 
 
 def _named(what: str, images: Tensor, noise: float) -> str:
-    """The name under which something of images is kept."""
+    """Return the name under which something of images is kept."""
     return what + content_hash(images) + (f"-noise={noise:g}" if noise else "")
 
 
 def limited(test: Split, limit: int | None) -> Split:
-    """The test images under evaluation: all, or ``limit`` drawn at random, the same for every model and seed."""
+    """Return the test images under evaluation: all, or ``limit`` at random, the same for every model and seed."""
     if limit is None:
         return test
     chosen = torch.randperm(len(test.images), generator=seeds.generator(0, "evaluation/limit"))[:limit]
@@ -308,7 +308,7 @@ def limited(test: Split, limit: int | None) -> Split:
 
 
 def no_validation(train: int, *, pretrained: bool) -> NotApplicable:
-    """The error of asking for validation images where there are none; ``train``: of how many some could be held out."""
+    """Return the error of asking for validation images that are not held out of ``train`` images."""
     if pretrained:
         return NotApplicable(
             "The model was trained elsewhere: it is not known which images it has not seen, and nothing may be "
@@ -321,7 +321,7 @@ def no_validation(train: int, *, pretrained: bool) -> NotApplicable:
 
 
 def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int) -> None:
-    """Whether a model can have such images.
+    """Check that a model can have such images.
 
     Args:
         source: which ones.
@@ -344,7 +344,7 @@ def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int
 
 
 def _in_batches(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
-    """The same, with a few images a network pass. The chains go on as one, so that no random number depends on it."""
+    """Return the same with a few images a network pass. The chains go on as one: no random number depends on it."""
     parts = predictions.Parts(data.shape)
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:

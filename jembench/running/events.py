@@ -84,7 +84,7 @@ class Events:
                     tracker.send(whole, PATIENCE)
 
     def of(self, fit: FitKey, work: Work | None = None) -> Report:
-        """A function that sends the events of one fit, or of a unit of work on it."""
+        """Return a function that sends the events of one fit, or of a unit of work on it."""
         names = fields_of(fit)
         unit: dict[str, Any] = {"work": work.id, "unit": work.kind} if work else {}
         worker = f"{platform.node()}:{os.getpid()}"
@@ -113,12 +113,12 @@ class Events:
 
 
 def fields_of(fit: FitKey) -> dict[str, Any]:
-    """What events say of a fit."""
+    """Return what events say of a fit."""
     return {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "seed": fit.seed, "id": fit.id}
 
 
 def measured(cell: Cell, fit: FitRecord | None) -> Event | None:
-    """An outcome as an event; None if it will be computed again for another reason than that it failed.
+    """Return an outcome as an event; None if it will be computed again for another reason than that it failed.
 
     The event is the same whether the outcome was just computed or is read from the store.
     """

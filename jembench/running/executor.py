@@ -49,5 +49,5 @@ class LocalExecutor:
 
 
 def local() -> LocalExecutor:
-    """One unit of work after the other, in this process."""
+    """Carry out one unit of work after the other, in this process."""
     return LocalExecutor()

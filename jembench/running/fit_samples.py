@@ -27,7 +27,7 @@ def check(model: nn.Module, fit: FitPlan, steps: int | None) -> None:
 
 
 def samples_of(evaluation: Evaluation, fit: FitPlan, steps: int | None, n: int | None = None) -> Samples:
-    """The images that the model keeps or draws; with ``steps``, the ends of n new chains of ``steps`` steps.
+    """Return the images that the model keeps or draws; with ``steps``, the ends of n new chains.
 
     Raises:
         SpecError: as :func:`check`.

@@ -88,7 +88,7 @@ def make_model(
 
 
 def _check_trainable(model: nn.Module, name: str) -> None:
-    """Whether there is a loss, and anything to lower it by.
+    """Check that there is a loss, and anything to lower it by.
 
     Raises:
         PluginError: if not.
@@ -108,7 +108,7 @@ def _check_trainable(model: nn.Module, name: str) -> None:
 
 
 def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: Any = None) -> Trainer:
-    """What trains the fit, at its start; ``model`` if it has been made already.
+    """Make the trainer of a fit, at its start; ``model`` if it has been made already.
 
     Raises:
         SpecError: if the dataset has no labels, or the training cannot be shared out in the group.
@@ -159,7 +159,7 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
 
 
 def is_sampled(model: Any) -> bool:
-    """Whether the chains of a model are those of the recipe's sampler: it has some, and does not bring its own."""
+    """Return whether the chains of a model are those of the recipe's sampler."""
     return getattr(model, "chains", "none") != "none" and not isinstance(model, HasSampler)
 
 
@@ -181,7 +181,7 @@ class FitWork:
         return self.store.fit_folder(self.fit.key)
 
     def load_or_train(self, limit: int | None = None) -> TrainedFit:
-        """The fit's model, loaded from the store or trained now, ready for evaluation on ``limit`` test images.
+        """Load the fit's model from the store, or train it now, for evaluation on ``limit`` test images.
 
         Raises:
             Diverged: if training diverged and no remedy helped; this is recorded in the store.
@@ -310,7 +310,7 @@ class FitWork:
 
 
 def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[float]:
-    """Mean seconds per iteration of each window since the guard last changed the training.
+    """Return the mean seconds per iteration of each window since the guard last changed the training.
 
     The first window holds the warm-up, and counts only where there is no other.
     """
@@ -319,19 +319,19 @@ def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[flo
 
 
 def _other_load() -> float | None:
-    """How many processes more than processors wanted to run in the last minute; None where it is not known."""
+    """Return how many processes more than processors wanted to run in the last minute; None if not known."""
     return max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1)) if hasattr(os, "getloadavg") else None
 
 
 def sampler_of(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
-    """The model's own, or that of the recipe."""
+    """Return the model's own sampler, or that of the recipe."""
     return (
         model.own_sampler() if isinstance(model, HasSampler) else make_sampler(model, dataset.spec, fit.recipe, train)
     )
 
 
 def _kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
-    """What the fit has kept in a file, and its digest.
+    """Return what the fit has kept in a file, and its digest.
 
     Raises:
         CheckpointError: if the file is damaged, or not the one that the fit's record speaks of.
@@ -344,7 +344,7 @@ def _kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
 
 
 def _files(folder: Path) -> dict[str, str]:
-    """The digests of what a training left: of its weights and chains, and of its history."""
+    """Return the digests of what a training left: of its weights and chains, and of its history."""
     left = [path for path in folder.glob("*.safetensors") if not path.name.startswith("checkpoint")]
     history = [path for path in [folder / HISTORY] if path.exists()]
     return {path.name: tensors.read_seal(path).digest for path in left} | {path.name: digest(path) for path in history}

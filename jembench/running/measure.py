@@ -73,7 +73,7 @@ def _outcome(measurement: Measurement) -> Outcome:
 
 
 def _checked(measurement: Measurement) -> Measurement:
-    """The measurement in plain numbers, as the store can write it.
+    """Return the measurement in plain numbers, as the store can write it.
 
     Raises:
         TypeError, ValueError: if it cannot be: this is the metric's failure, and must not become the store's.
@@ -102,7 +102,7 @@ def _is_finite(value: Value) -> bool:
 
 
 def failed(error: BaseException) -> Outcome:
-    """The outcome of a cell in which something went wrong."""
+    """Return the outcome of a cell in which something went wrong."""
     return Outcome(
         status="failed",
         reason=error_text(error),

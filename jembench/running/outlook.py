@@ -24,7 +24,7 @@ from jembench.training import snapshots
 
 
 class Ready(NamedTuple):
-    """What is known of a fit before it is trained."""
+    """The state of a fit before it is trained."""
 
     fit: FitPlan
     dataset: Dataset
@@ -37,7 +37,7 @@ class Ready(NamedTuple):
 
 
 class Outlook(NamedTuple):
-    """What is known of a plan before it is carried out."""
+    """The state of a plan before it is carried out."""
 
     plan: Plan
     fits: dict[str, Ready]  # by their ids; without those of a dataset of which nothing is known
@@ -105,7 +105,7 @@ class Datasets:
         self._found: dict[tuple[str, int | None], PlannedData | None] = {}
 
     def find(self, fit: FitPlan, limit: int | None) -> PlannedData | None:
-        """The dataset, or what is known of it without its images; None: nothing is."""
+        """Return the dataset, or what is known of it without its images; None: nothing is."""
         key = fit.key.dataset, limit
         if key not in self._found:
             with progress.phase(f"reading {key[0]}"):
@@ -134,7 +134,7 @@ def _to_be_noted(text: str) -> None:
 
 
 def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData) -> dict[str, Ready]:
-    """One model before training, with all of its seeds."""
+    """Look at one model before training, with all of its seeds."""
     name = fits[0].key.model
     with progress.phase(f"building {name}"), isolated(f"The training of {name}", _to_be_noted):
         planned, iterations = _planned(fits[0], data)

@@ -19,7 +19,7 @@ from jembench.files import digest
 
 
 def collect(device: str, components: list[discovery.Component], command: str = "") -> dict[str, Any]:
-    """Everything that a reader needs to judge or repeat a result, as JSON.
+    """Return everything that a reader needs to judge or repeat a result, as JSON.
 
     Args:
         device: where it was computed, "cpu" or "cuda:0".
@@ -38,7 +38,7 @@ def collect(device: str, components: list[discovery.Component], command: str = "
 
 
 def _described(component: discovery.Component) -> str:
-    """Distribution, version and entry point; of an import path, the file that it leads to, and its content."""
+    """Return distribution, version and entry point; of an import path, the file that it leads to, and its content."""
     file = getattr(sys.modules.get(component.module), "__file__", None)
     if component.distribution or file is None:
         return str(component)
@@ -46,7 +46,7 @@ def _described(component: discovery.Component) -> str:
 
 
 def this_command() -> str:
-    """The command line of this process, as a shell reads it."""
+    """Return the command line of this process, as a shell reads it."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
@@ -62,7 +62,7 @@ def _of_process(device: str) -> dict[str, Any]:
 
 
 def _versions() -> dict[str, str]:
-    """Of jembench and of all that it declares to need, as far as it is installed."""
+    """Return the versions of jembench and of all that it declares to need, as far as it is installed."""
     required = [line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line]
     names = ["jembench", *sorted(re.split(r"[^\w.-]", line)[0] for line in required)]
     return {name: version for name in names if (version := _version(name))}
@@ -76,7 +76,7 @@ def _version(package: str) -> str:
 
 
 def _commit() -> str:
-    """The commit of the source tree that jembench runs from; empty for an installed wheel."""
+    """Return the commit of the source tree that jembench runs from; empty for an installed wheel."""
     folder = Path(__file__).parents[1]
     if not (folder.parent / ".git").exists():
         return ""

@@ -44,12 +44,12 @@ Display = Callable[[], "AbstractContextManager[Tracker | None]"]
 
 
 def silent() -> AbstractContextManager[None]:
-    """The :data:`Display` that shows nothing."""
+    """Return the :data:`Display` that shows nothing."""
     return nullcontext()
 
 
 class RunOptions(NamedTuple):
-    """How and where a plan is carried out."""
+    """The devices, the executor and the limits with which a plan is carried out."""
 
     device: str = "auto"
     max_hours: float | None = None
@@ -80,14 +80,14 @@ class RunOptions(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What the store has of a plan after the work."""
+    """The outcomes of a plan after the work."""
 
     cells: list[Cell]
     stopped: OutOfTime | Stopped | WorkFailed | None  # why the work ended early; None: it did not
 
 
 def outcomes(plan: Plan, store: Store) -> list[Cell]:
-    """The outcomes that the store has of a plan, under the plan's names: a dataset may have been moved since."""
+    """Return the outcomes that the store has of a plan, under the plan's names: a dataset may have been moved."""
     planned = {cell.id: cell for cell in plan.cells}
     return [
         dataclasses.replace(found, fit=planned[found.id].fit.key, metric=str(planned[found.id].metric))
@@ -96,7 +96,7 @@ def outcomes(plan: Plan, store: Store) -> list[Cell]:
 
 
 def unfinished(plan: Plan, found: Iterable[Cell]) -> list[CellPlan]:
-    """The cells of a plan that are still to be computed, given the outcomes that were found."""
+    """Return the cells of a plan that are still to be computed, given the outcomes that were found."""
     settled = {cell.id for cell in found if cell.outcome.is_settled}
     return [cell for cell in plan.cells if cell.id not in settled]
 
@@ -198,13 +198,13 @@ def _serve(fits: Sequence[FitPlan], how: RunOptions) -> None:
 
 @contextmanager
 def showing(display: Display) -> Iterator[Tracker | None]:
-    """The display, which gets what this process is doing."""
+    """Open the display, which gets what this process is doing."""
     with display() as shown, beating(shown.event) if shown else nullcontext():
         yield shown
 
 
 def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
-    """The executor that was chosen; for ``auto`` the one that keeps the machine busy."""
+    """Return the executor that was chosen; for ``auto`` the one that keeps the machine busy."""
     name = how.executor
     if name == "auto":
         name = "local" if how.place.size > 1 else _fastest(pending, store, how.device)
@@ -259,7 +259,7 @@ def open_fit(
     deadline: float | None = None,
     trackers: Sequence[str] = (),
 ) -> Iterator[Evaluation]:
-    """The model, trained first if the store does not have it; ``shown`` and ``trackers`` get what happens.
+    """Open a model, trained first if the store does not have it; ``shown`` and ``trackers`` get what happens.
 
     Within the context the number of threads is that of the dataset's images.
     """

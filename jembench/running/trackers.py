@@ -27,7 +27,7 @@ PATIENCE = 30.0
 
 
 class Mark(NamedTuple):
-    """What a tracker has been given of a fit."""
+    """The progress of a tracker in a fit."""
 
     attempt: int = 0
     iteration: int = 0
@@ -40,7 +40,7 @@ class Mark(NamedTuple):
 
 
 class Tracked:
-    """Gives events to one tracker: each window, and each result, once.
+    """A tracker that gets each window, and each result, once.
 
     What it has had is written into the fit's folder, since a killed process cannot say it.
 
@@ -135,5 +135,5 @@ def _window(event: Event) -> tuple[int, int]:
 
 
 def _digest(event: Event) -> str:
-    """Of an outcome, whatever time it took: one that is tried again and fails alike is nothing new."""
+    """Return a digest of an outcome, whatever time it took: one that fails alike again is nothing new."""
     return stable_hash([{**event.values, "seconds": 0}, event.text], 16)

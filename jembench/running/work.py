@@ -133,7 +133,7 @@ def _look_ahead(plan: Plan, *, skip_missing: bool) -> dict[str, Ready]:
 
 
 def _prepared(plan: Plan, ready: dict[str, Ready]) -> list[CellPlan]:
-    """For each feature network that is trained first, a cell that needs it."""
+    """Return, for each feature network that is trained first, a cell that needs it."""
     first: dict[tuple[str, str], CellPlan] = {}
     for cell in plan.cells:
         for network in ready[cell.fit.key.id].networks.get(str(cell.metric), ()) if ready else ():
@@ -144,7 +144,7 @@ def _prepared(plan: Plan, ready: dict[str, Ready]) -> list[CellPlan]:
 def _in_process(
     units: Sequence[Work], plan: Plan, make_worker: Callable[[], Worker], events: Events
 ) -> Callable[[Job], Ended]:
-    """What carries out a unit in this process, for executors that ask for it; errors are raised."""
+    """Return what carries out a unit in this process, for executors that ask for it; errors are raised."""
     works, cells = {work.id: work for work in units}, {cell.id: cell for cell in plan.cells}
     worker = functools.cache(make_worker)
 
@@ -169,7 +169,7 @@ def _worker(store: Store, device: str, events: Events, ready: dict[str, Ready]) 
 
 
 def _arguments(plan: Plan, store: Store, device: str, *, skip_missing: bool) -> Callable[[Sequence[str]], list[str]]:
-    """What follows ``jembench`` in the command line of a worker, from the ids of units."""
+    """Return what follows ``jembench`` in the command line of a worker, from the ids of units."""
     plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
 
     def arguments(ids: Sequence[str]) -> list[str]:
@@ -187,7 +187,7 @@ def _arguments(plan: Plan, store: Store, device: str, *, skip_missing: bool) -> 
 
 
 def _trusted(units: Sequence[Work]) -> list[str]:
-    """The code that workers may load: what the user of this command has named, in whatever way."""
+    """Return the code that workers may load: what the user of this command has named, in whatever way."""
     return sorted({*code_of(units), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))})
 
 
@@ -211,7 +211,7 @@ def _registered(store: Store, units: int) -> Iterator[RunRecord]:
 
 
 def _is_ours(path: Path) -> bool:
-    """Whether a run makes a file of that name in ``works/``, or in its folder of jobs there."""
+    """Return whether a run makes a file of that name in ``works/``, or in its folder of jobs there."""
     first, second = (*path.parts, "", "")[:2]
     return second.startswith("jembench-") if second else bool(_OURS.fullmatch(first))
 

@@ -196,13 +196,13 @@ class _Unit(FitWork):
             yield
 
     def _trained_alone(self, cells: Sequence[CellPlan]) -> TrainedFit | None:
-        """As :meth:`_trained`, unless another process trains the fit, or keeps it, before it can be measured."""
+        """Return :meth:`_trained`, unless another process trains the fit, or keeps it, before it can be measured."""
         trained = not cells or self.store.is_trained(self.fit.key)
         with nullcontext() if trained else self._alone(self.fit.key.id):
             return self._trained(cells)
 
     def _possible(self) -> list[CellPlan]:
-        """The cells that are to be computed. Of those that cannot be, the reason is their outcome."""
+        """Return the cells that are to be computed. Of those that cannot be, the reason is their outcome."""
         possible = []
         for cell in self.cells:
             if self.store.is_settled(cell):
@@ -216,7 +216,7 @@ class _Unit(FitWork):
         return possible
 
     def _trained(self, cells: Sequence[CellPlan]) -> TrainedFit | None:
-        """The model, loaded or trained now; None if no cell needs it, or if that failed, which is their outcome."""
+        """Load the model or train it; None if no cell needs it, or if that failed, which is their outcome."""
         if not cells:
             return None
         try:
@@ -299,7 +299,7 @@ class _Unit(FitWork):
             self.report(event)
 
     def _circumstances(self, cell: CellPlan, fit: FitRecord | None) -> dict[str, Any]:
-        """What a reader of the number must know of how it came about."""
+        """Return what a reader of the number must know of how it came about."""
         return {
             "limit": cell.limit,
             "metric_id": cell.metric.id,
