@@ -91,16 +91,12 @@ def _devices() -> Iterator[Finding]:
 def check_store(root: Path) -> Iterator[Finding]:
     """Check that a store can be written, and that there is space for it."""
     folder = next(path for path in (root.absolute(), *root.absolute().parents) if path.exists())
-    if not folder.is_dir():
-        yield Finding("store", "broken", f"{folder} is a file", "Choose another folder with --store.")
-        return
     try:
         with tempfile.TemporaryFile(dir=folder):
             free = shutil.disk_usage(folder).free
     except OSError as error:
         what = f"{folder} cannot be written: {error.strerror}"
-        yield Finding("store", "broken", what, "Choose a folder that you may write to with --store.")
+        yield Finding("store", "broken", what, "Choose another folder with --store.")
         return
-    state = "writable" if root.is_dir() else "made by the first run"
     remedy = "" if free >= ENOUGH_SPACE else "Free some space, or choose a folder on another disk with --store."
-    yield Finding("store", "broken" if remedy else "ok", f"{root}: {state}, {free / 2**30:.1f} GiB free", remedy)
+    yield Finding("store", "broken" if remedy else "ok", f"{root}: {free / 2**30:.1f} GiB free", remedy)

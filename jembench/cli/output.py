@@ -69,15 +69,10 @@ def check_file(path: Path, ending: str, *, force: bool, option: str = "--output"
         StoreError: if it cannot be written.
     """
     try:
-        if path.is_dir():
-            raise SpecError(
-                f"{option} is {path}, a folder. Name a file in it, for example {path / f'samples{ending}'}."
-            )
         if path.suffix != ending:
             raise SpecError(f"{option} is {path}; its name must end in {ending}.")
         if path.is_symlink() or (path.exists() and not path.is_file()):
-            kind = "a link" if path.is_symlink() else "a device or a pipe"
-            raise SpecError(f"{option} is {path}, which is {kind} and no ordinary file. Name another file.")
+            raise SpecError(f"{option} is {path}, which is no ordinary file. Name another file.")
         if path.exists() and not force:
             raise SpecError(f"{path} exists. Name another file with {option}, or replace it with --force.")
         folder = next(parent for parent in path.absolute().parents if parent.exists())

@@ -51,7 +51,7 @@ def test_a_model_that_draws_directly(sample):
         (["zoo_of_tests:jem", "--steps", "0"], "0 is not in the range x>=1"),
         (["zoo_of_tests:jem", "--output", "/proc/x.png"], "Cannot write /proc/x.png: "),
         (["zoo_of_tests:jem", "--output", "/proc/x/y.png"], "Choose another folder with --output."),
-        (["zoo_of_tests:jem", "--output", "."], "--output is ., a folder. Name a file in it, for example samples.png."),
+        (["zoo_of_tests:jem", "--output", "."], "--output is .; its name must end in .png."),
         (["zoo_of_tests:jem", "--output", "thesis.tex"], "--output is thesis.tex; its name must end in .png."),
         (["zoo_of_tests:jem", "--output", "/dev/null"], "--output is /dev/null; its name must end in .png."),
         (["jemm"], "Nearest: jem, igebm, jem-factored."),
