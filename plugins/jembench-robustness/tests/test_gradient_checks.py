@@ -104,7 +104,7 @@ def known():
 
 @pytest.fixture
 def measured(checked, known):
-    """Measure a model, once in these tests; nobody changes what is found."""
+    """Measure a model, once in these tests; the result is not changed."""
 
     def measured(model, *, norm="linf", steps=SEARCH["steps"]):
         if (model, norm, steps) not in known:
