@@ -71,7 +71,7 @@ def of_runner_up(
 
 
 class _OutOfQueries(Exception):
-    """No image has any queries left."""
+    """Error raised to end foolbox's attack once no image has queries left."""
 
 
 class _Watched:

@@ -172,17 +172,17 @@ class Attack(Metric):
 
     @property
     def chain_gradient(self) -> Gradient | None:
-        """How gradients pass the refinement chain; None: the attack takes no gradients."""
+        """The way of gradients past the refinement chain; None: the attack takes no gradients."""
         return None
 
     @property
     def is_random(self) -> bool:
-        """Whether the predictions for an image differ from one to the next."""
+        """True if the predictions for an image differ from one to the next."""
         return bool(self.refine or self.data_noise or self.smooth)
 
     @property
     def requires(self) -> frozenset[Need]:
-        """What a fit must give."""
+        """The needs of the metric: what a fit must give."""
         needs: set[Need] = {"logits", "labels"}
         needs |= {"energy", "samples", "chains"} if self.refine else set()
         return frozenset(needs | ({"gradients"} if self.chain_gradient else set()))

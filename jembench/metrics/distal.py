@@ -52,12 +52,12 @@ class Distal(Attack):
 
     @property
     def chain_gradient(self) -> Gradient:
-        """How gradients pass the refinement chain."""
+        """The way of gradients past the refinement chain."""
         return self.grad
 
     @property
     def requires(self) -> frozenset[Need]:
-        """What a fit must give: the classes are those of the dataset, and no image needs a label."""
+        """The needs of the metric: the classes are those of the dataset, and no image needs a label."""
         return super().requires - {"labels"}
 
     @property

@@ -56,7 +56,7 @@ class PGD(GradientAttack):
 
     @property
     def chain_gradient(self) -> Gradient:
-        """How gradients pass the refinement chain."""
+        """The way of gradients past the refinement chain."""
         return self.grad
 
     @property

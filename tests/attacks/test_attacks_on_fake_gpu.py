@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from fake_gpu import GPU, MixedDevices, fake_gpu
+from fake_gpu import GPU, fake_gpu
 from torch import nn
 
 from jembench.attacks.pgd import LOOK, PGD
@@ -77,13 +77,6 @@ def test_logits_that_are_not_finite_are_seen_at_the_end_of_an_attempt(gpu, model
     for steps in (1, 7):
         with pytest.raises(Diverged, match="not finite"):
             waits(gpu, target, steps)
-
-
-def test_a_planted_tensor_of_the_cpu_is_refused(gpu, model):
-    target, plain = Target(model, DATA), model.logits
-    model.logits = lambda x: plain(x) + torch.zeros(3)
-    with pytest.raises(MixedDevices):
-        waits(gpu, target, 1)
 
 
 def test_lists_and_arrays_as_indices_keep_their_values(gpu):

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from jembench.attacks import foolbox_bridge
-from jembench.attacks.target import Target
 from jembench.errors import Unavailable
 
 
@@ -26,12 +25,6 @@ def test_chance_is_seeded_within_and_as_it_was_afterwards():
     assert drawn[0] == drawn[1]
     assert torch.equal(torch.random.get_rng_state(), before[0])
     assert (np.random.get_state()[1] == before[1]).all()  # noqa: NPY002
-
-
-def test_the_model_that_foolbox_sees_is_the_target(linear, toy):
-    target = Target(linear.model, toy)
-    seen = foolbox_bridge.wrapped(target.logits, torch.device("cpu"))(linear.x)
-    torch.testing.assert_close(seen, target.logits(linear.x))
 
 
 def test_without_git_it_is_imported_all_the_same(tmp_path):

@@ -87,7 +87,7 @@ class GradientChecks(attacks.GradientAttack):
 
     @property
     def chain_gradient(self) -> attacks.Gradient:
-        """How gradients pass the refinement chain."""
+        """The way of gradients past the refinement chain."""
         return self.grad
 
     @property
