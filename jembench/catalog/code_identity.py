@@ -25,7 +25,7 @@ from weakref import WeakKeyDictionary
 
 
 def code(module: str, *, of_package: bool = False) -> str:
-    """A hash of a module's code without comments and blank lines; empty for an installed one.
+    """Return a hash of a module's code without comments and blank lines; empty for an installed one.
 
     For an imported module it is the hash of the code that runs, even if the file has changed since.
 
@@ -41,6 +41,7 @@ def code(module: str, *, of_package: bool = False) -> str:
     return _code(module, of_package)
 
 
+_STANDARD_LIBRARY = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
 _as_loaded: WeakKeyDictionary[ModuleType, dict[bool, str]] = WeakKeyDictionary()
 
 
@@ -73,7 +74,7 @@ def _together(found: Path, folder: Path | None, digest: Callable[[bytes], str]) 
 
 
 def _files(package: Path) -> list[Path]:
-    """The modules of a package, and not what editors and notebooks leave beside them."""
+    """List the modules of a package, and not what editors and notebooks leave beside them."""
     found = (path for path in package.rglob("*.py") if path.is_file())
     return sorted(path for path in found if not any(part[0] == "." for part in path.relative_to(package).parts))
 
@@ -92,22 +93,16 @@ def _file(module: str) -> Path | None:
 
 @functools.cache
 def _is_installed(file: Path, folder: Path) -> bool:
-    """Whether a file that is imported from ``folder``, an entry of ``sys.path``, has a version."""
-    if folder in _standard_library() or file.is_relative_to(Path(__file__).parents[1]):
+    """Check whether a file that is imported from ``folder``, an entry of ``sys.path``, has a version."""
+    if folder.resolve() in _STANDARD_LIBRARY or file.is_relative_to(Path(__file__).parents[1]):
         return True
     line = f"\n{file.relative_to(folder).as_posix()},"
     return any(line in record for record in _records(folder))
 
 
 @functools.cache
-def _standard_library() -> frozenset[Path]:
-    folders = [Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")]
-    return frozenset(path for folder in folders for path in (folder, folder.resolve()))
-
-
-@functools.cache
 def _records(folder: Path) -> tuple[str, ...]:
-    """The lists of files of all distributions in a folder that are not editable, each line behind a line break."""
+    """Return the RECORD of each distribution in a folder that is not editable, each line behind a line break."""
     found = importlib.metadata.distributions(path=[str(folder)])
     return tuple(f"\n{record}" for one in found if (record := one.read_text("RECORD")) and not _is_editable(one))
 
@@ -128,7 +123,7 @@ def _digest(source: bytes) -> str:
 
 
 def _bare(source: bytes) -> bytes:
-    """Python without comments and blank lines, whatever ends its lines."""
+    """Return Python without comments and blank lines, whatever ends its lines."""
     encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
     text = io.TextIOWrapper(io.BytesIO(source), encoding, newline=None).read()
     lines = [f"{line}\n" for line in text.split("\n")]  # not by splitlines, which knows more ends than Python does

@@ -24,16 +24,7 @@ def the_file(text: str) -> Mapping[str, Path]:
 
 
 def content(files: Mapping[str, Path]) -> str:
-    """The SHA-256 of some files and of their names; of one file without a name, its own.
-
-    Raises:
-        OSError: if a file cannot be read, or is a pipe or a device.
-    """
-    return remembered("contents", files, _read)
-
-
-def remembered(what: str, files: Mapping[str, Path], find: Callable[[Mapping[str, Path]], str]) -> str:
-    """What ``find`` says of some files, on one line.
+    """Return the SHA-256 of some files and of their names; of one file without a name, its own.
 
     It is remembered in the user's cache folder by the path, size and times of each file, so that unchanged files are
     read once and only looked at afterwards.
@@ -42,12 +33,12 @@ def remembered(what: str, files: Mapping[str, Path], find: Callable[[Mapping[str
         OSError: if a file cannot be read, or is a pipe or a device.
     """
     state = [(name, str(path.absolute()), *_state(path)) for name, path in sorted(files.items())]
-    memory = cache_folder() / what / hashlib.sha256(json.dumps(state).encode()).hexdigest()
+    memory = cache_folder() / "contents" / hashlib.sha256(json.dumps(state).encode()).hexdigest()
     with suppress(OSError, UnicodeDecodeError):
         known, end, rest = memory.read_text(encoding="ascii").partition("\n")
         if end and not rest:
             return known
-    found = find(files)
+    found = _read(files)
     with suppress(StoreError):  # a cache that cannot be written costs time and nothing else
         write_text(memory, f"{found}\n")
     return found

@@ -1,4 +1,4 @@
-"""What components there are: found through entry points without importing them, and loaded when they are used.
+"""The components that are installed: found through entry points without importing them, and loaded when they are used.
 
 Core's own components come through the same groups as those of plugins. Import paths are subject to
 :mod:`jembench.catalog.trust`.
@@ -49,7 +49,7 @@ _API_GROUP = "jembench.api"
 
 
 class Component(NamedTuple):
-    """Where a component can be loaded from. Nothing of it has been imported."""
+    """The place that a component can be loaded from. Nothing of it has been imported."""
 
     kind: Kind
     name: str
@@ -138,7 +138,7 @@ def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[st
 
 
 def _normalised(distribution: str) -> str:
-    """One spelling for the names in metadata (``Jembench-JEM``) and in folders (``jembench_jem``)."""
+    """Return one spelling for the names in metadata (``Jembench-JEM``) and in folders (``jembench_jem``)."""
     return re.sub(r"[-_.]+", "-", distribution).lower()
 
 
@@ -147,12 +147,12 @@ added: list[Component] = []
 
 
 def components(kind: Kind) -> list[Component]:
-    """The components of one kind, sorted by name."""
+    """List the components of one kind, sorted by name."""
     return [component for component in catalogue().components if component.kind == kind]
 
 
 def find(kind: Kind, name: str) -> Component:
-    """The component that ``name`` means: an entry point, ``distribution/name`` or an import path.
+    """Return the component that ``name`` means: an entry point, ``distribution/name`` or an import path.
 
     Raises:
         SpecError: if nothing or more than one thing answers to the name, or it is an import path that the user did not
@@ -186,7 +186,7 @@ def find(kind: Kind, name: str) -> Component:
 
 
 def singular(kind: str) -> str:
-    """What one of a kind is called in a sentence."""
+    """Return the word for one component of a kind in a sentence."""
     names = {"features": "feature network", "ood_sets": "OOD set", "starts": "start of chains"}
     return names.get(kind, kind.removesuffix("s"))
 
@@ -235,5 +235,5 @@ def _remedy(component: Component) -> str:
 
 
 def describe(factory: Any) -> str:
-    """The first line of a factory's docstring."""
+    """Return the first line of a factory's docstring."""
     return (getattr(factory, "__doc__", None) or "").strip().partition("\n")[0]

@@ -136,7 +136,7 @@ class Bound:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What the component is, in full: a default that changes later makes it another one."""
+        """The name and every option that counts: a default that changes later makes it another one."""
         essential = {key: value for key, value in sorted(self.arguments.items()) if key not in self.incidental}
         return {"name": self.name, "arguments": essential}
 

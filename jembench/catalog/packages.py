@@ -15,7 +15,7 @@ from jembench.errors import JembenchError, SpecError, unknown
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
-    """The TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
+    """Return the TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
 
     Folders are listed once, until the catalogue is read again.
 
@@ -45,7 +45,7 @@ def _files(catalogue: Catalogue, folder: str) -> dict[str, Traversable]:
 
 
 def files_of(component: Component, folder: str = "") -> dict[str, Traversable]:
-    """The TOML files of one suite package, in its subfolder ``folder``, by the stem of their names.
+    """Return the TOML files of one suite package, in its subfolder ``folder``, by the stem of their names.
 
     Raises:
         PluginError: if it cannot be imported.
@@ -60,7 +60,7 @@ def files_of(component: Component, folder: str = "") -> dict[str, Traversable]:
 
 
 def is_file(name: str) -> bool:
-    """Whether a suite or a recipe that is not installed is meant as the path of a file."""
+    """Check whether a name that is not installed is the path of a file of a suite or a recipe."""
     return name.endswith(".toml") or "/" in name or os.sep in name
 
 
@@ -73,7 +73,7 @@ class Source(NamedTuple):
 
 
 def source(kind: str, name: str, folder: str = "") -> Source:
-    """The suite or the recipe of that name, or in that TOML file. What it names may be used.
+    """Return the suite or the recipe of that name, or in that TOML file. What it names may be used.
 
     Args:
         kind: what it is called in errors.
@@ -100,5 +100,5 @@ def source(kind: str, name: str, folder: str = "") -> Source:
 
 @functools.lru_cache(maxsize=1000)
 def _texts(source: Source) -> tuple[str, ...]:
-    """What of a file may be a spec."""
+    """Return the texts of a file that may be specs."""
     return tuple(trust.strings(validation.parse(source.content, source.where)))

@@ -66,7 +66,11 @@ def _check_free(path: Path) -> None:
 
 
 def _declared(path: Path, entry_points: Any) -> list[Component]:
-    """What ENTRY_POINTS declares: of names that a spec, and attributes that a path can be made of."""
+    """Return what ENTRY_POINTS declares.
+
+    Raises:
+        PluginError: if it is no mapping of kinds to names that a spec may have, and attributes.
+    """
     version, kinds = f"sha256:{digest(path)[:12]}", set(KINDS) - {"suites"}
     try:
         pairs = [(kind, name, attribute) for kind, names in entry_points.items() for name, attribute in names.items()]

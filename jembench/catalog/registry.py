@@ -66,7 +66,7 @@ class Resolved:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What it is: its name in its distribution, whatever else is installed, every option, the content of its files.
+        """All that makes it what it is: its name in its distribution, every option, and the content of its files.
 
         And its code, as far as no version tells of it: see :mod:`jembench.catalog.code_identity`.
 

@@ -88,20 +88,20 @@ def split_list(text: str) -> list[str]:
 
 
 def format_value(value: Scalar) -> str:
-    """The text that :func:`convert` reads back to ``value``."""
+    """Return the text that :func:`~jembench.catalog.validation.read_text` reads back to ``value``."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     return repr(value) if isinstance(value, float) else str(value)
 
 
 def stable_hash(value: Any, length: int = 10) -> str:
-    """A hash of a JSON value that is the same in every process and on every machine."""
+    """Return a hash of a JSON value that is the same in every process and on every machine."""
     text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
     return hashlib.sha256(text.encode()).hexdigest()[:length]
 
 
 def slug(text: str, length: int = 60) -> str:
-    """``text`` as a part of a file name."""
+    """Return ``text`` as a part of a file name."""
     return re.sub(r"[^A-Za-z0-9.=+-]+", "-", text).strip("-.")[:length]
 
 

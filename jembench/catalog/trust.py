@@ -1,4 +1,4 @@
-"""Which import paths may become code: those that the user named, and never one that only a file names.
+"""Trust in import paths: those that the user named may become code, and never one that only a file names.
 
 A spec out of a file (the header of an imported model, a cell of a store, a recipe) may have been written by anybody,
 and importing a module runs it. Such a spec, with the options in it, may therefore name installed components only.
@@ -91,7 +91,7 @@ def allow(texts: Iterable[Any]) -> None:
 
 
 def check(name: str) -> None:
-    """Whether this import path, or file with code, may be loaded.
+    """Check that this import path, or file with code, may be loaded.
 
     Raises:
         SpecError: if a command is running, and neither its user nor installed code named it.
@@ -101,7 +101,7 @@ def check(name: str) -> None:
 
 
 def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> None:
-    """Whether specs that a file holds name nothing but installed components.
+    """Check that specs of a file name nothing but installed components.
 
     Args:
         texts: specs, lists of specs or settings ``key=value``.
@@ -145,7 +145,7 @@ def _refused(where: str, name: str) -> SpecError:
 
 
 def code_in(text: str, depth: int = 0) -> Iterator[str]:
-    """The import paths that a text names, in the options of its specs too, and files of code (``module=...``).
+    """Yield the import paths that a text names, in the options of its specs too, and files of code (``module=...``).
 
     Args:
         text: a spec, a list of specs, ``key=value``, or JSON that holds such texts.
@@ -170,7 +170,7 @@ def code_in(text: str, depth: int = 0) -> Iterator[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """The texts that a text may be read as: of a list, of ``key=value``, of JSON."""
+    """Yield the texts that a text may be read as: of a list, of ``key=value``, of JSON."""
     pieces = spec.split_list(text)
     if len(pieces) > 1:
         yield from pieces
@@ -183,7 +183,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Every text in a value of JSON or TOML, but for titles."""
+    """Yield every text in a value of JSON or TOML, but for titles."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""Checks what TOML and JSON files say against dataclasses: names, types and ranges, all the way down.
+"""A reader of TOML and JSON files, and of the values of specs: it checks names, types and ranges, all the way down.
 
 An error names the file, the key, the value and what is allowed. Every file of a fixed layout is read here: recipes,
 suites, published numbers, claims and the records of a store.
@@ -66,7 +66,7 @@ Printed = Annotated[float, "as printed"]
 
 
 class Format(NamedTuple):
-    """How strictly a kind of file is read, and the end of its errors."""
+    """A kind of file: how strictly it is read, and the end of its errors."""
 
     error: type[JembenchError]
     remedy: str
@@ -248,7 +248,7 @@ def _list(read_item: Reader, length: int | None, value: Any) -> tuple[Any, ...]:
 
 @functools.cache
 def _reader(hint: Any, is_json: bool) -> Reader:
-    """The function that checks and converts a value of a type."""
+    """Return the function that checks and converts a value of a type."""
     if hint == Option:
         return _option
     if hint == Printed:
@@ -300,7 +300,7 @@ def _one_of(choices: tuple[Any, ...], value: Any) -> Any:
 
 
 def _any_of(allows_none: bool, readers: Sequence[Reader], value: Any) -> Any:
-    """The value as the first type that it has; an error is that of the last."""
+    """Return the value as the first type that it has; an error is that of the last."""
     if value is None and allows_none:
         return None
     for reader in readers[:-1]:

@@ -109,7 +109,7 @@ def class_gaussian_start(data: DataSpec) -> ClassGaussianStart:
 
 
 def _start(spec: str, data: DataSpec) -> Start:
-    """The start of chains that a spec names."""
+    """Return the start of chains that a spec names."""
     start: Start = registry.resolve("starts", spec).make(data)
     return start
 
