@@ -133,6 +133,14 @@ def read_text(text: str, hint: Any, what: str) -> Scalar:
     return value
 
 
+def read_untyped(text: str) -> Any:
+    """Return the JSON value that a text is, or else the text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
 def _plain(text: str, hint: Any, what: str) -> Any:
     """Return the value that a file would have for a text, or the text if it has none of the type."""
     origin, arguments = get_origin(hint), get_args(hint)

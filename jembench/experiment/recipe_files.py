@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 from typing import Any
 
 from jembench.catalog import packages, registry, spec
-from jembench.catalog.validation import parse, read
+from jembench.catalog.validation import parse, read, read_untyped
 from jembench.errors import JembenchError, Remark, SpecError
 from jembench.experiment.recipe import Recipe
 
@@ -94,10 +94,7 @@ def _override(fields: dict[str, Any], override: str, recipe: str) -> None:
         table = table.setdefault(name, {})
         if not isinstance(table, dict):
             raise SpecError(f"In recipe {recipe}, {name!r} is not a table, so {path!r} cannot be set.")
-    try:
-        table[key] = json.loads(text)
-    except json.JSONDecodeError:
-        table[key] = text
+    table[key] = read_untyped(text)
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], table: str = "") -> tuple[str, ...]:

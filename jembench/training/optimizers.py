@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -12,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from jembench.catalog import discovery, spec
+from jembench.catalog.validation import read_untyped
 from jembench.errors import SpecError, unknown
 from jembench.experiment.recipe import Optimizer
 
@@ -36,7 +36,7 @@ def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimize
         "fused": True,
     }
     accepted = inspect.signature(factory).parameters
-    given = {name: _value(text) for name, text in named.arguments}
+    given = {name: read_untyped(text) for name, text in named.arguments}
     for name in given:
         if name not in accepted:
             raise unknown(f"option of {named.name}", name, list(accepted)[1:], "jembench list optimizers")
@@ -48,14 +48,6 @@ def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimize
             f"The optimizer {options.name} refuses its options: {error}. Change them with --set optimizer.name=..."
         ) from error
     return optimizer
-
-
-def _value(text: str) -> Any:
-    """The JSON value that a text is, or else the text."""
-    try:
-        return json.loads(text)
-    except ValueError:
-        return text
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:

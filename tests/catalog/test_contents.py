@@ -15,7 +15,7 @@ from jembench.experiment.plan import plan_fit
 SETS = """
 from pathlib import Path
 from typing import Annotated
-from jembench.catalog.options import Content, Incidental
+from jembench.catalog.options import Content, Incidental, Names
 
 def files(root):
     return {path.name: path for path in Path(root).iterdir()}
@@ -25,6 +25,8 @@ def folder(*, root: Annotated[str, Content(files)], fetch: Annotated[bool, Incid
 def weighted(data, *, weights: Annotated[str, Content()] = "", width: int = 3): ...
 
 def grown(data, *, width: int = 3): ...
+
+def sampled(data, *, sampler: Annotated[str, Names("samplers")] = "pcd"): ...
 """
 
 
@@ -145,6 +147,19 @@ def test_what_an_option_names_is_what_it_holds(here):
     )
     assert metric("celeba:root=/nowhere") == "celeba"  # not available: measured once it is
     assert metric("nowhere") == "nowhere"  # not installed
+
+
+def test_what_an_option_names_comes_after_itself():
+    """The start of the sampler, which an option of the sampler names, is the last one."""
+    used = registry.resolve("models", "sets_of_tests:sampled:sampler=sgld").uses
+    assert [component.name for component in used] == ["sets_of_tests:sampled", "sgld", "uniform"]
+
+
+def test_an_option_that_names_a_component_counts_with_its_defaults():
+    one = identity("sampled:sampler=sgld", "models")["arguments"]["sampler"]
+    assert (one["name"], one["arguments"]["steps"], one["arguments"]["start"]["name"]) == ("sgld", 100, "uniform")
+    assert identity("sampled:sampler=sgld:steps=100", "models") == identity("sampled:sampler=sgld", "models")
+    assert identity("sampled:sampler=sgldd", "models")["arguments"]["sampler"] == "sgldd"
 
 
 def test_missing_files_of_a_dataset_are_told_with_the_remedy():
