@@ -81,8 +81,8 @@ def _age(time: str) -> str:
 def verify(store: Path, format: str) -> int:
     """Read every file of a store and check its digest.
 
-    The exit code is 1 if a file is damaged. Files written by version 0.1, which have no digest, and files that do not
-    belong to the store are listed but are no failure. Nothing is written.
+    The exit code is 1 if a file is damaged. Files that do not belong to the store are listed but are no
+    failure. Nothing is written.
     """
     found = verifying.verify(Store(store))
     print_findings(store, found, "files", format)

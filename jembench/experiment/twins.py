@@ -34,8 +34,6 @@ def _seeds(seeds: list[int]) -> str:
 
 def between(record: FitRecord, fit: FitPlan) -> list[str]:
     """What differs between a trained model and one to be trained, in words."""
-    if not record.identity:
-        return ["unknown settings, because it was trained by an earlier version of jembench"]
     return changes(record.identity, fit.identity) or ["nothing that was recorded"]
 
 

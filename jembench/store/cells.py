@@ -56,7 +56,7 @@ def read_arrays(path: Path, cell: Cell) -> dict[str, np.ndarray[Any, Any]]:
     """
     import numpy as np
 
-    if not has_arrays(path, cell):
+    if not cell.arrays:
         return {}
     with _explained(path, cell):
         content = read_bytes(path)
@@ -76,13 +76,8 @@ def check_arrays(path: Path, cell: Cell) -> None:
             _compare(cell, digest(path))
 
 
-def has_arrays(path: Path, cell: Cell) -> bool:
-    """Whether a cell was written with arrays. Version 0.1 did not say: what lies there counts."""
-    return path.exists() if cell.arrays is None else bool(cell.arrays)
-
-
 def _compare(cell: Cell, found: str) -> None:
-    if cell.arrays not in (None, found):
+    if cell.arrays != found:
         raise ValueError("its content does not match the digest in the cell")
 
 

@@ -6,7 +6,6 @@ file is one of :mod:`jembench.store.tensors`: whole or absent, and checked by it
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -56,8 +55,7 @@ def read_with_digest(path: Path, remedy: str = REMEDY) -> tuple[Any, str]:
                 f"{path} was written by a newer jembench (checkpoint schema {record['schema']}, this one reads "
                 f"up to {SCHEMA}). Update jembench, or remove the file and train anew."
             )
-        skeleton = record["state"] if contents.seal.is_sealed else json.loads(record["state"])
-        return _unpack(skeleton, contents.tensors), contents.seal.digest
+        return _unpack(record["state"], contents.tensors), contents.seal.digest
     except (LookupError, TypeError, ValueError, RecursionError) as error:
         raise CheckpointError(f"{path} is not a readable checkpoint ({error!r}). {remedy}") from error
 

@@ -42,9 +42,9 @@ class FitRecord(NamedTuple):
     iteration_seconds: Sequence[float]  # mean of each logged window but the first
     interventions: Sequence[str]  # what the guard against divergence did, in sentences
     provenance: Mapping[str, Any]
-    identity: Mapping[str, Any] = MappingProxyType({})  # what its family is the hash of; {}: of an earlier version
-    stability: Stability | None = None  # None: the guard was off, nothing was trained, or an earlier version wrote it
-    files: Mapping[str, str] = MappingProxyType({})  # SHA-256 of each file that training left; of version 0.1: unknown
+    identity: Mapping[str, Any] = MappingProxyType({})  # what its family is the hash of
+    stability: Stability | None = None  # None: the guard was off, or nothing was trained
+    files: Mapping[str, str] = MappingProxyType({})  # SHA-256 of each file that training left
 
 
 def read(folder: Path) -> FitRecord:
@@ -74,7 +74,7 @@ def weights_digest(folder: Path) -> str:
         CheckpointError: if the file is missing, or its header is damaged.
     """
     path = folder / WEIGHTS[0]
-    return tensors.read_seal(path).digest or tensors.check(path).digest  # version 0.1 wrote none
+    return tensors.read_seal(path).digest or tensors.check(path).digest
 
 
 def checkpoints(folder: Path) -> list[Path]:

@@ -182,13 +182,11 @@ class _Merge:
             if theirs and not _replaces(cell, theirs):  # it came meanwhile
                 return
             self.source.check_arrays(cell)
-            if cell.arrays is None:  # of version 0.1
-                self.source.read_arrays(cell)
         except UNREADABLE as error:
             self.note(path, "damaged", error)
             return
         arrays = self.source.arrays_path(cell)
-        if cells.has_arrays(arrays, cell):
+        if cell.arrays:
             copy(arrays, self.place(arrays))
         copy(path, self.place(path))
         self.note(path, "copied")

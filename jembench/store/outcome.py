@@ -60,7 +60,7 @@ class FitKey:
     recipe: Line  #: its name and what was overridden: "digits+iterations=50"
     seed: int
     id: Id  #: hash
-    family: str = ""  #: hash of everything but the seed; "": written by an earlier version
+    family: str = ""  #: hash of everything but the seed
 
     @property
     def names(self) -> tuple[str, str, str]:
@@ -108,7 +108,7 @@ class Cell:
     metric: SpecText  #: canonical
     outcome: Measured
     provenance: Mapping[str, Any] = field(default_factory=dict)  #: JSON
-    arrays: str | None = ""  #: SHA-256 of the file of its per-example values; "": it has none; None: not known
+    arrays: str = ""  #: SHA-256 of the file of its per-example values; "": it has none
 
     @property
     def name(self) -> str:
@@ -174,4 +174,4 @@ def from_json(record: Record) -> Cell:
     cell = record.read(Cell)
     record.read(_Details, "outcome", "details")
     record.read(_Provenance, "provenance")
-    return cell if "arrays" in record.data else dataclasses.replace(cell, arrays=None)  # of version 0.1
+    return cell

@@ -1,7 +1,7 @@
 """Records: JSON files with a digest of their own text.
 
-The digest is the last line of a record. It is the SHA-256 of all the text before it, so that any edit is seen. Records
-of schema 1 were written without one. Imports no torch.
+The digest is the last line of a record. It is the SHA-256 of all the text before it, so that any edit is seen. Imports
+no torch.
 """
 
 from __future__ import annotations
@@ -40,11 +40,6 @@ class Record(NamedTuple):
     data: Any  # JSON
     where: str  # the file
 
-    @property
-    def is_sealed(self) -> bool:
-        """Whether the record carries a digest."""
-        return "digest" in self.data
-
     def read(self, cls: type[T], *path: str) -> T:
         """The record, or the object that the keys ``path`` lead to, as a dataclass or a named tuple.
 
@@ -58,8 +53,8 @@ class Record(NamedTuple):
 
 
 class _Head(NamedTuple):
-    schema: Annotated[int, Range(least=1)] = 1
-    digest: str | None = None
+    schema: Annotated[int, Range(least=1)]
+    digest: str = ""
 
 
 def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> None:
@@ -109,8 +104,7 @@ def read(path: Path) -> Record:
             f"{path} was written by a newer jembench (schema {head.schema}, this one reads up to {SCHEMA}). "
             "Update jembench, or choose another folder with --store."
         )
-    if head.schema > 1 or "digest" in data:
-        _check(path, text, head.digest)
+    _check(path, text, head.digest)
     return Record(data if text.isascii() and b"\\" not in text else printable_data(data), str(path))
 
 
@@ -130,7 +124,7 @@ def printable_data(value: Any) -> Any:
     return [printable_data(item) for item in value] if isinstance(value, list) else value
 
 
-def _check(path: Path, text: bytes, digest: str | None) -> None:
+def _check(path: Path, text: bytes, digest: str) -> None:
     written, _, end = text.rpartition(_DIGEST.encode())
     if digest != hashlib.sha256(written).hexdigest() or end != f'{digest}"\n}}\n'.encode():
         raise DamagedError(f"{path} is damaged or was edited: its text does not match its digest. {REMEDY}")

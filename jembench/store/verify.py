@@ -20,10 +20,8 @@ from jembench.store.manifest import CARD, MANIFEST
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
-Status = Literal["ok", "damaged", "no digest", "stray", "copied", "kept", "busy"]
-"""``no digest``: written by version 0.1, and readable. ``stray``: belongs to nothing in the store. The last three
-are said by :func:`jembench.store.merge.merge`.
-"""
+Status = Literal["ok", "damaged", "stray", "copied", "kept", "busy"]
+"""``stray``: belongs to nothing in the store. The last three are said by :func:`jembench.store.merge.merge`."""
 
 
 class Finding(NamedTuple):
@@ -49,8 +47,8 @@ def verify(store: Store) -> list[Finding]:
     return sorted(found)
 
 
-Check = Callable[[Path], bool]
-"""Says whether a file carries a digest, or raises what is wrong with it."""
+Check = Callable[[Path], object]
+"""Raises what is wrong with a file."""
 
 
 class _Stray(Exception):
@@ -59,11 +57,12 @@ class _Stray(Exception):
 
 def _said(path: Path, check: Check) -> tuple[Status, str]:
     try:
-        return "ok" if check(path) else "no digest", ""
+        check(path)
     except _Stray as reason:
         return "stray", str(reason)
     except UNREADABLE as error:
         return "damaged", str(error)
+    return "ok", ""
 
 
 class _Files:
@@ -82,11 +81,11 @@ class _Files:
             yield from self.of_fit(folder)
         for folder in _list(self.root / "readings"):
             if folder in self.known_readings:
-                yield from ((path, _has_digest) for path in _list(folder))
+                yield from ((path, _read_digest) for path in _list(folder))
             else:
                 yield folder, _stray("no model in the store has these weights")
         for folder in _list(self.root / "features"):
-            yield from ((path, _has_digest) for path in _list(folder))
+            yield from ((path, _read_digest) for path in _list(folder))
         yield from ((path, self.experiment) for path in _list(self.root / EXPERIMENTS))
         alone = {self.root / LOG: self.log, self.root / MANIFEST: _manifest}
         yield from ((path, check) for path, check in alone.items() if path.exists() or path.is_symlink())
@@ -94,7 +93,7 @@ class _Files:
         others = (path for path in _list(self.root) if path.name not in parts)
         yield from ((path, _stray("it is no part of a store")) for path in others)
 
-    def cell(self, path: Path) -> bool:
+    def cell(self, path: Path) -> None:
         if path.suffix != ".json":
             raise _Stray("it is no cell")
         cell = cells.read(path)
@@ -102,18 +101,13 @@ class _Files:
             raise StoreError(f"It holds the cell {cell.id} a second time.")
         self.seen.add(cell.id)
         arrays = self.store.arrays_path(cell)
-        if cells.has_arrays(arrays, cell):
+        if cell.arrays:
             self.known_arrays[arrays] = cell
-        return cell.arrays is not None
 
-    def arrays(self, path: Path) -> bool:
+    def arrays(self, path: Path) -> None:
         if path not in self.known_arrays:
             raise _Stray("no cell that can be read was written with it")
-        cell = self.known_arrays[path]
-        self.store.check_arrays(cell)
-        if cell.arrays is None:
-            self.store.read_arrays(cell)
-        return cell.arrays is not None
+        self.store.check_arrays(self.known_arrays[path])
 
     def of_fit(self, folder: Path) -> Iterator[tuple[Path, Check]]:
         if not folder.is_dir():
@@ -126,30 +120,29 @@ class _Files:
         for path in sorted({*_list(folder), *(folder / name for name in written)} - {record}):
             yield path, partial(self.of_training, written.get(path.name))
 
-    def of_training(self, written: str | None, path: Path) -> bool:
+    def of_training(self, written: str | None, path: Path) -> None:
         """``written``: the digest in the record of the fit."""
         if path.name == "interventions.json" or path.name.startswith("tracked-"):
-            return _has_digest(path)
+            _read_digest(path)
+            return
         if path.name == fits.HISTORY:
-            return _same(written, digest(path))
+            _same(written, digest(path))
+            return
         if path.suffix != ".safetensors":
             raise _Stray("it is no file of a training")
         seal = _checked(path)
         _same(written, seal.digest)
         if path.name == fits.WEIGHTS[0]:
             self.known_readings.add(self.store.readings_of(id_of(path.parent), seal.digest))
-        return seal.is_sealed
 
-    def experiment(self, path: Path) -> bool:
+    def experiment(self, path: Path) -> None:
         if not experiment(self.store, path.name):
             raise StoreError("It is not the file that its name says.")
-        return True
 
-    def log(self, path: Path) -> bool:
+    def log(self, path: Path) -> None:
         lines = sum(bool(line) for line in read_bytes(path).splitlines())
         if torn := lines - len(asked(self.store)):
             raise StoreError(f"{torn} of {lines} lines cannot be read.")
-        return True
 
 
 def _list(folder: Path) -> list[Path]:
@@ -157,40 +150,41 @@ def _list(folder: Path) -> list[Path]:
 
 
 def _stray(reason: str) -> Check:
-    def check(path: Path) -> bool:
+    def check(path: Path) -> None:
         raise _Stray(reason)
 
     return check
 
 
-def _fit_record(written: dict[str, str], path: Path) -> bool:
+def _fit_record(written: dict[str, str], path: Path) -> None:
     """Check a record, and note the digests in it."""
     written.update(fits.read(path.parent).files)
-    return _has_digest(path)
+    _read_digest(path)
 
 
-def _manifest(path: Path) -> bool:
+def _manifest(path: Path) -> None:
     for name, entry in manifest.read(path.parent).items():
         if not (path.parent / name).exists() or digest(path.parent / name) != entry.sha256:
             raise StoreError(f"{name} is missing, or is not the file that was shared.")
-    return True
 
 
-def _has_digest(path: Path) -> bool:
+def _read_digest(path: Path) -> None:
+    """Read a file that carries its digest, which is checked."""
     if path.suffix not in (".json", ".safetensors"):
         raise _Stray("no such file is written there")
-    return records.read(path).is_sealed if path.suffix == ".json" else _checked(path).is_sealed
+    if path.suffix == ".json":
+        records.read(path)
+    else:
+        _checked(path)
 
 
 def _checked(path: Path) -> tensors.Seal:
-    """Check a file of tensors. One without a digest must be as version 0.1 wrote it: a damaged key would hide one."""
     seal = tensors.check(path)
-    if not seal.is_sealed and seal.record and not {"schema", "state"} <= seal.record.keys():
-        raise StoreError("It has neither a digest nor the metadata of version 0.1.")
+    if not seal.is_sealed:
+        raise StoreError("It has no digest.")
     return seal
 
 
-def _same(written: str | None, found: str) -> bool:
+def _same(written: str | None, found: str) -> None:
     if written not in (None, found):
         raise StoreError("It is not the file that the training left.")
-    return written is not None

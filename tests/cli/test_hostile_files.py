@@ -11,7 +11,7 @@ import torch
 
 from jembench.interfaces import DataSpec, Value
 from jembench.models.adapters import header
-from jembench.store import tensors
+from jembench.store import records, tensors
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
@@ -220,14 +220,13 @@ def test_texts_of_a_store_do_nothing_to_the_terminal(told):
     write_cells("runs")
     for path in Path("runs/cells").iterdir():
         record = json.loads(path.read_text())
-        del record["digest"]  # as an earlier version wrote it
-        record |= {"schema": 1}
+        del record["digest"]  # its author knows how to make digests
         record["outcome"] |= {
             "status": "na",
             "values": {},
             "reason": "\x1b]8;;http://x\x07click\x1b[2J [link=x]me[/link]",
         }
-        path.write_text(json.dumps(record))
+        records.write(path, record)
     Path("runs/cells/\x1b[31mred.json").write_text("{}")
     for format in ("table", "csv", "markdown", "latex", "json"):
         done = told("report", "--format", format)
@@ -244,10 +243,9 @@ def test_a_cell_whose_names_cannot_be_shown_is_passed_over(told, field, text):
     path = min(Path("runs/cells").iterdir())
     record = json.loads(path.read_text())
     del record["digest"]
-    record["schema"] = 1
     of = record if field in ("metric", "id") else record["fit"]
     of[field] = text
-    path.write_text(json.dumps(record))
+    records.write(path, record)
     done = told("report")
     assert "96" in done.out or "97" in done.out
     assert "\x1b" not in done.out + done.err

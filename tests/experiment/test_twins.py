@@ -109,11 +109,6 @@ def test_nothing_is_said_of_what_failed_or_is_the_same(store, fits, status):
     assert told(store, fits) == []
 
 
-def test_a_record_without_an_identity_says_so(store, fits):
-    keep(store, fits[0], lambda identity: None, identity={})
-    assert "differs in: unknown settings, because it was trained by an earlier version" in told(store, fits)[0]
-
-
 def test_an_empty_store_has_no_twins(store, fits):
     assert told(store, fits) == []
 

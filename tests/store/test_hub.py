@@ -9,7 +9,7 @@ from fake_hub import TOKEN, serving
 from small_store import small_store
 
 from jembench.errors import DamagedError, SpecError, Unavailable
-from jembench.store import bundle, hub, manifest
+from jembench.store import bundle, hub, manifest, records
 from jembench.store.store import Store
 
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -178,7 +178,7 @@ def test_another_content_on_the_hub_is_refused(shared, tmp_path):
 
 
 def test_a_manifest_of_other_files_loads_nothing_else(shared, tmp_path):
-    shared.repositories[NAME]["manifest.json"] = b'{"schema": 1, "files": {"../x": {"size": 1, "sha256": ""}}}'
+    shared.repositories[NAME]["manifest.json"] = records.text({"files": {"../x": {"size": 1, "sha256": ""}}}).encode()
     with pytest.raises(DamagedError, match="can be no file of a trained model"):
         fetched(tmp_path)
     assert downloaded(shared) == {"manifest.json"}

@@ -128,13 +128,6 @@ def _resealed(path, rng):
     records.write(path, edited(record, rng))
 
 
-def _old(path, rng):
-    """An edit of a file of the first version."""
-    record = edited(json.loads(path.read_text()), rng)
-    record.pop("digest", None)
-    path.write_text(json.dumps({**record, "schema": 1}))
-
-
 def _unreadable(path, rng):
     texts = [
         b'{"schema": 1, "a": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
@@ -202,7 +195,7 @@ def _gone(path, rng):
     path.unlink()
 
 
-JSON = [_resealed, _old, _unreadable]
+JSON = [_resealed, _unreadable]
 ANY = [_flipped, _cut, _longer, _overwritten, _swapped, _folder, _fifo, _loop, _gone]
 
 
