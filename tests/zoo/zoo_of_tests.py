@@ -10,13 +10,13 @@ import math
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
 import numpy as np
 import torch
 
 from jembench.catalog import registry
-from jembench.catalog.options import pretrained
+from jembench.catalog.options import Names, pretrained
 from jembench.errors import SpecError, StoreError, Unavailable
 from jembench.interfaces import DataSpec, Measurement, Split, Value
 from jembench.models.densities import ByBayes
@@ -72,7 +72,7 @@ def classifier(data_spec, *, width: int = 4):
     return Trained("none", Weights(cross_entropy=1))
 
 
-def own_net(data_spec, *, net: str):
+def own_net(data_spec, *, net: Annotated[str, Names()]):
     model = Trained("none", Weights(cross_entropy=1))
     model.net = build_net(net, data_spec)
     return model
