@@ -14,6 +14,7 @@ import pytest
 import typechecking
 
 from jembench.catalog.discovery import catalogue
+from jembench.interfaces import API
 
 CACHES = {
     "XDG_CACHE_HOME": "cache",
@@ -39,7 +40,7 @@ def pytest_sessionstart(session):
     plugins = settings.get("plugins", "editable", fallback="").split()
     installed = {one.name for one in importlib.metadata.distributions()}
     stale = {Path(name).name for name in plugins if name != "-e"} - installed
-    stale |= {one.distribution for one in catalogue().components if not one.is_compatible}
+    stale |= {one.distribution for one in catalogue().components if one.api != API}
     if stale:
         pytest.exit(
             f"The entry points of {', '.join(sorted(stale))} are out of date or missing. Install them again: "

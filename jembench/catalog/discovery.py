@@ -60,11 +60,6 @@ class Component(NamedTuple):
     api: int = API  # the version of the plugin interface that its distribution was written for, 0: it states none
 
     @property
-    def is_compatible(self) -> bool:
-        """Whether this jembench can use it."""
-        return self.api == API
-
-    @property
     def target(self) -> str:
         """The entry point's value: ``module:attribute``."""
         return f"{self.module}:{self.attribute}" if self.attribute else self.module
@@ -198,7 +193,7 @@ def load(component: Component) -> Any:
         PluginError: if its distribution was written for another version of the plugin interface, or the import fails or
             gives no factory; the message names the distribution and its entry point.
     """
-    if not component.is_compatible:
+    if component.api != API:
         stated = f"was written for version {component.api}" if component.api else "states no version"
         raise Incompatible(
             f"{component.distribution} {component.version} {stated} of jembench's plugin interface, and this jembench "

@@ -13,7 +13,7 @@ import sys
 import types
 import typing
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from jembench.catalog.contents import Listing, the_file
@@ -69,14 +69,10 @@ class Names:
 class Option:
     """An option of a factory."""
 
-    name: str
     hint: Any  # int, float, bool, str, Literal[...] or one of these | None, in Annotated[...] with its marks
+    annotation: Any  # the type without its marks
+    marks: tuple[Any, ...]
     default: Any  # REQUIRED: none
-
-    @property
-    def annotation(self) -> Any:
-        """The type without its marks."""
-        return _split(self.hint)[0]
 
     @property
     def is_required(self) -> bool:
@@ -85,15 +81,7 @@ class Option:
 
     def mark(self, kind: type[Mark]) -> Mark | None:
         """Return its mark of one class, or None."""
-        return next((mark for mark in _split(self.hint)[1] if isinstance(mark, kind)), None)
-
-    def read(self, text: str, component: str) -> Scalar:
-        """Return the value that a text gives.
-
-        Raises:
-            SpecError: if it is not of the option's type, or out of its range.
-        """
-        return read_text(text, self.hint, f"{self.name} of {component}")
+        return next((mark for mark in self.marks if isinstance(mark, kind)), None)
 
 
 REQUIRED = inspect.Parameter.empty
@@ -154,7 +142,9 @@ def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench 
     if missing := sorted(name for name, option in options.items() if option.is_required and name not in given):
         raise SpecError(f"{spec.name} needs {', '.join(missing)}: write {spec.name}:{missing[0]}=...")
     defaults = {name: option.default for name, option in options.items() if not option.is_required}
-    arguments = defaults | {key: options[key].read(text, spec.name) for key, text in given.items()}
+    arguments = defaults | {
+        key: read_text(text, options[key].hint, f"{key} of {spec.name}") for key, text in given.items()
+    }
     incidental = {name for name, option in options.items() if _is_incidental(option, arguments)}
     return Bound(spec.name, arguments, defaults, frozenset(incidental))
 
@@ -213,10 +203,11 @@ def _option(factory: Callable[..., Any], parameter: inspect.Parameter, namespace
                 f"{factory.__module__}: cannot read the type {annotation!r} of option {parameter.name!r} ({error}). "
                 "Options are int, float, bool, str, Literal[...] or one of these | None, which Annotated may mark."
             ) from error
-    option = Option(parameter.name, annotation, parameter.default)
-    if type(option.default) is int and float in (option.annotation, *get_args(option.annotation)):
-        return replace(option, default=float(option.default))  # given or left out, it is the same value in the identity
-    return option
+    bare, marks = _split(annotation)
+    default = parameter.default
+    if type(default) is int and float in (bare, *get_args(bare)):
+        default = float(default)  # given or left out, it is the same value in the identity
+    return Option(annotation, bare, tuple(marks), default)
 
 
 def _split(annotation: Any) -> tuple[Any, list[Any]]:
