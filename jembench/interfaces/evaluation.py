@@ -187,41 +187,12 @@ class Planned(Protocol):
     @property
     def spec(self) -> DataSpec: ...
     @property
-    def sampler(self) -> Sampler | None:
-        """The sampler before its first chain, or None if training has no chains."""
-        ...
-
-    @property
-    def pretrained(self) -> bool:
-        """Whether the model was trained elsewhere."""
-        ...
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether the model's answers have gradients, see :class:`~jembench.interfaces.Fittable`."""
-        ...
-
-    @property
     def fetching(self) -> bool:
         """Whether downloads that the user asked for may happen now; not in a dry run."""
         ...
 
-    @property
-    def labelled(self) -> bool:
-        """Whether the test images have labels."""
-        ...
-
-    @property
-    def kept(self) -> int | None:
-        """The number of chains that will be kept after training, or None if it is unknown."""
-        ...
-
-    def count(self, images: Literal["test", "validation", "train"]) -> int:
-        """The number of test images under evaluation, of held-out images, or of the whole training split.
-
-        Raises:
-            NotApplicable: if the recipe holds no images out.
-        """
+    def count(self, images: Literal["test", "train"]) -> int:
+        """The number of test images under evaluation, or of the whole training split."""
         ...
 
     def samples(self, source: Source = KEPT) -> int | None:

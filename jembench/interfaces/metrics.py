@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Measurement", "Need", "OODScore", "Resampling", "Value"]
 
-Need = Literal[Capability, "labels", "validation", "chains", "gradients", "training"]
+Need = Literal[Capability, "labels", "validation", "chains", "buffer", "gradients", "training"]
 """What a metric may need of a fit: a capability of the model, labels of the test images, images held out of training,
-chains of the model, gradients of its answers, or a record of its training."""
+chains of the model, a buffer that keeps them, gradients of its answers, or a record of its training."""
 
 
 class Value(NamedTuple):

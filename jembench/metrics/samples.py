@@ -163,7 +163,7 @@ class ChainAge(Metric):
     """
 
     name: ClassVar[str] = "chain-age"
-    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples", "chains"})
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples", "buffer"})
 
     def check(self, planned: Planned) -> None:
         """Check that the sampler will keep chains."""

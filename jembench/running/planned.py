@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
@@ -10,7 +9,7 @@ from typing import Any, Literal, get_args
 from jembench.catalog import registry
 from jembench.data.datasets import count, present
 from jembench.data.ood_sets.resolve import resolve
-from jembench.errors import JembenchError, NotApplicable, Unavailable
+from jembench.errors import NotApplicable, Unavailable
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Generative, Need, Sampler, Source, Split
 from jembench.interfaces.evaluation import KEPT, Checked
 from jembench.interfaces.models import Capability
@@ -22,23 +21,13 @@ from jembench.training import snapshots
 
 @dataclass(kw_only=True)
 class PlannedData:
-    """A dataset, and what can be had for it: looked at once, whatever model or metric asks."""
+    """A dataset, and what was found to be available for it, whatever model or metric asked."""
 
     dataset: Dataset
     limit: int | None  # test images, None: all
     fetching: bool
-    _found: dict[str, Any] = field(default_factory=dict)
-
-    def once(self, what: str, look: Callable[[], Any]) -> Any:
-        """What ``look`` gives or raises, looked up once."""
-        if what not in self._found:
-            try:
-                self._found[what] = look()
-            except JembenchError as error:
-                self._found[what] = error
-        if isinstance(found := self._found[what], JembenchError):
-            raise found
-        return found
+    drawn: set[str] = field(default_factory=set)  # OOD sets
+    networks: dict[str, FeatureNetwork] = field(default_factory=dict)
 
     @cached_property
     def test(self) -> Split:
@@ -56,9 +45,7 @@ class PlannedFit:
     validation: int = 0  # images that the recipe holds out
     buffers: int = 0  # of the last epochs, that training will keep
     pretrained: bool = False
-    trained_here: list[str] = field(
-        default_factory=list
-    )  # the feature networks that were asked for and are trained first
+    trained_here: list[str] = field(default_factory=list)  # feature networks that were asked for and are trained first
 
     def require(self, needs: frozenset[Need], name: str) -> None:
         """Check that the fit will give what a metric needs; ``name`` is the model's.
@@ -70,63 +57,38 @@ class PlannedFit:
         has = capabilities(self.model)
         if missing := sorted(needs & set(known) - has):
             given = " and ".join(capability for capability in known if capability in has)
-            raise NotApplicable(
-                f"needs {' and '.join(missing)}: {name} gives {f'{given} only' if given else 'nothing'}"
-            )
-        if "labels" in needs and not self.labelled:
+            given = f"{given} only" if given else "nothing"
+            raise NotApplicable(f"needs {' and '.join(missing)}: {name} gives {given}")
+        if "labels" in needs and self.of.test.labels is None:
             raise NotApplicable(f"The dataset {self.spec.name} has no labels, so there is nothing to classify.")
-        if "validation" in needs:
-            self.count("validation")
+        if "validation" in needs and not self.validation:
+            raise no_validation(self.count("train"), pretrained=self.pretrained)
         if "chains" in needs:
             require_chains(self.sampler)
+        if "buffer" in needs and self._kept() == 0:
+            raise NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
         if "gradients" in needs:
-            require_gradients(self.differentiable)
+            require_gradients(is_differentiable(self.model))
         if "training" in needs and self.pretrained:
             raise NotApplicable("The model was trained elsewhere: nothing is known of its training.")
 
     @property
     def spec(self) -> DataSpec:
-        """What the images are."""
+        """The images."""
         return self.of.dataset.spec
-
-    @property
-    def differentiable(self) -> bool:
-        """Whether the model's answers have gradients."""
-        return is_differentiable(self.model)
 
     @property
     def fetching(self) -> bool:
         """Whether downloads may be made now."""
         return self.of.fetching
 
-    @property
-    def labelled(self) -> bool:
-        """Whether the test images have labels."""
-        return self.of.test.labels is not None
-
-    @property
-    def kept(self) -> int | None:
-        """The chains that outlive training; None: the sampler does not say."""
-        if self.sampler is None:
-            return 0
-        if self.pretrained:
-            kept = self.sampler.kept()
-            return len(kept.x) if kept else 0
-        sampler: object = self.sampler
-        return getattr(sampler, "capacity", None)
-
-    def count(self, images: Literal["test", "validation", "train"]) -> int:
-        """The test images under evaluation, those held out, or the whole training split."""
-        if images == "test":
-            return len(self.of.test.images)
-        train = count(self.of.dataset, "train")
-        if images == "validation" and not self.validation:
-            raise no_validation(train, pretrained=self.pretrained)
-        return self.validation if images == "validation" else train
+    def count(self, images: Literal["test", "train"]) -> int:
+        """Return the number of test images under evaluation, or of the whole training split."""
+        return len(self.of.test.images) if images == "test" else count(self.of.dataset, "train")
 
     def samples(self, source: Source = KEPT) -> int | None:
-        """How many images of its own the model will have; None: its sampler does not say how many it keeps."""
-        kept = self.kept
+        """Return how many images of its own the model will have; None: its sampler does not say how many it keeps."""
+        kept = self._kept()
         buffers = 0 if kept == 0 else self.buffers
         check_source(source, chains=self.sampler is not None, pretrained=self.pretrained, buffers=buffers)
         if source.chains == "fresh":
@@ -137,28 +99,35 @@ class PlannedFit:
             return None
         return kept * snapshots.COUNT if source.pooling == "five" else kept or FRESH_SAMPLES
 
+    def _kept(self) -> int | None:
+        """Return how many chains outlive training; None: the sampler does not say."""
+        if self.sampler is None:
+            return 0
+        if self.pretrained:
+            kept = self.sampler.kept()
+            return len(kept.x) if kept else 0
+        return getattr(self.sampler, "capacity", None)
+
     def check_ood_set(self, spec: str) -> None:
         """Draw them once. Those of a dataset that is to be downloaded are believed in where nothing may be fetched."""
-        self.of.once(f"outliers {spec}", lambda: self._draw(spec))
-
-    def _draw(self, spec: str) -> None:
         outliers = resolve(spec)
         if outliers.is_dataset and not self.fetching and outliers.component.bound.arguments.get("download"):
             try:
                 present(outliers.component)
             except Unavailable:
                 return
-        outliers.make().draw(self.of.test, self.spec)
+        if spec not in self.of.drawn:
+            outliers.make().draw(self.of.test, self.spec)
+            self.of.drawn.add(spec)
 
     def features(self, spec: str) -> FeatureNetwork:
-        """The feature network, checked."""
-        network: FeatureNetwork = self.of.once(f"features {spec}", lambda: self._network(spec))
+        """Return the feature network of a spec, checked once."""
+        if spec not in self.of.networks:
+            network = registry.resolve("features", spec).make()
+            if isinstance(network, Checked):
+                network.check(self)
+            self.of.networks[spec] = network
+        network = self.of.networks[spec]
         if getattr(network, "trained_here", False):
             self.trained_here.append(spec)
-        return network
-
-    def _network(self, spec: str) -> Any:
-        network = registry.resolve("features", spec).make()
-        if isinstance(network, Checked):
-            network.check(self)
         return network

@@ -13,7 +13,7 @@ REQUIRED = {
     "adaptive-ece": {"logits", "labels"},
     "boundary": {"logits", "labels"},
     "brier": {"logits", "labels"},
-    "chain-age": {"logits", "samples", "chains"},
+    "chain-age": {"logits", "samples", "buffer"},
     "classwise-ece": {"logits", "labels"},
     "class-samples": {"logits", "samples"},
     "confident-samples": {"logits", "samples"},

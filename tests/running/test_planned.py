@@ -41,6 +41,7 @@ def planned(model=None, labels=LABELS, **known):
         (planned(), {"validation"}, "trained without validation images"),
         (planned(pretrained=True), {"validation"}, "not known which images it has not seen"),
         (planned(), {"chains"}, "chain"),
+        (planned(), {"buffer"}, "only a replay buffer"),
         (planned(pretrained=True), {"training"}, "nothing is known of its training"),
     ],
 )
