@@ -165,11 +165,6 @@ class ChainAge(Metric):
     name: ClassVar[str] = "chain-age"
     requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples", "buffer"})
 
-    def check(self, planned: Planned) -> None:
-        """Check that the sampler will keep chains."""
-        if planned.kept == 0:
-            raise NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
-
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the kept chains."""
         samples = evaluation.samples(ALL_KEPT.wanted)
