@@ -29,7 +29,6 @@ FIRST_PARTY = {
 NEEDED = {
     "datasets": {"celeba": "root=celeba", "imagefolder": "root=folder"},
     "metrics": {"ensemble": "eps=8/255", "ood": "set=interp"},
-    "models": {"generator": "module=weights.bin", "imported": "file=weights.bin"},
 }
 """Options that must be given."""
 

@@ -16,6 +16,7 @@ from jembench.api.results import Results
 from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite_files as suites
+from jembench.experiment.imports import with_imports
 from jembench.experiment.plan import Plan, plan_fit
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite, of_attack
@@ -80,7 +81,7 @@ def run(
         [('accuracy', 30)]
     """
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
-    plan = plan_run(suite, recipe=recipe, settings=setting_texts(settings), limit=limit, **chosen)
+    plan = plan_run(suite, recipe=recipe, settings=setting_texts(settings), limit=limit, store=store, **chosen)
     given = {"device": device, "max_hours": max_hours, "executor": executor, "skip_missing": skip_missing}
     said = plan.suite.run.stated | {name: value for name, value in given.items() if value is not None}
     options = {name: said[name] for name in (*given, "trackers") if name in said}
@@ -90,12 +91,24 @@ def run(
 
 
 def plan_run(
-    suite: str | Path | Suite, *, recipe: str | None, settings: Sequence[str], limit: int | None, **chosen: Any
+    suite: str | Path | Suite,
+    *,
+    recipe: str | None,
+    settings: Sequence[str],
+    limit: int | None,
+    store: Location | OpenStore | None = None,
+    **chosen: Any,
 ) -> Plan:
-    """Return the plan of :func:`run`: ``settings`` are ``key=value``, ``chosen`` models, metrics, datasets, seeds."""
+    """Return the plan of :func:`run`: ``settings`` are ``key=value`` each, ``chosen`` models, metrics, datasets and seeds.
+
+    Models may be the names of imported fits of the store.
+    """
     specs: dict[str, Callable[[Any], str]] = {"models": model_spec, "metrics": str, "datasets": dataset_spec}
-    found = {name: texts(chosen.get(name), spec) for name, spec in specs.items()}
+    found: dict[str, Any] = {name: texts(chosen.get(name), spec) for name, spec in specs.items()}
     loaded = suite if isinstance(suite, Suite) else suites.load(str(suite))
+    if found["models"]:
+        place = loaded.run.stated.get("store", "runs") if store is None else store
+        found["models"] = with_imports(found["models"], opened(place).store)
     seeds = chosen.get("seeds")
     of_these = loaded.choose(**found, seeds=None if seeds is None else seed_numbers(seeds))
     return make_plan(of_these, recipe=recipe, settings=settings, limit=limit)
@@ -156,9 +169,11 @@ def attack(
         place = OpenStore(fits[0].store.root) if store is None else store
         return _carried_out(Plan.joined(plans), place, how, progress)
     specs, data = map(model_spec, found), map(dataset_spec, several(datasets))
-    suite = suite_for(models=list(specs), datasets=list(data), seeds=seed_numbers(seeds))
+    place = opened("runs" if store is None else store)
+    named = with_imports(specs, place.store)
+    suite = suite_for(models=named, datasets=list(data), seeds=seed_numbers(seeds))
     plan = make_plan(suite, recipe=recipe, settings=setting_texts(settings), limit=limit)
-    return _carried_out(plan, "runs" if store is None else store, how, progress)
+    return _carried_out(plan, place, how, progress)
 
 
 def train(

@@ -172,7 +172,7 @@ class OpenStore:
         else:
             name, *settings = [recipe] if recipe and recipe.endswith(".toml") else (recipe or "").split("+")
             plan = plan_fit(text, data or "digits", name or None, settings, seed)
-        if not plan.model.is_pretrained and not self.store.is_trained(plan.key):
+        if not plan.is_pretrained and not self.store.is_trained(plan.key):
             names = "; ".join(map(str, self.fits)) or "none"
             raise SpecError(
                 f"The store {self.store.root} has no trained {plan}, by the code and the options of today. Its trained "

@@ -11,9 +11,11 @@ from jembench.cli.options import RunCommand
 from jembench.cli.output import plugins_aside
 from jembench.cli.parameters import ATTACK, COUNT, DATASETS, LIST, MODELS, SEEDS
 from jembench.cli.run import carry_out
+from jembench.experiment.imports import with_imports
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import of_attack
 from jembench.metrics.attacks import BUDGETS
+from jembench.store.store import Store
 
 EXAMPLES = options.examples(
     "jembench attack pgd --norm l2 --refine 10",
@@ -89,6 +91,7 @@ def attack(
     figures` draws the curves.
     """
     with plugins_aside():
-        suite = of_attack(attack, given, models=models, datasets=dataset, seeds=seeds)
+        named = with_imports(models, Store(command.store))
+        suite = of_attack(attack, given, models=named, datasets=dataset, seeds=seeds)
         plan = make_plan(suite, recipe=recipe, settings=(*settings, *command.how.settings), limit=limit)
     return carry_out(ctx, plan, (), command)

@@ -42,7 +42,8 @@ EXAMPLES = options.examples(
 @click.option(
     "--models",
     type=MODELS,
-    help="Models instead of the suite's own: jem,baseline:norm=batch. Name your own as mypackage.zoo:build.",
+    help="Models instead of the suite's own: jem,baseline:norm=batch, mypackage.zoo:build for your own, or the name "
+    "of an imported one.",
 )
 @click.option(
     "--metrics",
@@ -81,7 +82,14 @@ def run(
     """
     with plugins_aside():
         chosen = {"models": models, "metrics": metrics, "datasets": dataset, "seeds": seeds}
-        plan = plan_run(suite, recipe=recipe, settings=(*settings, *command.how.settings), limit=limit, **chosen)
+        plan = plan_run(
+            suite,
+            recipe=recipe,
+            settings=(*settings, *command.how.settings),
+            limit=limit,
+            store=command.store,
+            **chosen,
+        )
         named = options.published_tables(reference)
         published = references.load(plan.suite.references if named is None else named)
     if not (plan.suite.report or plan.suite.figures):

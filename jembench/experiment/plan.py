@@ -33,6 +33,11 @@ class FitPlan:
     seed: int
     absent: str = ""  # why the dataset's files cannot be read: such a fit has no true identity, and is planned alone
 
+    @property
+    def is_pretrained(self) -> bool:
+        """Whether it is not trained here: its model brings its weights, or they were imported."""
+        return self.model.is_pretrained or bool(self.recipe.source)
+
     @cached_property
     def sampler(self) -> Resolved | None:
         """The recipe's sampler, for models that need one; None: it names none.
@@ -221,8 +226,9 @@ def rebuilt(
 def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0) -> FitPlan:
     data = registry.resolve("datasets", dataset)
     chosen = recipes.load(recipe or recipes.for_model(model, str(data)), settings)
-    if registry.resolve("models", model).is_pretrained:
-        chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith("chains.")])
+    is_imported = any(setting.startswith("source=") for setting in settings)
+    if is_imported or registry.resolve("models", model).is_pretrained:
+        chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith(_NOT_OF_TRAINING)])
     elif recipe == PRETRAINED:
         raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
     return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
@@ -230,6 +236,9 @@ def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str]
 
 PRETRAINED = "pretrained"
 """The recipe that trains nothing."""
+
+_NOT_OF_TRAINING = ("chains.", "source=")
+"""How settings begin that the recipe ``pretrained`` takes."""
 
 
 def resolve_model(text: str, recipe: Recipe) -> Resolved:

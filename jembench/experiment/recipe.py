@@ -143,6 +143,7 @@ class Recipe:
     model: Mapping[str, Option] = field(default_factory=dict)  # options of the model where its spec leaves them out
     least_iterations: Count = 0  # however few images an epoch has
     processes: AtLeast1 = 1  # that train together, each with other noise
+    source: str = ""  # of imported weights: the first 12 digits of the SHA-256 of their file; "": trained here
     default_for: tuple[str, ...] = ()  # datasets that use this recipe by default
     most_images: Count = 0  # training images up to which they do; 0: any number
     models: tuple[
@@ -181,7 +182,10 @@ class Recipe:
     def identity(self) -> dict[str, Any]:
         """All settings that make the trained model what it is; of the guard, the ladder of a repair alone."""
         ladder = self.guard.ladder if self.guard.mode == "repair" else ()
-        return self.settings | {"guard": {"ladder": ladder}}
+        found = self.settings | {"guard": {"ladder": ladder}}
+        if not self.source:
+            del found["source"]
+        return found
 
 
 def check_shares(recipe: Recipe, processes: int) -> None:

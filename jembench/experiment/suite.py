@@ -211,21 +211,26 @@ def _with_models(variants: Sequence[Variant], models: Sequence[str | Model]) -> 
 
 
 def of_attack(
-    name: str, options: Mapping[str, Any], *, models: Sequence[str], datasets: Sequence[str], seeds: Sequence[int]
+    name: str,
+    options: Mapping[str, Any],
+    *,
+    models: Sequence[str | Model],
+    datasets: Sequence[str],
+    seeds: Sequence[int],
 ) -> Suite:
     """One attack on some models.
 
     Args:
         name: of an attack or of a metric.
         options: of the attack, as :meth:`jembench.experiment.attacks.Attack.of` takes them.
-        models: specs.
+        models: specs, or models with recipes of their own.
         datasets: specs.
         seeds: of the models.
     """
     return Suite(
         name="robustness",
         title=f"Robustness: {name}",
-        models=tuple(models),
+        model=tuple(_described(models, ())),
         datasets=tuple(datasets),
         seeds=tuple(seeds),
         attack=(Attack.of(name, options),),

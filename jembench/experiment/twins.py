@@ -18,7 +18,7 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
 
     The names are those of model, dataset, recipe and seed. Seeds that differ in the same way share a sentence.
     """
-    planned = {fit.key: fit for fit in fits if not fit.model.is_pretrained}
+    planned = {fit.key: fit for fit in fits if not fit.is_pretrained}
     found: dict[tuple[str, str], list[int]] = {}
     for key, records in store.namesakes(planned).items():
         if records and key.id not in {record.key.id for record in records}:

@@ -122,7 +122,7 @@ def works(
         if fit.absent:
             raise Unavailable(fit.absent)
         base = _base(fit, plan.cells_of(fit), deadline, command)
-        found += _of_fit(base, plan.cells_of(fit), split, training=not fit.model.is_pretrained and not trained(fit.key))
+        found += _of_fit(base, plan.cells_of(fit), split, training=not fit.is_pretrained and not trained(fit.key))
     if slots > 1:
         units = (_base(cell.fit, [cell], deadline, command) for cell in prepared)
         found += [dataclasses.replace(unit, kind="prepare") for unit in units]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
     from jembench.interfaces.data import DataSpec
-    from jembench.interfaces.samplers import Sampler
 
 __all__ = [
     "Batch",
@@ -27,7 +26,6 @@ __all__ = [
     "Importer",
     "Loss",
     "Negatives",
-    "SavedChains",
     "Trainable",
 ]
 
@@ -160,29 +158,14 @@ class Fittable(Protocol):
         ...
 
 
-@runtime_checkable
-class HasSampler(Protocol):
-    """A model trained elsewhere that brings its sampler, like a published checkpoint with its replay buffer."""
-
-    def own_sampler(self) -> Sampler:
-        """The sampler in its state after training."""
-        ...
-
-
-class SavedChains(NamedTuple):
-    """A sampler and the chains that it keeps."""
-
-    sampler: str  #: spec
-    state: Mapping[str, Tensor]  #: as its ``state_dict`` gives it
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Import:
     """Weights read from a file, under the names of the model's state."""
 
     model: str  #: spec
     weights: Mapping[str, Tensor]  #: the model's whole state
-    chains: SavedChains | None = None
+    sampler: str = ""  #: spec of the sampler whose chains the file holds; "": it holds none
+    chains: Mapping[str, Tensor] = field(default_factory=dict)  #: as its ``state_dict`` gives them
     unused: tuple[str, ...] = ()  #: entries of the file that the model does not use
 
 

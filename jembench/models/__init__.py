@@ -1,1 +1,1 @@
-"""Energies, networks and adapters, and how a network is computed."""
+"""Energies, networks, weights made elsewhere, and how a network is computed."""

@@ -100,7 +100,7 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
         SpecError: if the model is not trained in iterations, or has no operations that could be counted for ``rate``.
         Unavailable: if only the files give the number of training images, and they are missing.
     """
-    if fit.model.is_pretrained:
+    if fit.is_pretrained:
         raise SpecError(f"{fit.key.model} was trained elsewhere: there is no training to estimate.")
     dataset = unread(fit.dataset)
     if is_fitted(make_model(fit, dataset)):

@@ -20,7 +20,7 @@ def check(model: nn.Module, fit: FitPlan, steps: int | None) -> None:
         SpecError: with the reason.
     """
     if "samples" not in capabilities(model):
-        why = "it neither draws them nor has chains" if fit.model.is_pretrained else "it is trained without chains"
+        why = "it neither draws them nor has chains" if fit.is_pretrained else "it is trained without chains"
         raise SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
     if steps is not None and getattr(model, "chains", "none") == "none":
         raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")

@@ -19,11 +19,11 @@ from jembench import progress, seeds, stopping
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError, SpecError, error_text
+from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import FitPlan
 from jembench.files import digest
-from jembench.interfaces import Chains, Dataset, Event, Sampler, Split, Trainable
+from jembench.interfaces import Chains, Dataset, Event, Trainable
 from jembench.interfaces.evaluation import TrainingRecord
-from jembench.interfaces.models import HasSampler
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.models.memory import check_memory
@@ -62,7 +62,7 @@ def make_model(
             already.
     """
     try:
-        if not fit.model.is_pretrained:
+        if not fit.is_pretrained:
             with isolated(f"The factory of {fit.key.model}", lambda text: None):
                 check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.key.model}", device or CPU)
         with isolated(f"The factory of {fit.key.model}", note), seeds.initialising(fit.seed):
@@ -78,7 +78,7 @@ def make_model(
         ) from error
     if not isinstance(model, nn.Module):
         raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
-    if not fit.model.is_pretrained and not is_fitted(model):
+    if not fit.is_pretrained and not is_fitted(model):
         _check_trainable(model, fit.key.model)
     if getattr(model, "chains", "none") not in get_args(Chains):
         raise PluginError(
@@ -159,8 +159,8 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
 
 
 def is_sampled(model: Any) -> bool:
-    """Return whether the chains of a model are those of the recipe's sampler."""
-    return getattr(model, "chains", "none") != "none" and not isinstance(model, HasSampler)
+    """Return whether a model has chains, which the recipe's sampler draws."""
+    return getattr(model, "chains", "none") != "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -191,12 +191,14 @@ class FitWork:
             StoreError: if the store cannot be written.
         """
         if not self.store.is_trained(self.fit.key):
+            check_imports([self.fit], self.store)
             if not has_weights(self.folder):
                 (self.folder / RECORD).unlink(missing_ok=True)  # it must not vouch for those that follow
             with progress.phase("building the model"):
                 model = make_model(self.fit, self.bank.dataset, self._note, self.bank.device)
             at_once = self.fit.model.is_pretrained or is_fitted(model)
-            blank, start = self._blank_record(model, 1 if at_once else processes.group().size), time.perf_counter()
+            size = 1 if at_once else processes.group().size
+            blank, start = new_record(self.fit, model, self.bank.device, self.command, size), time.perf_counter()
             try:
                 with self.isolated("The training"):
                     record = self._fit(model, blank) if at_once else self._train(model, blank)
@@ -205,7 +207,7 @@ class FitWork:
                 self.store.write_fit(blank._replace(status="failed", reason=str(error), seconds=seconds))
                 raise
             about = {**record.provenance, **self.changed}
-            self.store.write_fit(record._replace(files=_files(self.folder), provenance=about))
+            self.store.write_fit(record._replace(files=digests(self.folder), provenance=about))
             stopping.check()
         with progress.phase("loading the model"):
             return self._load(limit)
@@ -253,26 +255,10 @@ class FitWork:
             with progress.phase("fitting the model"):
                 fit_at_once(model, self.fit, dataset)
             seconds = time.perf_counter() - start
-        sampler = sampler_of(model, self.fit, dataset, dataset.split("train"))
+        sampler = make_sampler(model, dataset.spec, self.fit.recipe, dataset.split("train"))
         checkpoint.write(self.folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
         checkpoint.write(self.folder / "model.safetensors", dict(model.state_dict()))
         return blank._replace(seconds=seconds)
-
-    def _blank_record(self, model: nn.Module, size: int) -> FitRecord:
-        made_by = self.fit.components(sampled=is_sampled(model))
-        return FitRecord(
-            key=self.fit.key,
-            status="done",
-            reason="",
-            recipe=dataclasses.asdict(self.fit.recipe),
-            iteration=0,
-            validation_accuracy=None,
-            seconds=0.0,
-            iteration_seconds=[],
-            interventions=[],
-            provenance=provenance.collect(str(self.bank.device), made_by, self.command) | {"processes": size},
-            identity=self.fit.identity,
-        )
 
     def _load(self, limit: int | None) -> TrainedFit:
         fit, dataset, folder = self.fit, self.bank.dataset, self.folder
@@ -285,7 +271,7 @@ class FitWork:
         to_channels_last(model.to(self.bank.device), dataset.spec)
         options = fit.recipe.data
         held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
-        sampler = sampler_of(model, fit, dataset, held.train)
+        sampler = make_sampler(model, dataset.spec, fit.recipe, held.train)
         if sampler is not None:
             state, _ = _kept(folder, "sampler.safetensors", record)
             if state:  # {}: it keeps none, or they were left out when it was shared, and new ones begin
@@ -305,8 +291,28 @@ class FitWork:
             buffers=lambda: snapshots.read(folder),
             deadline=self.deadline,
             cache=TensorCache(self.store.readings_of(fit.key.id, weights)),
-            pretrained=fit.model.is_pretrained,
+            pretrained=fit.is_pretrained,
         )
+
+
+def new_record(
+    fit: FitPlan, model: nn.Module, device: torch.device = CPU, command: str = "", size: int = 1
+) -> FitRecord:
+    """Return the record of a fit that nothing is known of but how it is made, by ``size`` processes."""
+    made_by = fit.components(sampled=is_sampled(model))
+    return FitRecord(
+        key=fit.key,
+        status="done",
+        reason="",
+        recipe=dataclasses.asdict(fit.recipe),
+        iteration=0,
+        validation_accuracy=None,
+        seconds=0.0,
+        iteration_seconds=[],
+        interventions=[],
+        provenance=provenance.collect(str(device), made_by, command) | {"processes": size},
+        identity=fit.identity,
+    )
 
 
 def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[float]:
@@ -323,13 +329,6 @@ def _other_load() -> float | None:
     return max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1)) if hasattr(os, "getloadavg") else None
 
 
-def sampler_of(model: Any, fit: FitPlan, dataset: Dataset, train: Split) -> Sampler | None:
-    """Return the model's own sampler, or that of the recipe."""
-    return (
-        model.own_sampler() if isinstance(model, HasSampler) else make_sampler(model, dataset.spec, fit.recipe, train)
-    )
-
-
 def _kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
     """Return what the fit has kept in a file, and its digest.
 
@@ -343,7 +342,7 @@ def _kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
     return state, found
 
 
-def _files(folder: Path) -> dict[str, str]:
+def digests(folder: Path) -> dict[str, str]:
     """Return the digests of what a training left: of its weights and chains, and of its history."""
     left = [path for path in folder.glob("*.safetensors") if not path.name.startswith("checkpoint")]
     history = [path for path in [folder / HISTORY] if path.exists()]

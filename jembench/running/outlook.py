@@ -17,10 +17,11 @@ from jembench.interfaces.evaluation import Checked
 from jembench.interfaces.models import Capability
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.settings import isolated
-from jembench.running.fits import is_sampled, make_model, make_trainer, sampler_of
+from jembench.running.fits import is_sampled, make_model, make_trainer
 from jembench.running.planned import PlannedData, PlannedFit
 from jembench.stopping import INTERRUPTS
 from jembench.training import snapshots
+from jembench.training.chains import make_sampler
 
 
 class Ready(NamedTuple):
@@ -149,10 +150,10 @@ def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData) -> dict[str
 def _planned(fit: FitPlan, data: PlannedData) -> tuple[PlannedFit, int]:
     """Return the model before training, and the iterations of its training."""
     model = make_model(fit, data.dataset, _to_be_noted)
-    if fit.model.is_pretrained or is_fitted(model):
-        sampler = sampler_of(model, fit, data.dataset, data.dataset.split("train"))
-        held = 0 if fit.model.is_pretrained else fit.recipe.data.validation
-        pretrained = fit.model.is_pretrained
+    if fit.is_pretrained or is_fitted(model):
+        sampler = make_sampler(model, data.dataset.spec, fit.recipe, data.dataset.split("train"))
+        held = 0 if fit.is_pretrained else fit.recipe.data.validation
+        pretrained = fit.is_pretrained
         return PlannedFit(model=model, sampler=sampler, of=data, validation=held, pretrained=pretrained), 0
     trainer = make_trainer(fit, data.dataset, torch.device("cpu"), model)
     planned = PlannedFit(

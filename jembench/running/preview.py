@@ -48,7 +48,7 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook | None]
         waiting = {cell.id for cell in todo}
         settled = [found[cell.id] for cell in plan.cells_of(fit) if cell.id not in waiting]
         ready = outlook.fits.get(fit.key.id) if outlook else None
-        row = _preview_fit(fit, settled, todo, ready, trained=fit.model.is_pretrained or store.is_trained(fit.key))
+        row = _preview_fit(fit, settled, todo, ready, trained=fit.is_pretrained or store.is_trained(fit.key))
         if outlook and fit.key.dataset in outlook.absent:
             row.missing[fit.key.dataset] = outlook.absent[fit.key.dataset]
         fits.append(row)

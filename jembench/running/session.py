@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from jembench import progress
 from jembench.catalog import registry
 from jembench.errors import OutOfTime, SpecError, WorkFailed
+from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import check_shares
 from jembench.interfaces import Event
@@ -109,7 +110,7 @@ def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
             executor or tracker of that name.
     """
     for fit in fits:
-        if not fit.model.is_pretrained:
+        if not fit.is_pretrained:
             check_shares(fit.recipe, how.place.size)
     if how.executor != "auto":
         executor = registry.resolve("executors", how.executor)
@@ -142,6 +143,7 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
             outcome.
     """
     check(plan.fits, how)
+    check_imports(plan.fits, store)
     if how.place.rank:
         _serve(plan.fits, how)
         return None
@@ -224,7 +226,7 @@ def _fastest(pending: Plan, store: Store, device: str) -> str:
     gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
     if gpus or device not in ("auto", "cpu"):
         return "processes" if gpus > 1 and "live" not in own else "local"
-    fits = [fit for fit in pending.fits if not fit.model.is_pretrained and not store.is_trained(fit.key)]
+    fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
     jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
     return "local" if jobs < 2 or own & {"", "live"} else f"processes:jobs={jobs}"
 

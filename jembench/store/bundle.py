@@ -119,7 +119,7 @@ def _checked(folder: Path) -> FitRecord:
     if len(homes) != 1 or not all((homes[0] / name).exists() for name in (fits.RECORD, *WEIGHTS)):
         raise DamagedError("It does not hold one trained model.")
     record = fits.read(homes[0])
-    if record.status != "done":
+    if record.status == "failed":
         raise DamagedError("Its training has failed.")
     for finding in verify(Store(folder)):
         if finding.status in ("damaged", "stray"):

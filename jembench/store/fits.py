@@ -33,7 +33,7 @@ class FitRecord(NamedTuple):
     """What ``fit.json`` says of a trained model."""
 
     key: FitKey
-    status: Literal["done", "failed"]
+    status: Literal["done", "imported", "failed"]
     reason: str  # why it failed
     recipe: Mapping[str, Any]  # every field
     iteration: Annotated[int, Range(least=0)]  # that the kept weights are from

@@ -32,7 +32,7 @@ class Entry(NamedTuple):
     """A trained model of a store."""
 
     fit: FitKey
-    status: Literal["done", "failed"]
+    status: Literal["done", "imported", "failed"]
     iteration: int  # that the weights are from
     cells: int
     size: int  # of its folder, in bytes
@@ -163,7 +163,7 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
 def _old_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints of a training that has ended with a model: it is never resumed."""
     with suppress(*UNREADABLE):
-        if fits.read(folder).status == "done" and fits.has_weights(folder):
+        if fits.read(folder).status != "failed" and fits.has_weights(folder):
             return fits.checkpoints(folder)
     return []
 

@@ -120,8 +120,8 @@ class _Merge:
             return False
         with suppress(*UNREADABLE):  # a damaged record is replaced
             theirs = _record(there)
-            if theirs and theirs.status == "done" and (weights := _weights(there)):
-                if mine and mine.status == "done" and weights != _weights(folder):
+            if theirs and theirs.status != "failed" and (weights := _weights(there)):
+                if mine and mine.status != "failed" and weights != _weights(folder):
                     self.other_weights.add(fit_id)
                     self.note(folder, "kept", _newer(_time(mine), _time(theirs)))
                 return False

@@ -144,7 +144,7 @@ class Store(Layout):
             if wanted(folder.name):
                 with suppress(OSError, StoreError):
                     record = fits.read(folder)
-                    if record.status == "done":
+                    if record.status != "failed":
                         yield record
 
     def is_trained(self, key: FitKey) -> bool:
@@ -155,7 +155,7 @@ class Store(Layout):
         """
         files.check_place(self.fit_folder(key) / fits.RECORD)
         record = self.read_fit(key)
-        return record is not None and record.status == "done" and fits.has_weights(self.fit_folder(key))
+        return record is not None and record.status != "failed" and fits.has_weights(self.fit_folder(key))
 
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished.

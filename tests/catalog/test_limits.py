@@ -14,8 +14,7 @@ from jembench.catalog import limits, registry
 from jembench.data.decoding import Form, decode_all
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec
-from jembench.models import memory
-from jembench.models.adapters import foreign, header
+from jembench.models import importing, memory
 from jembench.store import checkpoint
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
@@ -101,7 +100,7 @@ def test_a_zip_bomb_is_refused_by_its_directory(tmp_path, monkeypatch):
     with pytest.raises(
         SpecError, match=r"bomb.pt, unpacked, takes 4 GiB, and the limit is 1. .*JEMBENCH_MAX_UNPACKED_GIB"
     ):
-        foreign.read(path)
+        importing.read(path)
 
 
 def test_a_file_that_torch_compressed_or_not_is_read(tmp_path):
@@ -112,7 +111,7 @@ def test_a_file_that_torch_compressed_or_not_is_read(tmp_path):
     ):
         for name in old.namelist():
             new.writestr(name, old.read(name))
-    assert foreign.read(tmp_path / "b.pt")["a"].shape == (1000,)
+    assert importing.read(tmp_path / "b.pt")["a"].shape == (1000,)
 
 
 def test_a_header_of_too_many_names_is_refused(tmp_path):
@@ -120,9 +119,8 @@ def test_a_header_of_too_many_names_is_refused(tmp_path):
     names = {f"layer.{n}.weight": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]} for n in range(200_000)}
     encoded = json.dumps(names).encode()
     path.write_bytes(struct.pack("<Q", len(encoded)) + encoded)
-    for read in (foreign.read, header.read):
-        with pytest.raises(SpecError, match=r"takes 200,000 tensors, and the limit is 10,000. .*JEMBENCH_MAX_TENSORS"):
-            read(path)
+    with pytest.raises(SpecError, match=r"takes 200,000 tensors, and the limit is 10,000. .*JEMBENCH_MAX_TENSORS"):
+        importing.read(path)
 
 
 def chunk(kind, content):
@@ -175,8 +173,7 @@ def test_what_is_no_regular_file_is_never_opened(tmp_path, make):
     path = tmp_path / "x.png"
     make(path)
     for read in (
-        foreign.read,
-        header.read,
+        importing.read,
         checkpoint.read,
         lambda path: decode_all([str(path)], RGB),
     ):

@@ -1,20 +1,20 @@
-"""``jembench import``, and the model that it makes, from one end to the other."""
+"""``jembench import``, and the fit that it makes, from one end to the other."""
 
 import json
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from jembench.interfaces import DataSpec
 from jembench.models.nets.build import build_net
+from jembench.store import checkpoint
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 
 
 @pytest.fixture
-def checkpoint(jembench):
+def published(jembench):
     """A checkpoint as JEM's authors write them, for digits, in the folder where the command is called."""
     torch.manual_seed(0)
     names = build_net("wrn-10-1", DIGITS).state_dict()
@@ -24,41 +24,57 @@ def checkpoint(jembench):
     return buffer
 
 
-def test_from_a_published_checkpoint_to_a_row_of_the_table(jembench, checkpoint):
-    done = jembench("import", "jem", "DIGITS_MODEL.pt")
+def test_from_a_published_checkpoint_to_a_row_of_the_table(jembench, published):
+    done = jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
+    (folder,) = Path("runs/fits").iterdir()
     assert done == (
         0,
         "   model  jem:net=wrn-10-1, 77,418 parameters, every name and shape fits\n"
         "  chains  pcd:buffer=50\n"
-        " written  DIGITS_MODEL.safetensors\n"
-        "    next  jembench run hybrid --models imported:file=DIGITS_MODEL.safetensors --dataset digits\n",
+        f" written  {folder}\n"
+        "    next  jembench run hybrid --models jem-authors --dataset digits\n",
         "",
     )
-    model = "imported:file=DIGITS_MODEL.safetensors"
-    arguments = ("run", "hybrid", "--models", model, "--metrics", "accuracy,energy-gap,iteration-time", "--limit", "40")
+    assert torch.equal(checkpoint.read(folder / "sampler.safetensors")["images"], published)
+    record = json.loads((folder / "fit.json").read_text())
+    assert record["status"] == "imported"
+    assert record["provenance"]["imported"]["file"] == "DIGITS_MODEL.pt"
+    assert record["provenance"]["imported"]["sha256"].startswith(record["recipe"]["source"])
+    metrics = ("--metrics", "accuracy,energy-gap,iteration-time", "--limit", "40")
+    arguments = ("run", "hybrid", "--models", "jem-authors", *metrics)
     first = jembench(*arguments, "--format", "json")
     assert first.code == 0, first.err
     (row,) = json.loads(first.out)["rows"]
-    assert row["recipe"] == "pretrained"
+    assert row["recipe"].startswith("pretrained+chains.sampler=pcd:buffer=50+source=")
     assert jembench(*arguments, "--format", "json").out == first.out
     cells = [json.loads(path.read_text()) for path in Path("runs/cells").iterdir()]
-    by_metric = {cell["metric"]: cell for cell in cells}
-    assert by_metric["iteration-time"]["outcome"]["status"] == "na"
-    assert by_metric["energy-gap"]["outcome"]["status"] == "ok"
-    plugins = " ".join(by_metric["accuracy"]["provenance"]["plugins"])
-    assert "imported = " in plugins
+    by_metric = {cell["metric"]: cell["outcome"] for cell in cells}
+    assert by_metric["iteration-time"]["reason"] == "The model was trained elsewhere: nothing is known of its training."
+    assert by_metric["energy-gap"]["status"] == "ok"
+    assert [path.name for path in Path("runs/fits").iterdir()] == [folder.name]
+    assert "jem:net=wrn-10-1" in jembench("report", "--limit", "40").out
 
 
-def test_another_file_of_the_same_name_is_another_model(jembench, checkpoint):
-    arguments = ("run", "hybrid", "--models", "imported:file=DIGITS_MODEL.safetensors", "--metrics", "accuracy")
-    for _ in range(2):
-        assert jembench("import", "jem", "DIGITS_MODEL.pt").code == 0
-        assert jembench(*arguments, "--limit", "40").code == 0
-        content = torch.load("DIGITS_MODEL.pt", weights_only=True)
-        content["model_state_dict"]["class_output.bias"] += 1
-        torch.save(content, "DIGITS_MODEL.pt")
-        Path("DIGITS_MODEL.safetensors").unlink()
-    assert len(list(Path("runs/cells").iterdir())) == 2
+def test_an_imported_fit_is_shared_like_any_other(jembench, published):
+    jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
+    (folder,) = Path("runs/fits").iterdir()
+    assert jembench("push", folder.name, "model.zip").code == 0
+    assert jembench("fetch", "model.zip", "--store", "theirs").code == 0
+    run = ("run", "hybrid", "--models", "jem-authors", "--metrics", "accuracy", "--limit", "40")
+    assert jembench(*run, "--store", "theirs").code == 0
+
+
+def test_other_weights_need_another_name(jembench, published):
+    assert jembench("import", "jem", "DIGITS_MODEL.pt").code == 0
+    assert jembench("import", "jem", "DIGITS_MODEL.pt").code == 0  # the same fit
+    content = torch.load("DIGITS_MODEL.pt", weights_only=True)
+    content["model_state_dict"]["class_output.bias"] += 1
+    torch.save(content, "DIGITS_MODEL.pt")
+    done = jembench("import", "jem", "DIGITS_MODEL.pt")
+    assert (done.code, done.out) == (2, "")
+    assert "'DIGITS_MODEL' is the name of another model. Choose another with --name." in done.err
+    assert jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "second").code == 0
+    assert len(list(Path("runs/fits").iterdir())) == 2
 
 
 @pytest.mark.parametrize(
@@ -66,58 +82,51 @@ def test_another_file_of_the_same_name_is_another_model(jembench, checkpoint):
     [
         (["jem", "nowhere.pt"], "There is no file nowhere.pt. Check the path."),
         (["gem", "DIGITS_MODEL.pt"], "There is no importer named 'gem'. Nearest: jem"),
-        (["jem", "DIGITS_MODEL.pt", "--output", "x.bin"], "--output is x.bin; its name must end in .safetensors."),
+        (["jem", "DIGITS_MODEL.pt", "--name", "jem"], "'jem' is the name of another model."),
+        (["jem", "DIGITS_MODEL.pt", "--name", "a:b=c"], "'a:b=c' cannot be a name"),
         (["weights", "DIGITS_MODEL.pt"], "A plain state_dict does not say which model it is of. Name it: --model"),
         (["jem", "DIGITS_MODEL.pt", "--dataset", "cifar10"], "The replay buffer in DIGITS_MODEL.pt is (50, 1, 8, 8)"),
         (["weights", "DIGITS_MODEL.pt", "--model", "baseline"], "do not fit baseline, and nothing was imported"),
     ],
 )
-def test_what_does_not_work_is_told_and_nothing_is_written(arguments, text, jembench, checkpoint):
+def test_an_import_that_fails_writes_nothing(arguments, text, jembench, published):
     done = jembench("import", *arguments)
     assert (done.code, done.out) == (2, "")
     assert text in done.err
     assert [path.name for path in Path().iterdir()] == ["DIGITS_MODEL.pt"]
 
 
-KEPT = "w.safetensors exists. Name another file with --output, or replace it with --force."
+@pytest.mark.parametrize("value", [torch.nan, torch.inf])
+def test_chains_that_are_not_finite_are_refused(value, jembench, published, monkeypatch):
+    from jembench_jem import importer
+
+    monkeypatch.setattr(importer, "_wrong_with", lambda images, data: "")  # whatever another importer would let pass
+    content = torch.load("DIGITS_MODEL.pt", weights_only=True)
+    content["replay_buffer"][2, 0, 3, 3] = value
+    torch.save(content, "DIGITS_MODEL.pt")
+    done = jembench("import", "jem", "DIGITS_MODEL.pt")
+    assert done.code == 2
+    assert "hold numbers that are not finite, and nothing was imported: images." in done.err
+    assert not Path("runs").exists()
 
 
-def weights_of(seed):
-    torch.manual_seed(seed)
-    return build_net("small-4", DIGITS).state_dict()
-
-
-def test_the_source_is_never_written_over(jembench):
-    save_file(weights_of(0), "w.safetensors")
-    before = Path("w.safetensors").read_bytes()
-    arguments = ("import", "weights", "w.safetensors", "--model", "baseline:net=small-4")
-    done = jembench(*arguments)
-    assert (done.code, done.err) == (
-        2,
-        "Error: w.safetensors is the file that is imported. Name another file with --output.\n",
-    )
-    assert Path("w.safetensors").read_bytes() == before
-    assert jembench(*arguments, "--output", "m.safetensors").code == 0
-
-
-def test_a_file_beside_the_source_is_never_written_over(jembench):
-    torch.save(weights_of(0), "w.pt")
-    save_file(weights_of(1), "w.safetensors")
-    before = Path("w.safetensors").read_bytes()
-    done = jembench("import", "weights", "w.pt", "--model", "baseline:net=small-4")
+@pytest.mark.parametrize("extra", [["--set", "chains.sampler=sgld:steps=5"], ["--dataset", "zoo_of_tests:data"]])
+def test_a_fit_that_was_not_imported_is_never_trained(extra, jembench, published, zoo_of_tests):
+    jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
+    done = jembench("run", "hybrid", "--models", "jem-authors", "--metrics", "accuracy", *extra)
     assert (done.code, done.out) == (2, "")
-    assert KEPT in done.err
-    assert Path("w.safetensors").read_bytes() == before
+    assert "The store runs has no imported jem:net=wrn-10-1" in done.err
+    assert len(list(Path("runs/fits").iterdir())) == 1
 
 
-def test_of_a_training_with_other_parts_the_model_is_read_and_the_rest_is_told(jembench):
-    """As a file that holds the model beside its criterion: first the way in is told, then what was left out."""
-    model = {f"model.{name}": value for name, value in weights_of(0).items()}
+def test_parts_of_a_training_beside_the_model_are_left_out_and_told(jembench):
+    torch.manual_seed(0)
+    model = {f"model.{name}": value for name, value in build_net("small-4", DIGITS).state_dict().items()}
     torch.save({"state_dict": model | {"criterion.weight": torch.ones(10)}}, "w.ckpt")
     arguments = ("w.ckpt", "--model", "baseline:net=small-4")
     done = jembench("import", "weights", *arguments)
     assert (done.code, done.out) == (2, "")
-    assert "Take that off: `jembench import weights:prefix=model.`." in done.err
+    assert "`weights:prefix=model.` removes a prefix" in done.err
     done = jembench("import", "weights:prefix=model.", *arguments)
     assert (done.code, done.err) == (0, "")
     assert "  unused  criterion.weight\n" in done.out

@@ -16,6 +16,7 @@ from jembench.experiment import suite_files as suite
 from jembench.experiment.plan import resolve_model
 from jembench.experiment.planning import make_plan, parts_of
 from jembench.experiment.suite import Suite
+from jembench.experiment.sweep import Model
 from jembench.sampling import factories as samplers
 from jembench.store.outcome import FitKey
 
@@ -365,13 +366,11 @@ def test_a_recipe_that_is_asked_for_is_everybody_s():
 
 def test_a_model_trained_elsewhere_has_the_recipe_that_trains_nothing():
     settings = ("epochs=3", "chains.sampler=sgld:steps=5")
-    model = "generator:module=jembench.sampling.factories:sgld"  # imported, and never called
-    plan = make_plan(
-        Suite(name="", title="", models=("jem", model), datasets=("digits",), metrics=("accuracy",)), settings=settings
-    )
-    jem, given = plan.fits
+    given = Model(spec="glow", recipe="pretrained", settings=("source=0123456789ab",))
+    suite = Suite(name="", title="", models=("jem",), model=(given,), datasets=("digits",), metrics=("accuracy",))
+    jem, given = make_plan(suite, settings=settings).fits
     assert jem.recipe.label == "digits+epochs=3+chains.sampler=sgld:steps=5"
-    assert given.recipe.label == "pretrained+chains.sampler=sgld:steps=5"
+    assert given.recipe.label == "pretrained+chains.sampler=sgld:steps=5+source=0123456789ab"
 
 
 def test_a_recipe_without_chains_names_no_sampler():
@@ -386,6 +385,7 @@ PLANNING = """
 import json, sys
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
+from jembench.experiment.sweep import Model
 chosen = Suite(name="zoo", title="", models=("jembench.sampling.factories:sgld",), datasets=("digits", "cifar10"),
                      metrics=("accuracy", "ece:bins=15", "fid"), seeds=(0, 1))
 plan = make_plan(chosen, settings=["data.flip=true"], limit=7)

@@ -37,55 +37,36 @@ def test_nothing_is_trained(plan, store, carry_out, folder):
     assert (record.iteration_seconds, record.validation_accuracy) == ((), None)
 
 
-def test_weights_and_chains_are_kept(zoo, plan, store, carry_out, folder):
-    whole = plan("accompanied", "brightness")
-    carry_out(whole, store)
-    weights = checkpoint.read(folder(whole, store) / "model.safetensors")
-    assert weights.keys() == {"centre"}
-    assert torch.equal(weights["centre"], torch.full((1, 4, 4), zoo.CENTRE))
-    assert torch.equal(
-        checkpoint.read(folder(whole, store) / "sampler.safetensors")["images"], torch.full((6, 1, 4, 4), 0.5)
-    )
-
-
 # --- what it was is what it is ----------------------------------------------------------------------------------------
 
 
 def test_weights_that_have_changed_since_are_refused_and_nothing_is_lost(
     zoo, plan, store, monkeypatch, carry_out, outcomes, values, folder
 ):
-    carry_out(plan("accompanied", "energy"), store)
-    whole = plan("accompanied", "energy brightness")
-    before, place = values(plan("accompanied", "energy"), store), folder(whole, store)
+    carry_out(plan("centred", "energy"), store)
+    whole = plan("centred", "energy brightness")
+    before, place = values(plan("centred", "energy"), store), folder(whole, store)
     kept = (place / "model.safetensors").read_bytes()
     with monkeypatch.context() as changed:
         changed.setattr(zoo, "CENTRE", 0.3)
         carry_out(whole, store)
-    refused = outcomes(whole, store)["accompanied", 0, "brightness"]
+    refused = outcomes(whole, store)["centred", 0, "brightness"]
     assert (refused.status, refused.reason) == (
         "failed",
-        "CheckpointError: The weights of zoo_of_tests:accompanied have changed since they were first measured, and "
+        "CheckpointError: The weights of zoo_of_tests:centred have changed since they were first measured, and "
         "its results would be mixed up. Give the new ones another name or option, use another --store, or remove "
         f"{place}.",
     )
     assert values(whole, store) == before
     assert (place / "model.safetensors").read_bytes() == kept
-    assert carry_out(whole, store) == ["measure brightness", "done accompanied 0"]
+    assert carry_out(whole, store) == ["measure brightness", "done centred 0"]
     assert values(whole, store).items() > before.items()
 
 
 # --- chains -----------------------------------------------------------------------------------------------------------
 
 
-def test_its_own_chains_give_the_samples(plan, store, carry_out, outcomes):
-    whole = plan("accompanied", "brightness")
-    carry_out(whole, store)
-    (outcome,) = outcomes(whole, store).values()
-    assert outcome.details == {"source": "buffer"}
-    assert [value.value for value in outcome.values.values()] == [191]  # 0.5 in [-1, 1]
-
-
-def test_an_energy_without_chains_of_its_own_has_those_of_the_recipe(plan, store, carry_out, outcomes):
+def test_an_energy_has_the_chains_of_the_recipe(plan, store, carry_out, outcomes):
     whole = plan(CHAINS, "brightness", settings=SHORT)
     carry_out(whole, store)
     (outcome,) = outcomes(whole, store).values()
@@ -94,7 +75,7 @@ def test_an_energy_without_chains_of_its_own_has_those_of_the_recipe(plan, store
 
 
 def test_what_training_alone_could_know_is_not_at_hand(plan, store):
-    _, evaluation = evaluation_of(plan("accompanied", "brightness"), store)
+    _, evaluation = evaluation_of(plan("centred", "brightness"), store)
     with pytest.raises(NotApplicable, match="trained elsewhere: it is not known which images it has not seen"):
         evaluation.data.images("validation")
     with pytest.raises(NotApplicable, match="trained elsewhere: the buffers of its last epochs are not available"):

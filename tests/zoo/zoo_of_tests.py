@@ -15,7 +15,6 @@ from typing import Annotated, Literal
 import numpy as np
 import torch
 
-from jembench.catalog import registry
 from jembench.catalog.options import Names, pretrained
 from jembench.errors import SpecError, StoreError, Unavailable
 from jembench.interfaces import DataSpec, Measurement, Split, Value
@@ -297,16 +296,6 @@ class PainterAlone(torch.nn.Module):
         return torch.rand((n, 1, 4, 4), generator=generator) * 2 - 1
 
 
-class HasSampler(EnergyAlone):
-    """Comes with its chains, which are all of one brightness."""
-
-    def own_sampler(self):
-        sampler = registry.resolve("samplers", "pcd:buffer=6,steps=3").make(Shades.spec)
-        sampler.init(3, generator=torch.Generator().manual_seed(0))  # the buffer is there from now on
-        sampler.load_state_dict(sampler.state_dict() | {"images": torch.full((6, 1, 4, 4), 0.5)})
-        return sampler
-
-
 @pretrained()
 def energy_alone(data_spec, *, chains: Literal["none", "marginal"] = "none"):
     return EnergyAlone(chains)
@@ -323,12 +312,8 @@ def painter_alone(data_spec):
 
 
 @pretrained()
-def accompanied(data_spec):
-    return HasSampler("marginal")
-
-
-def paint(n, *, generator):
-    return torch.rand((n, 1, 4, 4), generator=generator) * 2 - 1
+def centred(data_spec):
+    return EnergyAlone("marginal")
 
 
 def plain(data_spec):

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from jembench.interfaces import DataSpec, Import, SavedChains
-from jembench.models.adapters import foreign
+from jembench.interfaces import DataSpec, Import
+from jembench.models import importing
 from jembench.plugin import CheckpointError
 
 _NEVER_USED = ("f.linear.", "energy_output.")
@@ -35,15 +35,17 @@ class AuthorsCheckpoint:
         Raises:
             CheckpointError: if it is no such checkpoint, or its replay buffer is none of chains in the model's range.
         """
-        content = foreign.read(path)
+        content = importing.read(path)
         entry = "model_state_dict" if isinstance(content, Mapping) and "model_state_dict" in content else ""
-        weights = foreign.unwrapped(foreign.state_dict(content, path, entry))
+        weights = importing.unwrapped(importing.state_dict(content, path, entry))
         unused = tuple(sorted(name for name in weights if name.startswith(_NEVER_USED)))
         used = {_ours(name): tensor for name, tensor in weights.items() if name not in unused}
+        chains = _chains(content, data, path)
         return Import(
             model=model or f"jem:{_options(used, path)}",
             weights=used,
-            chains=_chains(content, data, path),
+            sampler=f"pcd:buffer={len(chains['images'])}" if chains else "",
+            chains=chains,
             unused=unused,
         )
 
@@ -76,22 +78,21 @@ def _options(weights: Mapping[str, Tensor], path: Path) -> str:
     return net
 
 
-def _chains(content: Any, data: DataSpec, path: Path) -> SavedChains | None:
+def _chains(content: Any, data: DataSpec, path: Path) -> dict[str, Tensor]:
     images = content.get("replay_buffer") if isinstance(content, Mapping) else None
     if images is None:
-        return None
+        return {}
     if wrong := _wrong_with(images, data):
         raise CheckpointError(
             f"The replay buffer in {path} {wrong}. Save it as it was trained, or take it out of the file: the weights "
             "can be imported without it."
         )
-    state = {
+    return {
         "images": images.float().contiguous(),
         "ages": torch.zeros(len(images), dtype=torch.int64),  # unknown
         "filled": torch.tensor(True),
         "conditional": torch.tensor(False),
     }
-    return SavedChains(f"pcd:buffer={len(images)}", state)
 
 
 def _wrong_with(images: Any, data: DataSpec) -> str:
@@ -99,8 +100,8 @@ def _wrong_with(images: Any, data: DataSpec) -> str:
     shape = f"it must be (N, {', '.join(map(str, data.shape))}) with N of 1 or more"
     if not isinstance(images, Tensor):
         return f"is {type(images).__name__}; {shape}"
-    if peculiar := foreign.peculiar(images):
-        return f"is not stored as plain numbers ({peculiar})"
+    if not importing.is_plain(images):
+        return "is not stored as plain numbers"
     if images.shape[1:] != data.shape or not len(images):
         return f"is {tuple(images.shape)}; {shape}"
     if not images.is_floating_point():

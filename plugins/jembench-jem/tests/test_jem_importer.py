@@ -9,7 +9,7 @@ from torch import nn
 from jembench.catalog import registry
 from jembench.errors import CheckpointError
 from jembench.interfaces import DataSpec
-from jembench.models.adapters.imported import fit_together
+from jembench.models.importing import fit_together
 
 DATA = DataSpec(name="cifar10", shape=(3, 32, 32), num_classes=10)
 
@@ -100,15 +100,15 @@ def test_the_network_is_recognised_and_gives_the_same_logits(options, spec, path
 def test_the_replay_buffer_becomes_that_of_the_sampler(path):
     checkpoint = write(path, published())
     found = read(path)
-    assert found.chains.sampler == "pcd:buffer=20"
-    sampler = registry.resolve("samplers", found.chains.sampler).make(DATA)
-    sampler.load_state_dict(found.chains.state)
+    assert found.sampler == "pcd:buffer=20"
+    sampler = registry.resolve("samplers", found.sampler).make(DATA)
+    sampler.load_state_dict(found.chains)
     assert torch.equal(sampler.kept().x, checkpoint["replay_buffer"])
 
 
 def test_a_checkpoint_without_a_buffer_has_no_chains(path):
     write(path, published(), buffer=0)
-    assert read(path).chains is None
+    assert (read(path).sampler, read(path).chains) == ("", {})
 
 
 def test_wrappers_and_other_entries_do_no_harm(path):
@@ -177,8 +177,8 @@ def chains(n=30):
         (torch.rand(0, 3, 32, 32), r"is \(0, 3, 32, 32\); it must be \(N, 3, 32, 32\) with N of 1 or more"),
         (torch.tensor(1.0), r"is \(\); it must be"),
         ("images", "is str; it must be"),
-        (chains().to_sparse(), r"is not stored as plain numbers \(sparse_coo\)"),
-        (chains().to("meta"), r"is not stored as plain numbers \(device meta\)"),
+        (chains().to_sparse(), "is not stored as plain numbers"),
+        (chains().to("meta"), "is not stored as plain numbers"),
         (((chains() + 1) * 127).to(torch.uint8), "holds uint8; chains are floating-point numbers"),
         (chains().to(torch.complex64), "holds complex64; chains are floating-point numbers"),
         (torch.cat([chains(), torch.full((1, 3, 32, 32), torch.nan)]), "holds numbers that are not finite"),
@@ -232,4 +232,4 @@ def stray():
 )
 def test_chains_are_not_clamped_and_need_not_be(bounds, images, path):
     found = read(with_buffer(path, images), dataclasses.replace(DATA, bounds=bounds))
-    assert torch.equal(found.chains.state["images"], images.float())
+    assert torch.equal(found.chains["images"], images.float())

@@ -10,10 +10,9 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
 
 from jembench.errors import CheckpointError
-from jembench.models.adapters import foreign
+from jembench.models import importing
 
 WEIGHTS = {"a.weight": torch.ones(2, 3), "a.bias": torch.zeros(2)}
 
@@ -48,7 +47,7 @@ ADAM = {"state": {0: {"step": torch.ones(()), "exp_avg": torch.ones(2)}}, "param
 )
 def test_the_one_state_dictionary_wherever_it_lies(path, wrapped):
     torch.save(wrapped(WEIGHTS), path)
-    found = foreign.state_dict(foreign.read(path), path)
+    found = importing.state_dict(importing.read(path), path)
     assert found.keys() == WEIGHTS.keys()
     assert torch.equal(found["a.weight"], WEIGHTS["a.weight"])
 
@@ -57,8 +56,8 @@ SEVERAL = {"model": WEIGHTS, "ema": {"model": {"a.weight": torch.zeros(2, 3)}}, 
 
 
 def test_of_several_one_is_chosen(path):
-    assert foreign.state_dict(SEVERAL, path, "model").keys() == WEIGHTS.keys()
-    assert torch.equal(foreign.state_dict(SEVERAL, path, "ema.model")["a.weight"], torch.zeros(2, 3))
+    assert importing.state_dict(SEVERAL, path, "model").keys() == WEIGHTS.keys()
+    assert torch.equal(importing.state_dict(SEVERAL, path, "ema.model")["a.weight"], torch.zeros(2, 3))
 
 
 @pytest.mark.parametrize(
@@ -68,8 +67,8 @@ def test_of_several_one_is_chosen(path):
 )
 def test_several_are_named_where_none_of_them_is_chosen(entry, text, path):
     with pytest.raises(CheckpointError) as caught:
-        foreign.state_dict(SEVERAL, path, entry)
-    assert str(caught.value).startswith(f"{path} {text}; those in it: model, ema.model. Say which: `jembench import ")
+        importing.state_dict(SEVERAL, path, entry)
+    assert str(caught.value).startswith(f"{path} {text}; those in it: model, ema.model. Name one: `jembench import ")
 
 
 def test_a_nest_that_holds_itself_is_refused(path):
@@ -77,7 +76,7 @@ def test_a_nest_that_holds_itself_is_refused(path):
     nest["nest"] = nest
     torch.save(nest, path)
     with pytest.raises(CheckpointError, match="holds no state_dict"):
-        foreign.state_dict(foreign.read(path), path)
+        importing.state_dict(importing.read(path), path)
 
 
 @pytest.mark.parametrize("ending", ["pt", "safetensors"])
@@ -89,80 +88,57 @@ def test_a_nest_that_holds_itself_is_refused(path):
 def test_the_content_says_what_it_is_and_not_the_name(write, ending, tmp_path):
     path = tmp_path / f"weights.{ending}"
     write(WEIGHTS, path)
-    assert torch.equal(foreign.state_dict(foreign.read(path), path)["a.weight"], WEIGHTS["a.weight"])
+    assert torch.equal(importing.state_dict(importing.read(path), path)["a.weight"], WEIGHTS["a.weight"])
 
 
 def test_a_header_whose_length_begins_like_a_pickle(path):
     """0x80 is a pickle's first byte, and the lowest one of the length 128."""
     header = json.dumps({"a": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}).ljust(128).encode()
     path.write_bytes(len(header).to_bytes(8, "little") + header + struct.pack("<f", 7))
-    assert foreign.read(path)["a"].tolist() == [7]
+    assert importing.read(path)["a"].tolist() == [7]
 
 
 @pytest.mark.parametrize("write", [torch.save, lambda value, path: path.write_bytes(pickle.dumps(value))])
 def test_a_file_that_would_run_code_is_refused_and_runs_none(path, tmp_path, write):
     write({"state_dict": Trap(tmp_path / "sprung")}, path)
-    with pytest.raises(CheckpointError, match="loading it could run code, which jembench never does"):
-        foreign.read(path)
+    with pytest.raises(CheckpointError, match="loading that could run code, which jembench never does"):
+        importing.read(path)
     assert not (tmp_path / "sprung").exists()
-
-
-@pytest.mark.parametrize(
-    ("content", "line"),
-    [
-        ({"state_dict": WEIGHTS, "net": nn.ReLU()}, "Unsupported global: GLOBAL torch.nn.modules.activation.ReLU was"),
-        ({"state_dict": Trap("never")}, r"Unsupported global: GLOBAL _?io\.open was"),
-    ],
-    ids=["a module", "a call"],
-)
-def test_what_was_refused_is_quoted_and_not_the_advice_around_it(content, line, path):
-    torch.save(content, path)
-    with pytest.raises(CheckpointError, match=f"PyTorch says: .*{line}") as caught:
-        foreign.read(path)
-    assert "In PyTorch 2.6" not in str(caught.value)
-    assert "safe_globals" not in str(caught.value)
 
 
 @pytest.mark.parametrize("ending", ["pt", "safetensors"])
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"", "it is empty"),
-        (b"some words", "it begins with b'some words'"),
-        (b"PK\x03\x04 torn", "may be damaged or cut"),
+        (b"", "is no file of weights"),
+        (b"some words", "is no file of weights"),
+        (b"PK\x03\x04 torn", "is damaged"),
     ],
 )
 def test_what_is_no_file_of_weights_is_told(tmp_path, content, text, ending):
     path = tmp_path / f"weights.{ending}"
     path.write_bytes(content)
     with pytest.raises(CheckpointError, match=text) as caught:
-        foreign.read(path)
+        importing.read(path)
     assert str(caught.value).startswith(str(path))
 
 
-def test_other_archives_are_told_by_what_is_in_them(path):
+def test_archives_of_others_are_refused(path):
     with path.open("wb") as stream:
         np.savez(stream, a=np.ones(2))
-    with pytest.raises(CheckpointError, match=r"is an \.npz file of numpy arrays that torch\.save did not write"):
-        foreign.read(path)
-    with zipfile.ZipFile(path, "w") as archive:
-        archive.writestr("readme.txt", "hello")
-    with pytest.raises(CheckpointError, match=r"is a zip archive that torch\.save did not write"):
-        foreign.read(path)
-
-
-def test_a_torchscript_file_is_not_run(path):
+    with pytest.raises(CheckpointError, match="holds more than tensors"):
+        importing.read(path)
     with path.open("wb") as stream, zipfile.ZipFile(stream, "w") as archive:
         for name in ("data.pkl", "code/__torch__.py", "constants.pkl"):
             archive.writestr(f"net/{name}", "")
-    with pytest.raises(CheckpointError, match="is a TorchScript file, which holds code"):
-        foreign.read(path)
+    with pytest.raises(CheckpointError, match="holds more than tensors"):
+        importing.read(path)
 
 
 def refusal(path):
     """Why a file cannot be read; "" if it can. It may raise nothing else."""
     try:
-        foreign.state_dict(foreign.read(path), path)
+        importing.state_dict(importing.read(path), path)
     except CheckpointError as error:
         return str(error)
     return ""
@@ -189,57 +165,26 @@ def test_a_torn_file_is_told_of(path):
     torch.save(WEIGHTS, path)
     path.write_bytes(path.read_bytes()[:-200])
     with pytest.raises(CheckpointError, match=r"Give a \.safetensors file, or one that torch.save wrote"):
-        foreign.read(path)
+        importing.read(path)
 
 
 @pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        ([1, 2], "holds a list, not a state_dict"),
-        ({}, "holds a dict, not a state_dict"),
-        ({"a": torch.ones(1), "epoch": 3, "best": 0.5}, "epoch, best are no tensors"),
-        ({"state_dict": {"a": torch.ones(1), "calls": 3}}, r"state_dict\.calls are no tensors"),
-        ({"optimizer": ADAM}, r"optimizer\.param_groups are no tensors"),
-        ({0: WEIGHTS}, r"holds no state_dict\. Save"),
-    ],
+    "content",
+    [[1, 2], {}, {"a": torch.ones(1), "epoch": 3}, {"state_dict": {"a": torch.ones(1), "calls": 3}}, {0: WEIGHTS}],
 )
-def test_what_is_no_state_dictionary_is_told(content, text, path):
-    with pytest.raises(CheckpointError, match=text):
-        foreign.state_dict(content, path)
+def test_content_without_a_state_dictionary_is_refused(content, path):
+    with pytest.raises(CheckpointError, match=r"holds no state_dict, a dictionary of tensors alone"):
+        importing.state_dict(content, path)
 
 
-@pytest.mark.parametrize(
-    ("tensor", "kind"),
-    [
-        (torch.eye(2).to_sparse(), "sparse_coo"),
-        (torch.ones(2, device="meta"), "device meta"),
-    ],
-    ids=["sparse", "meta"],
-)
-def test_tensors_that_are_not_plain_numbers_are_named(tensor, kind, path):
+@pytest.mark.parametrize("tensor", [torch.eye(2).to_sparse(), torch.ones(2, device="meta")], ids=["sparse", "meta"])
+def test_tensors_that_are_not_plain_numbers_are_named(tensor, path):
     torch.save({"a": torch.ones(1), "b": tensor}, path)
-    with pytest.raises(CheckpointError, match=rf"not stored as plain numbers: b \({kind}\)\. Save them dense"):
-        foreign.state_dict(foreign.read(path), path)
-
-
-def test_a_prefix_is_taken_off_where_all_have_it():
-    one = torch.ones(1)
-    assert foreign.without_prefix({"m.a": one, "m.b": one}, "m.").keys() == {"a", "b"}
-    assert foreign.without_prefix({"m.a": one, "b": one}, "m.").keys() == {"m.a", "b"}
+    with pytest.raises(CheckpointError, match=r"not stored as plain numbers: b\. Save them dense"):
+        importing.state_dict(importing.read(path), path)
 
 
 @pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module._orig_mod."])
 def test_wrappers_are_taken_off_in_whatever_order(prefix):
     one = torch.ones(1)
-    assert foreign.unwrapped({f"{prefix}a": one, f"{prefix}module.b": one}).keys() == {"a", "module.b"}
-
-
-@pytest.mark.parametrize("before", ["", "_orig_mod.", "module."])
-def test_the_count_of_an_average_is_passed_over(before):
-    one = torch.ones(1)
-    assert foreign.unwrapped({f"{before}n_averaged": one, f"{before}module.a": one}).keys() == {"a"}
-
-
-@pytest.mark.parametrize("names", [{"n_averaged", "a"}, {"n_averaged"}, {"n_averaged", "module.a", "b"}])
-def test_a_count_that_is_of_no_average_is_kept(names):
-    assert foreign.unwrapped(dict.fromkeys(names, torch.ones(1))).keys() == names
+    assert importing.unwrapped({f"{prefix}a": one, f"{prefix}module.b": one}).keys() == {"a", "module.b"}

@@ -1,0 +1,60 @@
+"""Imported fits of a store, by the names that ``jembench import`` gave them. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from jembench.catalog import discovery, trust
+from jembench.errors import SpecError
+from jembench.experiment.plan import PRETRAINED, FitPlan
+from jembench.experiment.recipe import Recipe
+from jembench.experiment.sweep import Model
+from jembench.store.fits import FitRecord
+from jembench.store.records import Record
+from jembench.store.store import Store
+
+
+def imports(store: Store, name: str) -> list[FitRecord]:
+    """Return the records of the fits that were imported under a name: one, or one a dataset in merged stores."""
+    return [record for record in store.trained() if record.status == "imported" and _name(record) == name]
+
+
+def with_imports(models: Iterable[str], store: Store) -> list[str | Model]:
+    """Replace names of imported fits by their models, each with the recipe, the seed and the name of its fit.
+
+    Raises:
+        SpecError: if a name means several fits, or a record names code that the user did not.
+    """
+    known = {component.name for component in discovery.components("models")}
+    return [text if text in known or ":" in text else _model(text, store) for text in models]
+
+
+def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
+    """Check that the store has those of some fits that were imported: nothing here can train them.
+
+    Raises:
+        SpecError: if one is missing.
+    """
+    for fit in fits:
+        if fit.recipe.source and not store.is_trained(fit.key):
+            raise SpecError(
+                f"The store {store.root} has no imported {fit}, by the code and the options of today. Import its file "
+                "again with `jembench import`, and leave out --set and datasets that it was not imported with."
+            )
+
+
+def _model(name: str, store: Store) -> str | Model:
+    found = imports(store, name)
+    if len(found) > 1:
+        raise SpecError(f"{name} means several imported fits: {'; '.join(str(record.key) for record in found)}.")
+    for record in found:
+        where = str(store.fit_folder(record.key))
+        trust.refuse_code([record.key.model, *trust.strings(record.recipe)], where)
+        settings = Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides
+        return Model(spec=record.key.model, name=name, recipe=PRETRAINED, settings=settings, seeds=(record.key.seed,))
+    return name
+
+
+def _name(record: FitRecord) -> object:
+    source = record.provenance.get("imported")
+    return source.get("name") if isinstance(source, dict) else None

@@ -1,1 +1,0 @@
-"""Models that were not written for jembench: plain networks, generators, weights trained elsewhere."""

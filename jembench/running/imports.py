@@ -1,0 +1,92 @@
+"""Weights that were trained elsewhere, as a fit of the store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from torch import Tensor
+
+from jembench.catalog import discovery, registry, spec, trust
+from jembench.data.datasets import unread
+from jembench.errors import CheckpointError, SpecError
+from jembench.experiment.imports import imports
+from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
+from jembench.files import digest
+from jembench.interfaces import DataSpec, Import
+from jembench.models.importing import fit_together, wild
+from jembench.running import fits
+from jembench.store import checkpoint
+from jembench.store.store import Store
+
+
+class Imported(NamedTuple):
+    """The fit that :func:`import_fit` wrote."""
+
+    fit: FitPlan
+    found: Import
+    parameters: int  # numbers in the weights
+
+
+def import_fit(importer: str, file: Path, model: str | None, dataset: str, name: str, store: Store) -> Imported:
+    """Write the weights in a file that was made elsewhere into a store, as a fit.
+
+    Args:
+        importer: the spec of the component that reads the file.
+        file: its path; no code in it is run.
+        model: the spec of the model that the weights are of; None: the file says it.
+        dataset: the spec of the dataset that it was trained on.
+        name: by which commands find the fit.
+        store: where it is kept.
+
+    Raises:
+        CheckpointError: if the file is damaged or something does not fit; all of it is listed.
+        SpecError: if a name does not exist or is taken, or the file names code that the user did not.
+        StoreError: if the store cannot be written.
+    """
+    data = unread(registry.resolve("datasets", dataset)).spec
+    reader = registry.resolve("importers", importer)
+    found = reader.make().read(file, data, model)
+    trust.refuse_code([found.model, found.sampler], str(file))
+    sha256 = digest(file)
+    chains = [f"chains.sampler={found.sampler}"] if found.sampler else []
+    fit = plan_fit(found.model, dataset, PRETRAINED, [f"source={sha256[:12]}", *chains])
+    _check_name(name, fit, store)
+    made = fit_together(found, data, file)
+    kept = _chains(found, data, file) if found.sampler else {}
+    folder = store.fit_folder(fit.key)
+    checkpoint.write(folder / "sampler.safetensors", kept)
+    checkpoint.write(folder / "model.safetensors", dict(made.state_dict()))
+    record = fits.new_record(fit, made)
+    source = {"name": name, "importer": str(reader.component), "file": file.name, "sha256": sha256}
+    about = {**record.provenance, "imported": source}
+    store.write_fit(record._replace(status="imported", files=fits.digests(folder), provenance=about))
+    return Imported(fit, found, sum(parameter.numel() for parameter in made.parameters()))
+
+
+def _check_name(name: str, fit: FitPlan, store: Store) -> None:
+    taken = name in {component.name for component in discovery.components("models")}
+    taken = taken or any(record.key.id != fit.key.id for record in imports(store, name))
+    if taken or spec.parse(name) != spec.Spec(name, ()) or ":" in name:
+        wrong = (
+            "is the name of another model" if taken else "cannot be a name: it has more than letters, digits, - and _"
+        )
+        raise SpecError(f"{name!r} {wrong}. Choose another with --name.")
+
+
+def _chains(found: Import, data: DataSpec, file: Path) -> Mapping[str, Tensor]:
+    """Return the state of the sampler with the chains that the file holds.
+
+    Raises:
+        CheckpointError: if they do not fit the sampler, or are not finite.
+    """
+    sampler = registry.resolve("samplers", found.sampler).make(data)
+    sampler.load_state_dict(found.chains)
+    state: Mapping[str, Tensor] = sampler.state_dict()
+    if wrong := wild(found.chains, sampler):
+        raise CheckpointError(
+            f"The chains in {file} hold numbers that are not finite, and nothing was imported: {', '.join(wrong)}. "
+            "Take them out, or import weights of a training that did not diverge."
+        )
+    return state
