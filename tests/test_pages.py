@@ -38,4 +38,4 @@ def test_a_page_can_be_followed(page, tmp_path, programs):
     assert pages.runs_without_a_row(printed) == []
     if page.stem == "import":
         found = accuracies(tmp_path / "runs")
-        assert found["mine"] == found["baseline"]
+        assert found["own"] == found["baseline"]

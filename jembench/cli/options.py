@@ -249,7 +249,7 @@ names = click.option(
     callback=lambda ctx, parameter, given: {
         spec: name for name, spec in (parameters.pair("--name", text) for text in given)
     },
-    help="Show a model under another name: GAN=generator:module=... May be repeated.",
+    help="Show a model under another name: GAN=gan:build May be repeated.",
 )
 
 

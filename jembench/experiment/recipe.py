@@ -182,10 +182,7 @@ class Recipe:
     def identity(self) -> dict[str, Any]:
         """All settings that make the trained model what it is; of the guard, the ladder of a repair alone."""
         ladder = self.guard.ladder if self.guard.mode == "repair" else ()
-        found = self.settings | {"guard": {"ladder": ladder}}
-        if not self.source:
-            del found["source"]
-        return found
+        return self.settings | {"guard": {"ladder": ladder}}
 
 
 def check_shares(recipe: Recipe, processes: int) -> None:
