@@ -24,7 +24,7 @@ SOURCES = [
 KIT = sorted((ROOT / "jembench/testing").rglob("*.py"))
 SURFACE = {"jembench.interfaces", "jembench.plugin", "jembench.parts"}
 BESIDE = {
-    "jembench-jem": {"jembench.models.adapters"},
+    "jembench-jem": {"jembench.models"},
     "jembench-ray": {"jembench.interfaces.running", "jembench.store.merge", "jembench.store.works"},
     "jembench-slurm": {"jembench.interfaces.running", "jembench.store.store"},
     "jembench-robustness": {

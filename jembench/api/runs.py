@@ -99,7 +99,7 @@ def plan_run(
     store: Location | OpenStore | None = None,
     **chosen: Any,
 ) -> Plan:
-    """Return the plan of :func:`run`: ``settings`` are ``key=value`` each, ``chosen`` models, metrics, datasets and seeds.
+    """Return the plan of :func:`run`: ``settings`` are ``key=value``, ``chosen`` models, metrics, datasets, seeds.
 
     Models may be the names of imported fits of the store.
     """
