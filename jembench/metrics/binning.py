@@ -25,7 +25,7 @@ class Reliability(NamedTuple):
 
 
 def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int) -> Reliability:
-    """Accuracy and mean confidence in M bins of equal width. Guo et al. (2017), arXiv:1706.04599, figure 1."""
+    """Return accuracy and mean confidence in M bins of equal width. Guo et al. (2017), arXiv:1706.04599, figure 1."""
     where = equal_width(confidence, bins)
     counts = np.bincount(where, minlength=bins)
     with np.errstate(invalid="ignore"):
@@ -35,13 +35,13 @@ def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int) -> Re
 
 
 def equal_width(confidence: Floats, bins: int) -> NDArray[np.int64]:
-    """Which of M bins of equal width on [0, 1] each confidence falls into: [a, b), the last one [a, 1]."""
+    """Return the bin of M of equal width on [0, 1] of each confidence: [a, b), the last one [a, 1]."""
     edges = np.linspace(0, 1, bins + 1)
     return np.minimum(np.searchsorted(edges, confidence, side="right") - 1, bins - 1)
 
 
 def binned_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
-    """The sum over M bins of equal width of |sum of (hit - confidence)| / N, in 0..1, of index matrices (R, N).
+    """Return the sum over M bins of equal width of |sum of (hit - confidence)| / N, in 0..1, of index matrices (R, N).
 
     The weight of a bin is its share of the examples, so this is the weighted mean of |frequency - mean confidence|.
     Of several columns, (N, K), each has bins of its own, and this is the mean over columns.
@@ -91,7 +91,7 @@ def debiased_squared_error(confidence: Floats, hit: NDArray[np.bool_], bins: int
 
 
 def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
-    """The same sum over M bins of equal mass, of index matrices (R, N); the bins are those of each resample.
+    """Return the same sum over M bins of equal mass, of index matrices (R, N); the bins are those of each resample.
 
     An example is in bin ceil(F M), where F is the share of examples that are no more confident. So bins hold N / M
     each, up to rounding, and examples of the same confidence are always in the same one.

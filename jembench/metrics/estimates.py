@@ -1,12 +1,11 @@
-"""Values of metrics as statistics of what was kept of each image: one formula gives value, interval and comparison.
+"""Statistics of classes, and of the highest of a sample.
 
 Legend: N images, K classes, R resamples, n how many are the highest.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +15,9 @@ from jembench.interfaces import Resampling
 from jembench.metrics.base import Estimate
 from jembench.stats import Indices, multiplicities
 
-Arrays = Mapping[str, NDArray[Any]]
-
 
 def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
-    """exp(H) of the shares of the classes (N,), 1 to K: as many classes of equal size are as diverse.
+    """Return exp(H) of the shares of the classes (N,), 1 to K: as many classes of equal size are as diverse.
 
     The Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
     """
@@ -34,14 +31,14 @@ def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
 
 
 def hill_number(counts: NDArray[np.int64]) -> NDArray[np.float64]:
-    """exp(H) of the shares of counts: (R, K) -> (R,)."""
+    """Return exp(H) of the shares of counts: (R, K) -> (R,)."""
     shares = counts / counts.sum(axis=1, keepdims=True)
     numbers: NDArray[np.float64] = np.exp(entr(shares).sum(axis=1))
     return numbers
 
 
 def among_highest(estimate: Estimate, order: NDArray[np.int64], n: int) -> Estimate:
-    """The same statistic of the n highest images of each resample.
+    """Return the same statistic of the n highest images of each resample.
 
     Args:
         estimate: of all N images.
@@ -56,7 +53,7 @@ def among_highest(estimate: Estimate, order: NDArray[np.int64], n: int) -> Estim
 
 
 def highest_of(order: NDArray[np.int64], n: int) -> Callable[[Indices], Indices]:
-    """Which n images are the highest of each resample: (R, N) -> (R, n), in no particular order."""
+    """Return the n highest images of each resample: (R, N) -> (R, n), in no particular order."""
     rank = np.empty_like(order)
     rank[order] = np.arange(len(order))
     return lambda indices: order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def accuracy(logits: Array, labels: Array) -> Value:
-    """The share of examples whose largest logit is that of the label, in %, with Wilson's 95 % interval.
+    """Return the share of examples whose largest logit is that of the label, in %, with Wilson's 95 % interval.
 
     Args:
         logits: floats (N, K), finite.
@@ -54,7 +54,7 @@ def accuracy(logits: Array, labels: Array) -> Value:
 
 
 def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
-    """The mean of -log p(y|x) in nats, with a 95 % bootstrap interval; arguments and errors as for :func:`accuracy`.
+    """Return the mean of -log p(y|x) in nats, with a 95 % bootstrap interval; errors as for :func:`accuracy`.
 
     Args:
         logits: floats (N, K), finite.
@@ -69,7 +69,7 @@ def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
 
 
 def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
-    """The Brier score, the squared error of p(y|x) summed over classes, 0 to 2; arguments as for :func:`nll`.
+    """Return the Brier score, the squared error of p(y|x) summed over classes, 0 to 2; arguments as for :func:`nll`.
 
     Brier (1950), Monthly Weather Review 78(1), equation 2.
 
@@ -120,7 +120,7 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
 
 
 def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
-    """P(a score inside is higher than one outside), ties counting half, 0 to 1, with a 95 % bootstrap interval.
+    """Return P(a score inside is higher than one outside), ties counting half, 0 to 1, with a 95 % bootstrap interval.
 
     Args:
         inside: scores (N,) of in-distribution images, finite, higher for what is more likely inside.

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
 import pytest
 
 from jembench.data.pixels import to_float
@@ -49,20 +48,3 @@ def test_the_unknown_constant_of_the_energy_cancels(evaluation, monkeypatch):
     shifted = evaluation.but(test_energies=evaluation.test_energies + 64)
     after = EnergyGap().compute(shifted).values["energy-gap"]
     assert after[:3] == pytest.approx(before[:3], abs=1e-4)
-
-
-def test_the_protocol_names_where_the_samples_came_from(evaluation):
-    assert EnergyGap().compute(evaluation).protocol == (
-        "energy-gap:data=toy,data_noise=0,images=70,samples=50,source=direct,split=test"
-    )
-
-
-def test_the_gap_follows_from_the_arrays(evaluation):
-    metric = EnergyGap()
-    measurement = metric.compute(evaluation)
-    statistic, sizes, *_ = metric.resamplings(measurement.arrays)["energy-gap"]
-    assert sizes == (70, 50)
-    first, all_of_each = np.zeros((1, 70), int), [np.arange(size)[None] for size in sizes]
-    assert statistic(*all_of_each) == pytest.approx([measurement.values["energy-gap"].value])
-    data, drawn = measurement.arrays["energy-data"], measurement.arrays["energy-samples"]
-    assert statistic(first, np.full((1, 50), 3)) == pytest.approx([float(data[0]) - float(drawn[3])])

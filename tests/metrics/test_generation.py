@@ -65,13 +65,6 @@ def test_the_feature_network_goes_by_the_size_of_the_images(height, spec, genera
     assert generation.specs_asked == {spec}
 
 
-@pytest.mark.parametrize("metric", METRICS)
-def test_a_feature_network_can_be_asked_for(metric, generation):
-    factory = FACTORIES[metric]
-    factory(features="inception:weights=/some/file", resamples=0).compute(generation)
-    assert generation.specs_asked == {"inception:weights=/some/file"}
-
-
 @pytest.mark.parametrize(
     ("metric", "n", "message"),
     [

@@ -120,18 +120,6 @@ def test_the_details_are_the_make_up_of_both_ends(evaluation):
     assert found.details["counts-bottom"] == np.bincount(labels[shown(found.arrays, "bottom")], minlength=3).tolist()
 
 
-@pytest.mark.parametrize("spacing", [1.0, 1000.0], ids=["different", "with many ties"])
-def test_the_resampled_statistics_of_all_images_are_the_values(evaluation, spacing):
-    evaluation.test_energies = (evaluation.test_energies / spacing).round(decimals=0 if spacing > 1 else 6)
-    metric = LogDensity()
-    found = metric.compute(evaluation)
-    resamplings = metric.resamplings(found.arrays)
-    assert resamplings.keys() == found.values.keys() - {"auroc-correct"}
-    for label, resampling in resamplings.items():
-        assert resampling.sizes == (N,)
-        assert resampling.statistic(np.arange(N)[None])[0] == pytest.approx(found.values[label].value)
-
-
 def test_a_resample_has_ends_of_its_own(evaluation):
     metric = LogDensity()
     arrays = metric.compute(evaluation).arrays
@@ -152,12 +140,6 @@ def test_a_resample_has_ends_of_its_own(evaluation):
 @pytest.mark.parametrize(("n", "expected"), [(1, 1), (3, 1), (60, 15), (397, 99), (400, 100), (10_000, 100)])
 def test_an_end_is_100_images_and_never_more_than_a_quarter(n, expected):
     assert size_of_end(n) == expected
-
-
-def test_the_protocol_says_how_large_an_end_is(evaluation):
-    protocol = LogDensity().compute(evaluation).protocol
-    assert protocol.startswith("log-density:")
-    assert {"top=15", "images=60", "split=test"} <= set(protocol.partition(":")[2].split(","))
 
 
 def test_without_labels_only_the_spread_and_the_ends_are_left(evaluation):
