@@ -91,7 +91,7 @@ def allow(texts: Iterable[Any]) -> None:
 
 
 def check(name: str) -> None:
-    """Check that this import path, or file with code, may be loaded.
+    """Check that this import path may be loaded.
 
     Raises:
         SpecError: if a command is running, and neither its user nor installed code named it.
@@ -145,7 +145,7 @@ def _refused(where: str, name: str) -> SpecError:
 
 
 def code_in(text: str, depth: int = 0) -> Iterator[str]:
-    """Yield the import paths that a text names, in the options of its specs too, and files of code (``module=...``).
+    """Yield the import paths that a text names, in the options of its specs too.
 
     Args:
         text: a spec, a list of specs, ``key=value``, or JSON that holds such texts.
@@ -162,7 +162,6 @@ def code_in(text: str, depth: int = 0) -> Iterator[str]:
         inner = list(_parts(text))
     else:
         inner = [value for _, value in parsed.arguments]
-        yield from (value for key, value in parsed.arguments if key == "module")
         if ":" in parsed.name:
             yield parsed.name
     for part in inner:
