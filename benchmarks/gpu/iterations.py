@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import collections
 import contextlib
-import dataclasses
 import functools
 import gc
 import itertools
@@ -184,25 +183,22 @@ def _speed(place: Place, found: Findings, net: str, *subjects: str) -> dict[str,
 
 
 SWITCHES = (
-    ("on", "auto", True, True),
-    ("on", "auto", True, False),
-    ("on", "auto", False, True),
-    ("off", "auto", False, True),
-    ("off", "auto", False, False),
-    ("on", "float32", True, True),
+    ("on", "auto", True),
+    ("on", "auto", False),
+    ("off", "auto", False),
+    ("on", "float32", True),
 )
-"""Whether the network is compiled, its precision, whether chains are captured and whether cuDNN searches."""
+"""Whether the network is compiled, its precision and whether chains are captured."""
 
 
 def switches(place: Place, found: Findings) -> None:
     """An iteration by the recipe fast with each choice of how it is computed."""
     _choose_backend(place.size.backend)
-    for net, (compile, precision, captured, searched) in itertools.product(_nets(place), SWITCHES):
+    for net, (compile, precision, captured) in itertools.product(_nets(place), SWITCHES):
         settings = [f"model.net={net}", f"compute.compile={compile}", f"compute.precision={precision}"]
         with _gone(place):
             start = time.perf_counter()
             trainer = trainer_of(_fit(place, "jem", "fast", *settings), place)
-            trainer.execution = dataclasses.replace(trainer.execution, searched=searched)
             trainer.graph = trainer.graph if captured else None
             for _ in range(WARM_UP):
                 trainer.iterate()
@@ -210,7 +206,7 @@ def switches(place: Place, found: Findings) -> None:
             took = spread(seconds(trainer.iterate, place.device) for _ in range(place.size.iterations))
             computed = trainer.computed
             row = {"net": net, "compiled": compile, "precision": computed["precision"], "captured": captured}
-            row |= {"searched": searched, "s/iteration": took.median, "low": took.low, "high": took.high}
+            row |= {"s/iteration": took.median, "low": took.low, "high": took.high}
             row |= {"until warm, s": warm, "peak GiB": _gib(place, peak=True)}
             found.row("iterations", **row, notes=[*computed["not_compiled"], *computed["not_captured"]])
             del trainer

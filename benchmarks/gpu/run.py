@@ -57,7 +57,7 @@ ITEMS = (
     Item("recipes", 120, "One iteration of every model and recipe, warnings as errors"),
     Item("speed-large", 180, "Sampling and JEM beside the textbook, WRN-28-10"),
     Item("speed-small", 120, "Sampling, JEM and evaluation beside the textbook, WRN-28-2"),
-    Item("switches", 150, "Compilation, precision, captured chains and cuDNN's search for the fastest algorithm"),
+    Item("switches", 150, "Compilation, precision and captured chains"),
     Item("profile", 120, "Kernels, launches, gaps and synchronisations of an iteration"),
     Item("compiler", 240, "Nine networks compiled in one process: graph breaks, recompilations, memory"),
     Item("estimate", 150, "The estimate beside measured iterations"),

@@ -24,7 +24,7 @@ from jembench.experiment import recipe_files as recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import grad_energy
-from jembench.models.execution import Execution, autocast, frozen, searching, to_channels_last
+from jembench.models.execution import Execution, autocast, frozen, to_channels_last
 from jembench.running.estimate import WARM_UP
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
@@ -121,7 +121,7 @@ def sampling(setting: Setting) -> Contest:
     runs = {noise: ChainGraph(model).run if setting.execution.captured else chain.run for noise in chains}
 
     def ours(noise: float = textbook.NOISE) -> Tensor:
-        with frozen(model), searching(setting.execution.searched):
+        with frozen(model):
             return runs[noise](chains[noise], ChainState(start), evaluate, generator, None).x
 
     def theirs(noise: float = textbook.NOISE) -> Tensor:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -26,7 +27,7 @@ def execution(
     layout: Literal["auto", "contiguous", "channels_last"] = "auto",
     compile: Literal["auto", "on", "off"] = "auto",
 ) -> Execution:
-    """How a network is computed here: for ``auto`` in the way that was measured to be fastest.
+    """Return how a network is computed here: for ``auto`` in the way that was measured to be fastest.
 
     Compiled on GPUs alone, and for large images: on CPUs the compiled gradient was slower than the plain one, and
     compiling takes a minute, as long as a whole training on small images. On GPUs a chain is one CUDA graph, which is
@@ -37,31 +38,18 @@ def execution(
         channels_last=layout != "contiguous",
         compiled=device.type == "cuda" and data.dimensions > SMALL if compile == "auto" else compile == "on",
         captured=device.type == "cuda" and compile != "off",
-        searched=device.type == "cuda",
     )
 
 
 def _fastest_precision(data: DataSpec, device: torch.device) -> Precision:
-    """bfloat16 wherever the hardware multiplies it faster than float32.
-
-    On small images the network is not what takes the time, and float32 costs nothing. An Intel CPU without AMX, as one
-    whose virtual machine hides it, has instructions for bfloat16 that are no faster: a gradient through WRN-16-2,
-    WRN-28-10 or half-48 took 1.1 to 1.6 times the CPU seconds of float32. On an AMD EPYC it took half of them, and with
-    AMX a ninth.
-    """
-    if data.dimensions <= SMALL:
-        return "float32"
-    if device.type == "cuda":
-        faster = torch.cuda.is_bf16_supported(including_emulation=False)
-    else:
-        by_tiles = _of_cpu("vendor_id") != "GenuineIntel" or "amx_bf16" in _of_cpu("flags").split()
-        faster = by_tiles and bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return "bfloat16" if faster else "float32"
+    """Return bfloat16 for large images on GPUs whose hardware multiplies it, and float32 elsewhere."""
+    fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+    return "bfloat16" if fast and data.dimensions > SMALL else "float32"
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """PyTorch computes in one thread of the CPU, and in as many as before afterwards."""
+    """Let PyTorch compute in one thread of the CPU, and in as many as before afterwards."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -71,7 +59,7 @@ def one_thread() -> Iterator[None]:
 
 
 def threads_for(data: DataSpec, device: torch.device) -> AbstractContextManager[None]:
-    """One CPU thread while PyTorch works on small images.
+    """Return a context in which PyTorch works on small images in one CPU thread.
 
     A sampling step of the net small-8 on 8x8 images takes 3.0 ms with two threads and 4.6 with one (two cores of an AMD
     EPYC). But threads wait for each other at every layer: while other processes kept both cores busy, a training
@@ -82,7 +70,7 @@ def threads_for(data: DataSpec, device: torch.device) -> AbstractContextManager[
 
 
 def resolve(name: str) -> torch.device:
-    """``auto`` (the first GPU there is, else the CPU) or a device's name.
+    """Return the device of a name, or the first GPU there is, else the CPU, for ``auto``.
 
     Raises:
         SpecError: if the text names no device.
@@ -111,19 +99,12 @@ def resolve(name: str) -> torch.device:
 
 
 def name(device: torch.device) -> str:
-    """What the hardware is called: a GPU's name, or the processor's."""
+    """Return the name of the hardware: a GPU's, or the processor's."""
     return torch.cuda.get_device_name(device) if device.type == "cuda" else processor()
 
 
 def processor() -> str:
-    """The name of the CPU, as far as the system tells."""
-    return _of_cpu("model name") or platform.processor() or platform.machine()
-
-
-def _of_cpu(what: str) -> str:
-    """What the system tells of the first core: its "model name", "flags" ...; empty if it does not."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return ""
-    return next((line.partition(":")[2].strip() for line in lines if line.partition(":")[0].strip() == what), "")
+    """Return the name of the processor as Linux tells it, or else its architecture."""
+    info = Path("/proc/cpuinfo")
+    models = re.findall(r"model name\s*: (.+)", info.read_text()) if info.exists() else []
+    return models[0].strip() if models else platform.processor() or platform.machine()

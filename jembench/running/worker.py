@@ -18,7 +18,6 @@ from jembench.experiment.works import Work, planned
 from jembench.interfaces import Evaluation, Event, Quantity
 from jembench.interfaces.running import Ended
 from jembench.models import devices
-from jembench.models.execution import tf32
 from jembench.running import events, provenance
 from jembench.running.caches import FeatureBank
 from jembench.running.evaluation import TrainedFit
@@ -308,6 +307,6 @@ class _Unit(FitWork):
             "stability": fit.stability._asdict() if fit and fit.stability else None,
             "execution": {
                 "training": fit.provenance.get("execution") if fit else None,
-                "evaluation": {"precision": "float32", "tf32": tf32(self.bank.device)},
+                "evaluation": {"precision": "float32"},
             },
         }

@@ -14,7 +14,6 @@ from torch import Generator, Tensor, nn
 
 from jembench.errors import Fallback
 from jembench.interfaces import ChainState, GradEnergy, Sampler
-from jembench.models.execution import graphs
 from jembench.sampling import chain
 
 WARM_UP = 2
@@ -42,7 +41,6 @@ class ChainGraph:
         """Why chains go step by step; empty while they do not, or are still to be captured."""
         self._graph: torch.cuda.CUDAGraph | None = None
         self.forget()
-        graphs.add(self)
 
     def forget(self) -> None:
         """Let go of the graph and its memory. The next chains warm up again."""

@@ -18,15 +18,11 @@ def adam(params: Iterable[Tensor], lr: float, betas: tuple[float, float], weight
     """Adam (Kingma & Ba, 2015), with ``optimizer.betas`` and ``optimizer.weight_decay``."""
     from torch.optim import Adam
 
-    from jembench.models.execution import without_compiler
-
-    return without_compiler(Adam)(params, lr, betas=betas, weight_decay=weight_decay, fused=True)
+    return Adam(params, lr, betas=betas, weight_decay=weight_decay, fused=True)
 
 
 def sgd(params: Iterable[Tensor], lr: float, momentum: float, weight_decay: float) -> Optimizer:
     """Stochastic gradient descent, with ``optimizer.momentum`` and ``optimizer.weight_decay``."""
     from torch.optim import SGD
 
-    from jembench.models.execution import without_compiler
-
-    return without_compiler(SGD)(params, lr, momentum=momentum, weight_decay=weight_decay, fused=True)
+    return SGD(params, lr, momentum=momentum, weight_decay=weight_decay, fused=True)

@@ -27,8 +27,6 @@ from jembench.models.execution import (
     forget_compiled,
     frozen,
     mode,
-    searching,
-    tf32,
     to_channels_last,
     unchanged_buffers,
 )
@@ -178,7 +176,6 @@ class Trainer:
             "not_compiled": list(self.given_up),
             "captured": self.graph is not None and not self.graph.given_up,
             "not_captured": [] if self.graph is None else list(self.graph.given_up),
-            "tf32": tf32(self.device),
         }
 
     @property
@@ -219,8 +216,7 @@ class Trainer:
             group["lr"] = self.learning_rate
         whole = self.batches.draw()
         batch = self.group.cut(whole)
-        chance = seeds.drawing(self.seed, self._chance("network"), self.device)
-        with chance, searching(self.execution.searched):  # the shapes of an iteration are those of the next
+        with seeds.drawing(self.seed, self._chance("network"), self.device):
             self.model.train()
             first = batch
             if self._pass_first:

@@ -1,7 +1,6 @@
 """Layout, precision, one pass and the compiler against Algorithm 1 as a textbook has it."""
 
 import copy
-import dataclasses
 from pathlib import Path
 
 import pytest
@@ -13,9 +12,8 @@ from jembench import seeds
 from jembench.errors import Fallback
 from jembench.experiment import recipe_files as recipes
 from jembench.interfaces import DataSpec, Split
-from jembench.models import devices
 from jembench.models.energies import LogitModel, grad_energy
-from jembench.models.execution import Execution, compiled, mode, searching, tf32, to_channels_last
+from jembench.models.execution import Execution, compiled, mode, to_channels_last
 from jembench.models.nets import names
 from jembench.models.nets.wide_resnet import ResidualNet
 from jembench.models.objective import Weights, hybrid_loss
@@ -283,7 +281,6 @@ def test_a_trainer_remembers_how_it_computed(monkeypatch):
         "not_compiled": [],
         "captured": False,
         "not_captured": [],
-        "tf32": [],
     }
     trainer = make_trainer(**{"compute.compile": "on"})
     assert trainer.computed["compiled"]
@@ -293,38 +290,6 @@ def test_a_trainer_remembers_how_it_computed(monkeypatch):
     assert trainer.computed["not_compiled"] == ["OSError: no C++ compiler"] * 2
     with pytest.warns(Fallback):
         assert make_trainer(Viewing()).computed["layout"] == "contiguous"
-
-
-@pytest.mark.parametrize("before", [True, False])
-@pytest.mark.parametrize("search", [True, False])
-def test_cudnn_searches_for_a_while_and_is_set_as_before_afterwards(monkeypatch, before, search):
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", before)
-    with pytest.raises(ZeroDivisionError), searching(search):  # noqa: PT012
-        assert torch.backends.cudnn.benchmark == (search or before)
-        raise ZeroDivisionError
-    assert torch.backends.cudnn.benchmark == before
-
-
-def test_cudnn_searches_within_iterations_on_a_gpu_alone(monkeypatch):
-    assert devices.execution(DATA, torch.device("cuda"), precision="float32").searched
-    trainer, seen = make_trainer(), []
-    loss = trainer.model.training_loss
-    trainer._loss = lambda *both: seen.append(torch.backends.cudnn.benchmark) or loss(*both)
-    trainer.iterate()
-    for search in (False, True):
-        trainer.execution = dataclasses.replace(trainer.execution, searched=search)
-        trainer.iterate()
-    assert seen == [False, True]
-    assert not torch.backends.cudnn.benchmark
-
-
-@pytest.mark.parametrize("new", [True, False])
-def test_float32_says_where_it_is_tensorfloat32(monkeypatch, new):
-    monkeypatch.setattr(torch.cuda, "is_bf16_supported", lambda including_emulation: new)
-    monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", True)
-    monkeypatch.setattr(torch, "get_float32_matmul_precision", lambda: "high")
-    assert tf32(torch.device("cuda")) == (["convolutions", "matrix products"] if new else [])
-    assert tf32(CPU) == []
 
 
 def test_a_function_that_is_wrong_fails_with_its_own_error(monkeypatch):

@@ -79,7 +79,7 @@ def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, fold
     written = store.read_cell(cell)
     assert (written.id, written.fit, written.metric) == (cell.id, fit.key, "zoo_of_tests:score")
     assert written.provenance["limit"] == 7
-    plain = {"precision": "float32", "tf32": []}
+    plain = {"precision": "float32"}
     trained = plain | {"layout": "channels_last", "compiled": False, "not_compiled": []}
     trained |= {"captured": False, "not_captured": []}
     assert record.provenance["execution"] == trained

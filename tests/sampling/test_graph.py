@@ -11,7 +11,6 @@ from torch import nn
 from jembench.errors import Fallback
 from jembench.interfaces import ChainState, DataSpec
 from jembench.models.energies import LogitModel, grad_energy
-from jembench.models.execution import forget_compiled
 from jembench.sampling import chain
 from jembench.sampling.graph import WARM_UP, ChainGraph
 from jembench.sampling.pcd import PersistentChains
@@ -155,7 +154,7 @@ def test_a_forgotten_graph_is_captured_again_when_chains_are_drawn(gpu):
     pair = Pair()
     for _ in range(WARM_UP + 1):
         pair.draw()
-    forget_compiled()
+    pair.graph.forget()
     assert gpu.made[0].log[-1] == "reset"
     for _ in range(WARM_UP + 1):
         pair.draw()
