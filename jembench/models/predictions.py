@@ -6,19 +6,21 @@ Legend: N images, B images a pass, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable, Sequence, Set
-from typing import Any, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from jembench import progress, seeds
+from jembench.catalog.limits import Limit
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import Classifier, DataSpec, Density, Quantity
 from jembench.models.capabilities import is_differentiable, require_gradients
 from jembench.models.energies import LogitModel, marginal_energy
-from jembench.models.execution import at_least_float32, frozen, is_out_of_memory, mode
+from jembench.models.execution import at_least_float32, frozen, mode
 
 Readings = dict[Quantity, Tensor]
 """On the CPU, float32 (float64 of a float64 model): logits (N, K), energy (N,), grad-norm (N,)."""
@@ -27,8 +29,11 @@ CPU_BATCH = 100
 """Images a pass: on CPUs faster than 500, whose maps leave the caches. No value depends on it."""
 
 GPU_PIXEL = 32 * 2**10
-"""Bytes of a GPU's memory for each pixel of a pass, to begin with: 2,400 images of 32x32 in 80 GB, halved whenever they
-are too many. For the way back WRN-28-10 holds 14.5 KiB a pixel; the maps that are being computed lie beside them."""
+"""Bytes of a GPU's memory for each pixel of a pass: 2,400 images of 32x32 in 80 GB. For the way back WRN-28-10 holds
+14.5 KiB a pixel; the maps that are being computed lie beside them."""
+
+SETTING = "JEMBENCH_BATCH"
+"""The environment variable with the number of images a pass."""
 
 
 def read(
@@ -38,7 +43,7 @@ def read(
     device: torch.device,
     wanted: Set[Quantity],
 ) -> Readings:
-    """Every wanted quantity of every image, each image passing through the network once, in evaluation mode.
+    """Return every wanted quantity of every image, each image passing through the network once, in evaluation mode.
 
     Logits and energy come from one forward pass where the energy is that of the logits (a
     :class:`~jembench.models.energies.LogitModel`), and one backward pass, towards the images alone, gives the gradient.
@@ -47,7 +52,7 @@ def read(
 
     Raises:
         NotApplicable: if gradients are wanted of a model that has none.
-        RuntimeError: if a single image is too large for the device.
+        torch.OutOfMemoryError: if a batch is too large for the device; JEMBENCH_BATCH sets its size.
     """
     if "grad-norm" in wanted:
         require_gradients(is_differentiable(model))
@@ -61,7 +66,7 @@ def read(
 
 
 def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float[Tensor, "N C H W"]:
-    """The images in the model's units, as the reference code of JEM shows them: with Gaussian noise, not clamped.
+    """Return the images in the model's units as the reference code of JEM shows them: with Gaussian noise, not clamped.
 
     ``std`` is its standard deviation on [-1, 1], whatever the bounds are.
     Each image has its own generator, derived from the content of the set and its place there: every model sees the same
@@ -80,50 +85,40 @@ def _in_units(images: Tensor, data: DataSpec) -> Tensor:
 
 
 def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
-    """Images of a shape (C, H, W) a pass, to begin with; each has ``copies`` rows of it."""
-    whole = CPU_BATCH
-    if device.type == "cuda":
+    """Return the number of images of a shape (C, H, W) in a pass; each has ``copies`` rows of it.
+
+    The environment variable JEMBENCH_BATCH sets it, for networks that take more of a GPU's memory than WRN-28-10.
+
+    Raises:
+        SpecError: if the variable is no whole number from 1 up.
+    """
+    if SETTING in os.environ:
+        whole = Limit(SETTING, CPU_BATCH, "images").value
+    elif device.type == "cuda":
         pixel_bytes = GPU_PIXEL * math.prod(shape[1:])
         whole = torch.cuda.get_device_properties(device).total_memory // pixel_bytes
+    else:
+        whole = CPU_BATCH
     return max(1, whole // copies)
 
 
 Done = TypeVar("Done")
 
 
-class Parts:
-    """Work on any number of images, some at a time: fewer from where a GPU's memory was too small, then and later.
+class Parts(NamedTuple):
+    """Work on any number of images, a batch at a time."""
 
-    Args:
-        shape: of an image, (C, H, W).
-        copies: of an image, which pass through the network side by side.
-    """
-
-    def __init__(self, shape: Sequence[int], copies: int = 1) -> None:
-        self._shape = shape
-        self._copies = copies
-        self._fitting: int | None = None  # as many as were not too many, if some were
+    shape: Sequence[int]  # of an image, (C, H, W)
+    copies: int = 1  # of an image, which pass through the network side by side
 
     def __call__(self, count: int, device: torch.device, work: Callable[[slice], Done]) -> list[Done]:
-        """What ``work`` gives for each part of ``count`` images; for one empty part, if there are none.
-
-        Raises:
-            torch.OutOfMemoryError: if a single image is too large; from a compiler, an error of its own.
-        """
+        """Return what ``work`` gives for each part of ``count`` images; for one empty part, if there are none."""
         found: list[Done] = []
+        size = batch(device, self.shape, self.copies)
         with progress.phase("", count, "images") as at:
-            while at.done < count or not found:
-                size = min(self._fitting or batch(device, self._shape, self._copies), max(1, count - at.done))
-                try:
-                    found.append(work(slice(at.done, at.done + size)))
-                except Exception as error:  # a compiler wraps that of the device's memory in its own
-                    if size == 1 or not is_out_of_memory(error):
-                        raise
-                else:
-                    at.done += size
-                    continue
-                self._fitting = size // 2  # out of the handler, whose traceback holds the tensors of the pass
-                torch.cuda.empty_cache()
+            for start in range(0, max(1, count), size):
+                found.append(work(slice(start, min(start + size, count))))
+                at.done = min(start + size, count)
         return found
 
 
@@ -145,12 +140,12 @@ def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) ->
 
 
 def energy_follows_from_logits(model: Any) -> bool:
-    """Whether E(x) is -logsumexp of the logits by construction."""
+    """Return whether E(x) is -logsumexp of the logits by construction."""
     is_logit_model = isinstance(model, LogitModel) and type(model).energy is LogitModel.energy
     return is_logit_model or getattr(model, "energy_follows_from_logits", False)
 
 
 def energy(model: Any, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
-    """E(x), or -log p(x) of a model with a normalised density, in float32 or float64."""
+    """Return E(x), or -log p(x) of a model with a normalised density, in float32 or float64."""
     value: Tensor = -model.log_prob(x) if isinstance(model, Density) else model.energy(x)
     return at_least_float32(value)

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from jembench.data.pixels import to_float
+from jembench.errors import SpecError
 from jembench.interfaces import DataSpec
 from jembench.models import predictions
 from jembench.models.energies import LogitModel
@@ -113,32 +114,13 @@ def test_no_value_depends_on_the_size_of_the_parts(monkeypatch):
         assert torch.allclose(reading, pieces[quantity], atol=1e-6)
 
 
-def fails():
-    raise torch.OutOfMemoryError("out of memory")
-
-
-def fails_in_a_compiler():
-    try:
-        fails()
-    except RuntimeError as error:
-        raise ValueError("backend raised") from error
-
-
-@pytest.mark.parametrize("fail", [fails, fails_in_a_compiler])
-def test_smaller_parts_where_the_memory_is_too_small(monkeypatch, fail):
-    sizes = []
-
-    def work(part):
-        sizes.append(part.stop - part.start)
-        if sizes[-1] > 3:
-            fail()
-        return images(8)[part]
-
-    monkeypatch.setattr(predictions, "CPU_BATCH", 16)
+def test_the_size_of_a_batch_is_set_by_a_variable(monkeypatch):
+    monkeypatch.setenv("JEMBENCH_BATCH", "6")
     parts = predictions.Parts(DATA.shape, copies=2)
-    assert torch.equal(torch.cat(parts(8, CPU, work)), images(8))
-    assert torch.equal(torch.cat(parts(8, CPU, work)), images(8))
-    assert sizes == [8, 4, 2, 2, 2, 2, 2, 2, 2, 2]
+    assert parts(8, CPU, lambda part: (part.start, part.stop)) == [(0, 3), (3, 6), (6, 8)]
+    monkeypatch.setenv("JEMBENCH_BATCH", "none")
+    with pytest.raises(SpecError, match="JEMBENCH_BATCH is 'none'; it must be a whole number from 1 up, of images"):
+        parts(8, CPU, lambda part: None)
 
 
 def test_as_many_images_a_pass_as_the_memory_of_a_gpu_holds(monkeypatch):
@@ -149,14 +131,6 @@ def test_as_many_images_a_pass_as_the_memory_of_a_gpu_holds(monkeypatch):
     assert predictions.batch(cuda, (1, 8, 8)) == pytest.approx(16 * 2384, abs=16)
     assert predictions.batch(cuda, (3, 32, 32), copies=5) == 2384 // 5
     assert predictions.batch(cuda, (3, 4096, 4096)) == 1
-
-
-def test_a_single_image_that_does_not_fit_is_an_error():
-    def work(part):
-        fails()
-
-    with pytest.raises(torch.OutOfMemoryError):
-        predictions.Parts(DATA.shape)(2, CPU, work)
 
 
 def test_no_images_give_no_readings():
