@@ -15,10 +15,10 @@ from jembench.models import densities as densities
 from jembench.models import execution as execution
 from jembench.models.energies import LogitModel as LogitModel
 from jembench.models.energies import marginal_energy as marginal_energy
-from jembench.models.nets.build import build_net as build_net
-from jembench.models.nets.wide_resnet import in_full as in_full
+from jembench.models.nets import build_net as build_net
 from jembench.models.objective import Weights as Weights
 from jembench.models.objective import hybrid_loss as hybrid_loss
+from jembench.models.wide_resnet import in_full as in_full
 from jembench.report.figures.planned import Drawing as Drawing
 from jembench.report.figures.planned import Planned as Planned
 from jembench.sampling import chain as chain

@@ -25,7 +25,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from jembench.interfaces import Batch, Chains, Classifier, DataSpec, Energies, Loss, Negatives
 from jembench.models.energies import LogitModel, joint_energy, marginal_energy
 from jembench.models.execution import at_least_float32
-from jembench.models.nets.build import check_net
+from jembench.models.nets import check_net
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,7 +9,7 @@ from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import SpecError
 from jembench.experiment import recipe_files as recipe
 from jembench.interfaces import DataSpec
-from jembench.models.nets.build import build_net
+from jembench.models.nets import build_net
 
 
 @pytest.fixture

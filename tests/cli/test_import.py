@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jembench.interfaces import DataSpec
-from jembench.models.nets.build import build_net
+from jembench.models.nets import build_net
 from jembench.store import checkpoint
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)

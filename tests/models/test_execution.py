@@ -12,11 +12,11 @@ from jembench import seeds
 from jembench.errors import Fallback
 from jembench.experiment import recipe_files as recipes
 from jembench.interfaces import DataSpec, Split
+from jembench.models import nets
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import Execution, compiled, mode, to_channels_last
-from jembench.models.nets import names
-from jembench.models.nets.wide_resnet import ResidualNet
 from jembench.models.objective import Weights, hybrid_loss
+from jembench.models.wide_resnet import ResidualNet
 from jembench.training.loop import Trainer
 
 CPU = torch.device("cpu")
@@ -30,7 +30,7 @@ def seeded(seed=0):
 
 def small(norm="none"):
     with seeds.initialising(0):
-        return ResidualNet(3, 4, names.small(4), norm=norm)
+        return ResidualNet(3, 4, nets.small(4), norm=norm)
 
 
 def is_channels_last(net):

@@ -7,10 +7,10 @@ import torch
 from torch import nn
 
 from jembench.interfaces import Batch, Negatives
+from jembench.models import nets
 from jembench.models.energies import LogitModel
-from jembench.models.nets import names
-from jembench.models.nets.wide_resnet import ResidualNet
 from jembench.models.objective import Weights, hybrid_loss, logits_of_each
+from jembench.models.wide_resnet import ResidualNet
 
 
 class Table(torch.nn.Module):
@@ -141,7 +141,7 @@ def test_a_classifier_has_no_energies():
 def small(norm, dtype=torch.float64):
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        return LogitModel(ResidualNet(2, 3, names.small(4), norm=norm)).to(dtype).train()
+        return LogitModel(ResidualNet(2, 3, nets.small(4), norm=norm)).to(dtype).train()
 
 
 def three(dtype=torch.float64):

@@ -10,8 +10,8 @@ from jembench.errors import SpecError
 from jembench.interfaces import DataSpec
 from jembench.models import predictions
 from jembench.models.energies import LogitModel
-from jembench.models.nets.names import small
-from jembench.models.nets.wide_resnet import ResidualNet
+from jembench.models.nets import small
+from jembench.models.wide_resnet import ResidualNet
 
 DATA = DataSpec(name="toy", shape=(1, 8, 8), num_classes=3)
 CPU = torch.device("cpu")

@@ -14,8 +14,8 @@ from torch.nn import functional as F
 from jembench.interfaces import DataSpec
 from jembench.models.energies import LogitModel
 from jembench.models.execution import to_channels_last
-from jembench.models.nets import names
-from jembench.models.nets.wide_resnet import ResidualNet
+from jembench.models.nets import small
+from jembench.models.wide_resnet import ResidualNet
 
 DATA = DataSpec(name="noise", shape=(3, 8, 8), num_classes=4)
 AVX2 = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
@@ -53,7 +53,7 @@ def error(net):
 def errors():
     """Return the errors of our networks and of a user's, by channels."""
     torch.manual_seed(0)
-    found = {f"small-{width}": error(ResidualNet(3, 4, names.small(width))) for width in range(1, 9)}
+    found = {f"small-{width}": error(ResidualNet(3, 4, small(width))) for width in range(1, 9)}
     return found | {f"strided {channels}": error(Strided(channels)) for channels in range(1, 9)}
 
 

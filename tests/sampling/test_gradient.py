@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import Execution
-from jembench.models.nets.names import small, wide
-from jembench.models.nets.wide_resnet import ResidualNet
+from jembench.models.nets import small, wide
+from jembench.models.wide_resnet import ResidualNet
 
 PRECISIONS = ("float32", "bfloat16")
 BFLOAT16 = Execution(precision="bfloat16")

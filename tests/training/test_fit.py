@@ -9,8 +9,8 @@ import torch
 from fits import ONCE, Killed, assert_equal_weights, divergences, kill, kill_from, newest, rig, rows, weights
 
 from jembench.errors import CheckpointError, Diverged, Fallback, OutOfTime, StoreError
-from jembench.models.nets.names import small
-from jembench.models.nets.wide_resnet import ResidualNet
+from jembench.models.nets import small
+from jembench.models.wide_resnet import ResidualNet
 from jembench.store import checkpoint
 from jembench.training.checkpoints import Checkpoints
 from jembench.training.fit import train

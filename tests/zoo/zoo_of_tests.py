@@ -20,7 +20,7 @@ from jembench.errors import SpecError, StoreError, Unavailable
 from jembench.interfaces import DataSpec, Measurement, Split, Value
 from jembench.models.densities import ByBayes
 from jembench.models.energies import LogitModel
-from jembench.models.nets.build import build_net
+from jembench.models.nets import build_net
 from jembench.models.objective import Weights, hybrid_loss
 
 # --- data -------------------------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ from torch import nn
 from jembench.errors import PluginError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.models.energies import LogitModel
-from jembench.models.nets.build import build_net
+from jembench.models.nets import build_net
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 COLOURS = DataSpec(name="colours", shape=(3, 32, 32), num_classes=7)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
 from jaxtyping import Float
@@ -21,13 +21,25 @@ from torch.nn import functional as F
 from jembench.errors import SpecError
 from jembench.models.densities import FirstBatch
 from jembench.models.execution import at_least_float32
-from jembench.models.nets.names import Shape
 
 LEAK = 0.2
 """The slope of every LeakyReLU below 0."""
 
 MOMENTUM = 0.9
 """The share that a batch has in the running statistics of batch norm, as in the code of JEM, JEM++ and SADA-JEM."""
+
+
+class Shape(NamedTuple):
+    """The channels of a residual network's first convolution and of its three groups, and the blocks of a group."""
+
+    stem: int
+    widths: tuple[int, int, int]
+    blocks: int
+    stride: int = 1  # of the first convolution: 2 halves the image; 0: as the image's size asks, see ``for_image``
+
+    def for_image(self, height: int, width: int) -> Shape:
+        """Return the shape with a stride, if it has none, that makes maps of about 16 pixels of the shorter side."""
+        return self if self.stride else self._replace(stride=max(1, round(min(height, width) / 16)))
 
 
 class ActNorm(nn.Module):

@@ -1,7 +1,8 @@
-"""From the text of a ``net=`` option to a network."""
+"""Networks by the text of a ``net=`` option."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import torch
@@ -11,8 +12,7 @@ from jembench.catalog import discovery
 from jembench.errors import PluginError, SpecError, error_text
 from jembench.interfaces import DataSpec
 from jembench.models.execution import mode
-from jembench.models.nets import names
-from jembench.models.nets.wide_resnet import MOMENTUM, ResidualNet
+from jembench.models.wide_resnet import MOMENTUM, ResidualNet, Shape
 
 _FORMS = (
     "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), scaled-WIDTH (scaled-32), auto "
@@ -21,11 +21,56 @@ _FORMS = (
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
 
+_DIGITS = 4
+"""Digits of a depth or width: a net of ten thousand layers has no end of Python objects."""
+
+_STRIDES = {"small": 1, "half": 2, "scaled": 0}
+"""Strides of the first convolution: ``half`` halves the image, a quarter of the work; ``scaled`` makes maps of about 16
+pixels whatever the size of the images, so that their cost is about the same."""
+
+
+def wide(depth: int, width: int) -> Shape:
+    """Return WRN-d-k: (d - 4) / 6 blocks a group, of 16k, 32k and 64k channels.
+
+    Raises:
+        SpecError: if the depth is not 6n + 4 with n >= 1.
+    """
+    blocks, rest = divmod(depth - 4, 6)
+    if rest or blocks < 1:
+        nearest = f"{depth - rest} and {depth - rest + 6}" if depth > 10 else "10"
+        hint = f" The code of JEM's authors builds depth 4 as depth 10: write wrn-10-{width}." if depth == 4 else ""
+        raise SpecError(
+            f"A wide residual network has a depth of 6n + 4 with n >= 1, and {depth} is not. Nearest: {nearest}.{hint}"
+        )
+    return Shape(16, (16 * width, 32 * width, 64 * width), blocks)
+
+
+def small(width: int) -> Shape:
+    """Return one block in each of the groups of w, 2w and 4w channels."""
+    return Shape(width, (width, 2 * width, 4 * width), 1)
+
+
+def shape_of(text: str) -> Shape | None:
+    """Return the shape that ``wrn-28-10``, ``small-12`` or ``half-48`` names; None for any other text.
+
+    Raises:
+        SpecError: if there is no wide residual network of that depth, or a number is absurd.
+    """
+    match = re.fullmatch(r"(?P<kind>wrn-(?P<depth>[1-9]\d*)|small|half|scaled)-(?P<width>[1-9]\d*)", text)
+    if match is None:
+        return None
+    depth, width = (match["depth"] or "10"), match["width"]
+    if max(len(depth), len(width)) > _DIGITS:
+        raise SpecError(f"The net {text[:40]} is too large: its depth and width must be below {10**_DIGITS:,}.")
+    if match["depth"]:
+        return wide(int(depth), int(width))
+    return small(int(width))._replace(stride=_STRIDES[match["kind"]])
+
 
 def build_net(
     text: str, data: DataSpec, *, norm: str = "none", dropout: float = 0.0, momentum: float = MOMENTUM
 ) -> nn.Module:
-    """The network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
+    """Return the network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
 
     Args:
         text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``auto`` or an import path.
@@ -43,7 +88,7 @@ def build_net(
         raise SpecError(f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose labelled data.")
     if text == "auto":
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
-    if shape := names.read(text):
+    if shape := shape_of(text):
         shape = shape.for_image(height, width)
         return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout, momentum=momentum)
     if ":" in text:

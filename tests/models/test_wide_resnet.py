@@ -5,8 +5,8 @@ import torch
 from torch.nn import functional as F
 
 from jembench.errors import SpecError
-from jembench.models.nets.names import half, small, wide
-from jembench.models.nets.wide_resnet import NORMS, ActNorm, ResidualNet
+from jembench.models.nets import shape_of, small, wide
+from jembench.models.wide_resnet import NORMS, ActNorm, ResidualNet
 
 
 def images(*shape, seed=0):
@@ -102,7 +102,7 @@ def test_the_shortcut_is_a_strided_1x1_convolution(size):
         lambda: ResidualNet(3, 10, wide(16, 2)),
         lambda: ResidualNet(1, 7, wide(10, 1)),
         lambda: ResidualNet(3, 10, small(8)),
-        lambda: ResidualNet(3, 10, half(8)),
+        lambda: ResidualNet(3, 10, shape_of("half-8")),
     ],
 )
 def test_agrees_with_the_definition(make):

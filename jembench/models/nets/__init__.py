@@ -1,1 +1,0 @@
-"""Backbones: networks from images (B, C, H, W) to logits (B, K)."""
