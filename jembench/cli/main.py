@@ -107,7 +107,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "work": _command("work:work", "Carry out units of work of a run."),
     "train": _command("train:train", "Train one model and print its folder."),
     "estimate": _command("train:estimate", "Estimate the time and memory that a training takes."),
-    "import": _command("import_:import_", "Import weights that were trained elsewhere."),
+    "import": _command("import_:import_", "Import weights that were trained elsewhere into the store."),
     "sample": _command("sample:sample", "Draw images from a trained model as a PNG: one row per class."),
     "report": _command("report:report", "Print the results of a store, or write them to a file."),
     "view": _command("view:view", "Show a store in a browser, while a run goes on too."),

@@ -57,7 +57,7 @@ OPTIONS = {
     },
     ("estimate",): {"--dataset", "--recipe", "--set", "--against", "--device", "--rate", "--format", "--help"},
     ("status",): {"--store", "--format", "--help"},
-    ("import",): {"--model", "--dataset", "--output", "--force", "--help"},
+    ("import",): {"--model", "--dataset", "--name", "--store", "--help"},
     ("sample",): {
         "--force",
         *("--dataset", "--recipe", "--set", "--seed", "--steps", "--columns", "--output", "--device", "--store"),
