@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, Any, Literal
@@ -71,7 +70,7 @@ class Schedule:
             *([schedules.cosine()] if self.cosine else []),
             *([registry.resolve("schedules", self.name).make()] if self.name else []),
         ]
-        return lambda *place: float(math.prod(part(*place) for part in parts))
+        return schedules.product(parts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

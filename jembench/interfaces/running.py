@@ -114,7 +114,6 @@ EventKind = Literal[
     "training",
     "window",
     "diverged",
-    "picture",
     "sampling",
     "measuring",
     "measured",
@@ -142,7 +141,6 @@ class Event:
                   windows of former runs first; a tracker gets those that it has not had
     ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and ``returned_to`` and
                   ``remedy`` if training was rolled back
-    ``picture``   images were drawn: ``text`` is the path of a PNG file, ``done`` the iteration; 0: of the trained model
     ``sampling``  the model's own images are being drawn
     ``measuring`` a metric is being computed: ``metric``, the ``done``-th of ``total`` of its unit
     ``measured``  its outcome is in the store: ``values`` has ``status``, ``seconds``, and by label each value with the

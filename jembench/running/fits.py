@@ -38,9 +38,8 @@ from jembench.store.checkpoint import load_weights
 from jembench.store.fits import HISTORY, RECORD, FitRecord, has_weights
 from jembench.store.store import Store
 from jembench.training import processes, snapshots
-from jembench.training.chains import make_sampler
 from jembench.training.fit import train
-from jembench.training.loop import Trainer
+from jembench.training.loop import Trainer, make_sampler
 
 CPU = torch.device("cpu")
 

@@ -21,7 +21,7 @@ from jembench.running.fits import is_sampled, make_model, make_trainer
 from jembench.running.planned import PlannedData, PlannedFit
 from jembench.stopping import INTERRUPTS
 from jembench.training import snapshots
-from jembench.training.chains import make_sampler
+from jembench.training.loop import make_sampler
 
 
 class Ready(NamedTuple):

@@ -99,7 +99,7 @@ class Tracked:
     def _is_new(self, event: Event) -> bool:
         if event.kind == "measured":
             return self._known(event.fit).results.get(event.metric) != _digest(event)
-        is_counted = event.kind in ("window", "picture") and event.done
+        is_counted = event.kind == "window"
         return not is_counted or _window(event) > self._known(event.fit).window
 
     def _remember(self, event: Event) -> None:

@@ -276,7 +276,6 @@ class _Unit(FitWork):
         try:
             with self.isolated("The samples"):
                 write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)
-            self.report(Event(kind="picture", text=str(self.folder / SAMPLES)))
         except StoreError:
             raise
         except Exception as error:

@@ -1,10 +1,9 @@
-"""From events to runs of a tracking library: each fit is one, with its windows, divergences, pictures and results."""
+"""From events to runs of a tracking library: each fit is one, with its windows, divergences and results."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Protocol
 
 from jembench.catalog.spec import slug
@@ -25,9 +24,6 @@ class Run(Protocol):
     def text(self, name: str, text: str, iteration: int) -> None:
         """Note what happened in words."""
 
-    def picture(self, path: Path, iteration: int) -> None:
-        """Keep a PNG file."""
-
     def close(self) -> None:
         """Nothing follows in this process."""
 
@@ -40,7 +36,7 @@ class PerFit:
     """A :class:`~jembench.interfaces.Tracker` with a run for each fit.
 
     What training did after the guard had changed it is a run of its own, since its iterations are counted again:
-    ``NAME-attempt-1``. Results and pictures of the trained model belong to the first one.
+    ``NAME-attempt-1``. Results of the trained model belong to the first one.
     """
 
     def __init__(self, opened: Open) -> None:
@@ -58,8 +54,6 @@ class PerFit:
             self._run(event).numbers({f"train/{name}": float(event.values[name]) for name in columns}, event.done)
         elif event.kind == "diverged":
             self._run(event).text("divergence", describe_event(event.values), int(event.values["iteration"]))
-        elif event.kind == "picture" and (path := Path(event.text)).is_file():  # a worker may write it elsewhere
-            self._run(event).picture(path, event.done)
         elif event.kind == "measured":
             self._measured(event)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 
@@ -48,10 +47,6 @@ class MLflowRun:
     def text(self, name: str, text: str, iteration: int) -> None:
         """Keep a text file."""
         self._client.log_text(self._id, text, f"{_key(name)}-{iteration}.txt".replace("/", "-"))
-
-    def picture(self, path: Path, iteration: int) -> None:
-        """Keep the file."""
-        self._client.log_artifact(self._id, str(path), "pictures")
 
     def close(self) -> None:
         """Mark the run as finished."""

@@ -6,10 +6,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from jembench.data.decoding import opened
-
 
 class TensorBoardRun:
     """A folder of event files. Results are metrics of HParams as well.
@@ -41,13 +37,6 @@ class TensorBoardRun:
     def text(self, name: str, text: str, iteration: int) -> None:
         """Write a text."""
         self._writer.add_text(name, text, iteration)
-        self._writer.flush()
-
-    def picture(self, path: Path, iteration: int) -> None:
-        """Write an image; a picture of the trained model, without an iteration, is at 0."""
-        with opened(str(path)) as image:
-            pixels = np.asarray(image.convert("RGB"))
-        self._writer.add_image(path.stem.partition("-")[0], pixels, iteration, dataformats="HWC")
         self._writer.flush()
 
     def close(self) -> None:

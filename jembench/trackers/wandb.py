@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
-
-from jembench.data.decoding import opened
 
 
 class WandbRun:
@@ -48,13 +45,6 @@ class WandbRun:
     def text(self, name: str, text: str, iteration: int) -> None:
         """Keep a text in the summary."""
         self._run.summary[f"{name}/{iteration}" if iteration else name] = text
-
-    def picture(self, path: Path, iteration: int) -> None:
-        """Log an image."""
-        from wandb import Image
-
-        with opened(str(path)) as image:  # by its path, wandb would open it in any format of Pillow's
-            self._run.log({path.stem.partition("-")[0]: Image(image)}, step=iteration or None)
 
     def close(self) -> None:
         """Write what is left."""

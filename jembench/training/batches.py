@@ -14,7 +14,7 @@ from torch import Generator, Tensor
 
 from jembench import seeds
 from jembench.catalog import registry
-from jembench.data.augment import NONE, Augmentation, add_noise
+from jembench.data.augment import Augmentation, add_noise
 from jembench.data.holdout import labelled_only
 from jembench.data.pixels import Bounds, noise_to_model, to_float
 from jembench.errors import CheckpointError, JembenchError, SpecError
@@ -90,13 +90,13 @@ class ImageSource:
         return len(self._images)
 
     def draw(
-        self, indices: Int[Tensor, " B"], augmentation: Augmentation, noise_std: float, generator: Generator
+        self, indices: Int[Tensor, " B"], augmentation: Augmentation | None, noise_std: float, generator: Generator
     ) -> tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"] | None]:
         """Return the images of ``indices``, augmented, as float32, with Gaussian noise, and their labels if any.
 
         Args:
             indices: on any device.
-            augmentation: what is done to them.
+            augmentation: what is done to them, if anything.
             noise_std: on the scale of [-1, 1], whatever the bounds are.
             generator: of the augmentation and the noise; fastest on the images' own device.
         """
@@ -104,7 +104,9 @@ class ImageSource:
         if device.type == "cuda" and indices.device.type == "cpu":
             indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
         indices = indices.to(device, non_blocking=True)
-        images = augmentation(self._images[indices], generator)
+        images = self._images[indices]
+        if augmentation:
+            images = augmentation(images, generator)
         x = add_noise(to_float(images, self._bounds), noise_to_model(noise_std, self._bounds), generator)
         return x, None if self._labels is None else self._labels[indices]
 
@@ -132,7 +134,8 @@ class Batches:
         with_labels = images if labelled is train else ImageSource(labelled, data.bounds, device)
         self.sources = {"marginal": images, "labelled": with_labels}
         self.augmentation = make_augmentation(recipe.data)
-        self.augmentation.check(*data.shape[1:])
+        if self.augmentation:
+            self.augmentation.check(*data.shape[1:])
         self.begin(recipe, "")
 
     def begin(self, recipe: Recipe, again: str) -> None:
@@ -161,7 +164,7 @@ class Batches:
         indices = {name: next(stream) for name, stream in self.streams.items()}
         noise, x = self.options.noise, None
         if not self.options.shared:
-            augmentation = self.augmentation if self.options.augment_marginal else NONE
+            augmentation = self.augmentation if self.options.augment_marginal else None
             x, _ = self.sources["marginal"].draw(indices["marginal"], augmentation, noise, self.generator)
         x_labelled, y = self.sources["labelled"].draw(indices["labelled"], self.augmentation, noise, self.generator)
         assert y is not None
@@ -185,11 +188,14 @@ class Batches:
         self.generator.set_state(state["generator"].cpu())
 
 
-def make_augmentation(options: TrainingData) -> Augmentation:
+def make_augmentation(options: TrainingData) -> Augmentation | None:
     """Return what the recipe does to training images: its own crop and flip, then the augmentation that it names.
+
+    None stands for nothing.
 
     Raises:
         SpecError: for a name or an option that does not exist.
     """
     named = registry.resolve("augmentations", options.augmentation).make() if options.augmentation else None
-    return Augmentation(pad=options.pad, flip=options.flip, then=named)
+    any_of_it = options.pad or options.flip or named
+    return Augmentation(pad=options.pad, flip=options.flip, then=named) if any_of_it else None

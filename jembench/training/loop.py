@@ -6,7 +6,7 @@ Legend: B batch, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -16,27 +16,20 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from jembench import seeds
+from jembench.catalog import registry
 from jembench.data.holdout import holdout
+from jembench.errors import SpecError
 from jembench.experiment.recipe import Recipe, check_shares
 from jembench.interfaces import Batch, ChainState, DataSpec, GradEnergy, Loss, Negatives, Sampler, Split
-from jembench.models import devices, predictions
+from jembench.models import devices, execution, predictions
 from jembench.models.energies import LogitModel, grad_energy
-from jembench.models.execution import (
-    autocast,
-    compiled,
-    forget_compiled,
-    frozen,
-    mode,
-    to_channels_last,
-    unchanged_buffers,
-)
+from jembench.models.memory import check_memory
 from jembench.models.objective import has_batch_norm
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
 from jembench.store.checkpoint import load_weights
 from jembench.training import processes
 from jembench.training.batches import Batches
-from jembench.training.chains import make_sampler
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
 from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
 
@@ -46,13 +39,6 @@ class Validation(NamedTuple):
 
     accuracy: float  # 0..1
     nll: float  # nats
-
-
-class Window(NamedTuple):
-    """What is logged of some iterations, over the images and chains of all processes."""
-
-    rows: list[dict[str, float]]  # one an iteration: the loss and its parts
-    starts: Starts | None  # see Trainer.random_starts
 
 
 class Trainer:
@@ -77,14 +63,7 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        model: Any,
-        data: DataSpec,
-        images: Split,
-        recipe: Recipe,
-        *,
-        seed: int,
-        device: torch.device,
+        self, model: Any, data: DataSpec, images: Split, recipe: Recipe, *, seed: int, device: torch.device
     ) -> None:
         self.group = processes.group()
         check_shares(recipe, self.group.size)
@@ -136,15 +115,19 @@ class Trainer:
         compute = dataclasses.asdict(self.recipe.compute) | ({"precision": precision} if precision else {})
         self.execution = devices.execution(self.data, self.device, **compute)
         if self.execution.channels_last:
-            self.execution = dataclasses.replace(self.execution, channels_last=to_channels_last(self.model, self.data))
+            channels_last = execution.to_channels_last(self.model, self.data)
+            self.execution = dataclasses.replace(self.execution, channels_last=channels_last)
         self.given_up: list[str] = []
         self._loss = self.model.training_loss
         self._pass_first = self.model.logits if self._has_data_first() else None
         if self.execution.compiled:
-            forget_compiled()  # of former networks
-            self._loss = self._compiled_loss()
+            execution.forget_compiled()  # of former networks
+            if getattr(self.model, "compiles", True):
+                self._loss = execution.compiled(self._loss, self.given_up)
+            else:
+                self.given_up.append("the model says that its loss cannot be compiled")
             if self._pass_first:  # as the chains are: they write to running statistics that a plain pass would keep
-                self._pass_first = compiled(self._pass_first, self.given_up, captured=False)
+                self._pass_first = execution.compiled(self._pass_first, self.given_up, captured=False)
         if self.sampler:
             self.grad_energy = grad_energy(self.model, self.execution, self.given_up)
         self.graph = ChainGraph(self.model) if self.sampler and self.execution.captured else None
@@ -157,14 +140,6 @@ class Trainer:
         model, recipe = self.model, self.recipe
         both = isinstance(model, LogitModel) and model.chains == "marginal" and recipe.chains.mode == "train"
         return both and not recipe.data.shared and has_batch_norm(model)
-
-    def _compiled_loss(self) -> Callable[[Batch, Negatives | None], Loss]:
-        """The loss, compiled unless the model says that it cannot be."""
-        if getattr(self.model, "compiles", True):
-            return compiled(self.model.training_loss, self.given_up)
-        self.given_up.append("the model says that its loss cannot be compiled")
-        loss: Callable[[Batch, Negatives | None], Loss] = self.model.training_loss
-        return loss
 
     @property
     def computed(self) -> dict[str, Any]:
@@ -194,8 +169,13 @@ class Trainer:
         """The length of a chain; 0 for a model that is trained without."""
         return self.sampler.steps * self.adjustment.steps if self.sampler else 0
 
-    def window(self, n: int) -> Window:
-        """Run n iterations. The host waits for the device only at their end."""
+    def window(self, n: int) -> tuple[list[dict[str, float]], Starts | None]:
+        """Run n iterations. The host waits for the device only at their end.
+
+        Returns:
+            the loss and its parts of each iteration, over the images and chains of all processes, and
+            :meth:`random_starts` unless the guard is off.
+        """
         rows = [self.iterate() for _ in range(n)]
         starts = self.random_starts() if self.recipe.guard.mode != "off" else None
         names = list(rows[0])
@@ -205,7 +185,7 @@ class Trainer:
         for name in {HIGHEST, HIGHEST_DATA}.intersection(names):
             values[:, names.index(name)] = of_all[:, :, names.index(name)].amax(0)
         each = [dict(zip(names, row, strict=True)) for row in values.double().tolist()]
-        return Window(each, None if starts is None else Starts(float(starts.max()), float(starts.mean())))
+        return each, None if starts is None else Starts(float(starts.max()), float(starts.mean()))
 
     def iterate(self) -> dict[str, Tensor]:
         """One optimiser step; returns the loss and its parts, still on the device.
@@ -220,13 +200,13 @@ class Trainer:
             self.model.train()
             first = batch
             if self._pass_first:
-                with autocast(self.execution.precision, self.device):
+                with execution.autocast(self.execution.precision, self.device):
                     first = batch._replace(logits=self._pass_first(batch.x))
             negatives = self._negatives(whole)
             values = self._differentiate(first, negatives)
             if radius := self.recipe.optimizer.sharpness:
                 adaptive = self.recipe.optimizer.adaptive
-                with unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
+                with execution.unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
                     self._differentiate(batch, negatives)
         self.optimizer.step()
         if self.average:
@@ -241,7 +221,7 @@ class Trainer:
         compiled for one use.
         """
         self.optimizer.zero_grad(set_to_none=True)  # the former gradients need not lie beside the maps
-        with autocast(self.execution.precision, self.device):
+        with execution.autocast(self.execution.precision, self.device):
             loss: Loss = (self._loss if self.iteration else self.model.training_loss)(batch, negatives)
         total, extremes = loss.total, {}
         if loss.energies is not None:
@@ -268,7 +248,8 @@ class Trainer:
             return None
         n = self.recipe.batch_size if self.model.chains == "marginal" else len(batch.y_labelled)
         y = self._classes(batch, n)
-        with mode(self.model, train=self.recipe.chains.mode == "train"), frozen(self.model):
+        train = self.recipe.chains.mode == "train"
+        with execution.mode(self.model, train=train), execution.frozen(self.model):
             state = chain.draw(self.sampler, n, self.grad_energy, self.generator, y, self.sampling_steps, self._move)
         return self.group.cut(Negatives(state.x, state.y if self.model.chains == "conditional" else None))
 
@@ -302,10 +283,10 @@ class Trainer:
         y = classes if self.model.chains == "conditional" else None
         state = self.sampler.start(self.recipe.batch_size, y, generator=generator)
         with (
-            unchanged_buffers(self.model),
+            execution.unchanged_buffers(self.model),
             seeds.drawing(self.seed, f"guard/network/{self.iteration}", self.device),
-            mode(self.model, train=self.recipe.chains.mode == "train"),
-            autocast(self.execution.precision, self.device),
+            execution.mode(self.model, train=self.recipe.chains.mode == "train"),
+            execution.autocast(self.execution.precision, self.device),
         ):
             energy: Tensor = self.model.energy(state.x, state.y)
         return energy.float()
@@ -373,3 +354,25 @@ class Trainer:
         self.adjustment = Adjustment(*state["adjustment"])
         self.iteration = state["iteration"]
         self.generator.set_state(generators["chains"].cpu())
+
+
+def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
+    """Return the recipe's sampler, or None for a model that is trained without chains.
+
+    Raises:
+        SpecError: if the model needs one and the recipe names none, or it does not fit into the memory.
+    """
+    if getattr(model, "chains", "none") == "none":
+        return None
+    if not recipe.chains.sampler:
+        raise SpecError(
+            f"The recipe {recipe.label} names no sampler, and a {type(model).__name__} is trained with chains. Choose "
+            "another recipe, or name one: --set chains.sampler=pcd."
+        )
+    named = registry.resolve("samplers", recipe.chains.sampler)
+    check_memory(lambda: named.make(data), f"The sampler {named}", torch.device("cpu"))
+    sampler: Any = named.make(data)
+    if hasattr(sampler, "inform"):
+        sampler.inform(train)
+    made: Sampler = sampler
+    return made

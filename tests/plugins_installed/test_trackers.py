@@ -25,21 +25,13 @@ def window(done, attempt=0):
 
 
 @pytest.fixture
-def picture(tmp_path):
-    from PIL import Image
-
-    Image.new("L", (8, 4), 200).save(tmp_path / "epoch-2.png")
-    return Event(kind="picture", text=str(tmp_path / "epoch-2.png"), done=10, total=40, values={"attempt": 0})
-
-
-@pytest.fixture
-def tracked(tmp_path, picture):
+def tracked(tmp_path):
     """A run that is killed after 30 iterations, and the next, which repeats some, diverges, and measures."""
 
     def tracked(spec):
         store = Store(tmp_path / "runs")
         store.fit_folder(KEY).mkdir(parents=True)
-        first = [picture, window(10), window(20), window(30)]
+        first = [window(10), window(20), window(30)]
         second = [*first, Event(kind="diverged", values=DIVERGED), window(30, 1), window(40, 1)]
         measured = Event(kind="measured", metric="fid", done=40, values=OUTCOME)
         missing = Event(kind="measured", metric="ood", values={"status": "na", "seconds": 0.0}, text="no images")
@@ -66,8 +58,6 @@ def test_tensorboard(tracked, tmp_path):
     assert scalars(first, "train/loss") == LOSSES
     assert scalars(second, "train/loss") == AGAIN
     assert [scalars(first, f"results/{label}") for label in ("fid", "fid/low")] == [[(40, 30.5)], [(40, 29)]]
-    (image,) = first.Images("epoch")
-    assert (image.step, image.width, image.height) == (10, 8, 4)
     texts = {tag: first.Tensors(tag)[0].tensor_proto.string_val[0].decode() for tag in first.Tags()["tensors"]}
     assert "repaired at iteration 30 (loss was nan)" in texts["divergence/text_summary"]
     assert texts["ood/text_summary"] == "na: no images"
@@ -94,7 +84,7 @@ def test_mlflow(tracked, tmp_path, monkeypatch):
     assert runs["0"].info.status == "FINISHED"
     assert runs["0"].data.params["model"] == "jem"
     kept = [each.path for each in client.list_artifacts(runs["0"].info.run_id)]
-    assert sorted(kept) == ["divergence-30.txt", "ood-0.txt", "pictures"]
+    assert sorted(kept) == ["divergence-30.txt", "ood-0.txt"]
 
 
 @pytest.mark.filterwarnings("default")
@@ -115,7 +105,6 @@ def test_weights_and_biases_offline(tracked, tmp_path, monkeypatch):
     assert losses == {"run-109dd351f5-0": LOSSES, "run-109dd351f5-1": AGAIN}
     assert float(summary["results/fid/high"]) == 32
     assert "repaired at iteration 30" in summary["divergence/30"]
-    assert list(tmp_path.glob("wandb/*/files/media/images/epoch_*.png"))
 
 
 def records(path: Path):

@@ -8,8 +8,7 @@ from jembench.errors import CheckpointError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.models.execution import mode
 from jembench.sampling import chain
-from jembench.sampling.pcd import PersistentChains
-from jembench.sampling.replay import ReplayBuffer
+from jembench.sampling.pcd import PersistentChains, ReplayBuffer
 from jembench.sampling.sgld import Langevin
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=5)

@@ -182,10 +182,10 @@ def at_distances(trainer, distances):
     window = trainer.window
 
     def moved(n):
-        seen = window(n)
+        rows, starts = window(n)
         distance = distances.get((trainer.adjustment.seeds, 4 * math.ceil(trainer.iteration / 4)), 0.0)
         energies = {"energy_data": 0.0, "highest_data": 1.0, "energy_samples": distance, "highest_sample": distance}
-        return seen._replace(rows=[row | energies for row in seen.rows])
+        return [row | energies for row in rows], starts
 
     trainer.window = moved
     return trainer

@@ -1,7 +1,6 @@
 """Sharpness-aware steps against their closed form, averages against a recursion, and states in memory."""
 
 import copy
-import sys
 
 import pytest
 import torch
@@ -185,17 +184,6 @@ def test_the_recipe_s_optimiser(options, expected):
             model.differentiate()
             optimizer.step()
     torch.testing.assert_close(ours.weights, theirs.weights, rtol=1e-10, atol=0)
-
-
-@pytest.mark.parametrize("name", ["adam", "sgd"])
-def test_an_optimiser_does_without_the_compiler(name, monkeypatch):
-    monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # importing it is an error
-    model = Quadratic()
-    optimizer = make_optimizer(model, Optimizer(name=name, learning_rate=0.1, momentum=0.9))
-    model.differentiate()
-    optimizer.step()
-    optimizer.zero_grad()
-    load_optimizer(optimizer, optimizer.state_dict())
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd"])

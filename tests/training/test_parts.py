@@ -95,4 +95,4 @@ def test_only_the_user_names_code_and_its_content_is_part_of_the_identity(exampl
         assert "own_parts:flat" in [component.target for component in named.components(sampled=False)]
     plain = plan_fit("jem:net=small-2", "digits", "digits")
     assert "code" not in plain.identity["recipe"]
-    assert "name" not in plain.identity["recipe"]["schedule"]
+    assert plain.identity["recipe"]["schedule"]["name"] == ""
