@@ -6,16 +6,13 @@ The folders of the user's data and caches are named here as well, and nowhere el
 from __future__ import annotations
 
 import errno
-import fcntl
 import functools
 import hashlib
 import os
-import platform
-import re
 import shutil
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from io import BufferedReader
 from pathlib import Path
@@ -24,7 +21,7 @@ from typing import IO
 from jembench.errors import StoreError
 
 ABANDONED_AFTER = 3600.0
-"""Seconds without a change after which a temporary file is removed whose writer's lock may not be seen."""
+"""Seconds without a change after which a temporary file is taken for one of a killed process, and is removed."""
 
 _OURS = ".jembench-"
 """What the names of all temporary files begin with."""
@@ -108,97 +105,23 @@ def write_atomically(
         raise cannot_write(path, error, option) from error
 
 
-def lock(file: IO[bytes] | int, how: int) -> bool:
-    """Lock an open file, as ``fcntl.flock`` does; False if its file system has no locks.
-
-    Raises:
-        BlockingIOError: if another process holds the lock.
-    """
-    try:
-        fcntl.flock(file, how)
-    except BlockingIOError:
-        raise
-    except OSError:
-        return False
-    return True
-
-
-def lock_scope(status: os.stat_result) -> str:
-    """A name for the processes that see one another's locks on a file: those of one kernel and mounted file system.
-
-    A host name does not do: containers on several machines may share it. "" if this kernel has no name of its own.
-
-    Args:
-        status: of a file of that file system.
-    """
-    kernel = _kernel()
-    return kernel and f"{kernel}-{status.st_dev:x}"
-
-
-@functools.cache
-def _kernel() -> str:
-    with suppress(OSError):
-        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    if platform.system() == "Linux":  # a sandbox, where names and addresses are often those of others
-        return ""
-    import uuid
-
-    return f"{re.sub(r'[^A-Za-z0-9-]', '-', platform.node())[:60]}-{uuid.getnode():x}"
-
-
 def _temporary(folder: Path) -> IO[bytes]:
-    """A new file that its writer keeps a lock on, with the scope of the lock in its name: :func:`sweep` needs both."""
-    prefix = f"{_OURS}{lock_scope(folder.stat())}."
-    while True:
-        stream = (folder / f"{prefix}{os.urandom(8).hex()}.tmp").open("x+b")  # whose permissions obey the umask
-        lock(stream, fcntl.LOCK_EX)
-        if os.fstat(stream.fileno()).st_nlink:
-            return stream
-        stream.close()  # swept away before the lock was there
+    """Open a new file whose permissions obey the umask."""
+    return (folder / f"{_OURS}{os.urandom(8).hex()}.tmp").open("x+b")
 
 
-def sweep(folder: Path) -> None:
-    """Remove the temporary files below ``folder`` that killed processes left behind."""
-    for path in abandoned(folder):
+def sweep(folder: Path, *, below: bool = True) -> None:
+    """Remove the temporary files in ``folder``, and in those ``below`` it, that killed processes left behind."""
+    for path in abandoned(folder, below=below):
         path.unlink(missing_ok=True)
 
 
-def sweep_beside(path: Path) -> None:
-    """Remove such files beside ``path``, in a folder that may hold files of other programs too."""
-    for left in abandoned(path.parent, below=False):
-        left.unlink(missing_ok=True)
-
-
 def abandoned(folder: Path, *, below: bool = True) -> Iterator[Path]:
-    """The temporary files in ``folder``, and in those ``below`` it, that killed processes left behind.
-
-    Each is locked until the next is given. The system frees a lock when its holder ends, so where locks are seen a file
-    without one is left behind. Others are when they have not changed for an hour.
-    """
-    for place, folders, names in os.walk(folder):
-        if not below:
-            folders.clear()
-        yield from _abandoned(Path(place), names)
-
-
-def _abandoned(folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    for name in names:
-        if name.startswith(_OURS) and name.endswith(".tmp"):
-            with suppress(OSError):  # locked, or removed by another process
-                descriptor = os.open(folder / name, os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW)
-                try:
-                    if _is_abandoned(name, descriptor):
-                        yield folder / name
-                finally:
-                    os.close(descriptor)
-
-
-def _is_abandoned(name: str, descriptor: int) -> bool:
-    locked = lock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    status = os.fstat(descriptor)
-    scope = locked and lock_scope(status)
-    is_of_dead = bool(scope) and name.startswith(f"{_OURS}{scope}.")
-    return is_of_dead or abs(time.time() - status.st_mtime) > ABANDONED_AFTER
+    """List the temporary files in ``folder``, and in those ``below`` it, that have not changed for an hour."""
+    for path in folder.glob(f"{'**/' * below}{_OURS}*.tmp"):
+        with suppress(OSError):  # removed by another process
+            if abs(time.time() - path.lstat().st_mtime) > ABANDONED_AFTER:
+                yield path
 
 
 def write_bytes(path: Path, content: bytes, option: str = "--store", *, durable: bool = True) -> None:

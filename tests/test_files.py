@@ -4,8 +4,6 @@ import errno
 import hashlib
 import os
 import stat
-import subprocess
-import sys
 
 import pytest
 
@@ -133,74 +131,23 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path):
         files.read_bytes(tmp_path / "x", largest=4)
 
 
-WRITER = """
-import sys, time
-from pathlib import Path
-from jembench import files
-from jembench.store import lease
-
-def write(stream):
-    stream.write(b"half")
-    stream.flush()
-    print("writing", flush=True)
-    time.sleep(600)
-
-with lease.lease(Path(sys.argv[1], "leases", "fit.json")):
-    files.write_atomically(Path(sys.argv[1], "cells", "a.json"), write)
-"""
-
-
 def unfinished(root):
     return [path for path in root.rglob("*") if path.is_file()]
 
 
-def test_what_a_killed_process_left_is_swept_away_at_once_and_nothing_of_a_living_one(tmp_path):
-    """Temporary files and leases, and none that a process in another namespace may still hold."""
-    store = Store(tmp_path)
-    process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
-    try:
-        process.stdout.readline()
-        assert len(unfinished(tmp_path)) == 2
-        for path in unfinished(tmp_path):
-            os.utime(path, (0, 0))  # a process that was stopped for long is alive all the same
-        store.sweep()
-        assert len(unfinished(tmp_path)) == 2
-    finally:
-        process.kill()
-        process.communicate()
-    assert len(unfinished(tmp_path)) == 2
-    store.sweep()
-    assert unfinished(tmp_path) == []
-
-
-def test_a_file_of_another_host_is_swept_by_its_age(tmp_path):
+def test_temporary_files_of_killed_processes_are_swept_after_an_hour_and_no_others(tmp_path):
     (tmp_path / "cells").mkdir()
-    names = [".jembench-elsewhere.x1.tmp", ".a.json.x2.tmp", "c.json", "d.tmp", ".jembench-elsewhere.young.tmp"]
-    for name in (*names, ".jembench-elsewhere.future.tmp"):  # the last one of a clock that was ahead
+    names = [".jembench-x1.tmp", ".jembench-future.tmp", ".a.json.x2.tmp", "c.json", "d.tmp", ".jembench-young.tmp"]
+    for name in names:  # the second one of a clock that was ahead
         (tmp_path / "cells" / name).write_text("{")
         os.utime(tmp_path / "cells" / name, (0, 2**32 if "future" in name else 0))
     os.utime(tmp_path / "cells" / names[-1])
-    files.sweep_beside(tmp_path / "cells" / "mine")
-    assert {path.name for path in (tmp_path / "cells").iterdir()} == set(names[1:])
-    (tmp_path / "cells" / names[0]).write_text("{")
-    os.utime(tmp_path / "cells" / names[0], (0, 0))
-    Store(tmp_path).sweep()
-    assert {path.name for path in (tmp_path / "cells").iterdir()} == set(names[1:])  # the second is another program's
-
-
-def test_without_locks_files_are_swept_by_their_age(tmp_path, monkeypatch):
-    def refuse(*arguments):
-        raise OSError(errno.ENOLCK, "No locks available")
-
-    monkeypatch.setattr(files.fcntl, "flock", refuse)
-    young = []
-    files.write_atomically(tmp_path / "x", lambda stream: (files.sweep(tmp_path), young.extend(tmp_path.iterdir())))
-    assert (tmp_path / "x").exists()
-    assert len(young) == 1
-    young[0].touch()
-    os.utime(young[0], (0, 0))
+    files.sweep(tmp_path, below=False)
+    assert {path.name for path in (tmp_path / "cells").iterdir()} == set(names)
     files.sweep(tmp_path)
-    assert list(tmp_path.iterdir()) == [tmp_path / "x"]
+    assert {path.name for path in (tmp_path / "cells").iterdir()} == set(names[2:])
+    files.write_atomically(tmp_path / "x", lambda stream: files.sweep(tmp_path))
+    assert (tmp_path / "x").exists()
 
 
 def test_a_store_in_somebody_s_folder_is_swept_no_further_than_its_own_folders(tmp_path):
@@ -219,32 +166,6 @@ def test_what_is_no_regular_file_is_never_replaced(tmp_path):
         files.write_text(tmp_path / "fifo", "a file")
     assert (tmp_path / "fifo").is_fifo()
     assert list(tmp_path.iterdir()) == [tmp_path / "fifo"]
-
-
-def test_a_file_swept_away_before_its_lock_is_made_anew(tmp_path, monkeypatch):
-    lock, calls = files.fcntl.flock, []
-
-    def lose_the_race(stream, how):
-        calls.append(1)
-        if len(calls) == 1:
-            files.sweep(tmp_path)
-        return lock(stream, how)
-
-    monkeypatch.setattr(files.fcntl, "flock", lose_the_race)
-    files.write_text(tmp_path / "x", "whole")
-    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("x", "whole")]
-    assert len(calls) == 3  # of the writer, of the sweep, and of the writer again
-
-
-def test_a_kernel_without_a_name_of_its_own_shares_no_locks(tmp_path, monkeypatch):
-    named = files.lock_scope(tmp_path.stat())
-    assert named == f"{files._kernel()}-{tmp_path.stat().st_dev:x}"
-    monkeypatch.setattr(files, "Path", lambda name: tmp_path / "nothing")
-    for system, known in (("Linux", False), ("Darwin", True)):
-        monkeypatch.setattr(files.platform, "system", lambda system=system: system)
-        assert bool(files._kernel.__wrapped__()) == known
-    monkeypatch.setattr(files, "_kernel", lambda: "")
-    assert files.lock_scope(tmp_path.stat()) == ""
 
 
 def test_no_line_is_appended_to_the_target_of_a_link(tmp_path):

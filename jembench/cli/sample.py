@@ -10,7 +10,7 @@ import click
 from jembench.cli import options, show
 from jembench.cli.output import check_file, plugins_aside
 from jembench.cli.parameters import COUNT, PATH
-from jembench.files import sweep_beside
+from jembench.files import sweep
 from jembench.running import session
 from jembench.running.display import display
 from jembench.running.session import RunOptions
@@ -63,7 +63,7 @@ def sample(
         data = fit.dataset.make()
         fit_samples.check(make_model(fit, data), fit, steps)  # before training
         check_file(output, ".png", force=force)
-        sweep_beside(output)
+        sweep(output.parent, below=False)
         place = Store(store)
         show.twins([fit], place, RunOptions())
         with (

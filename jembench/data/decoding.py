@@ -21,7 +21,7 @@ from jembench.catalog import limits
 from jembench.catalog.contents import content
 from jembench.catalog.spec import slug
 from jembench.errors import CheckpointError, Fallback, JembenchError, SpecError, StoreError
-from jembench.files import cache_folder, open_regular, sweep_beside
+from jembench.files import cache_folder, open_regular, sweep
 from jembench.store import tensors
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Te
         warnings.warn(str(error), Fallback, stacklevel=2)
     images = decode_all(list(map(str, files.values())), form)
     with contextlib.suppress(StoreError):
-        sweep_beside(cache)
+        sweep(cache.parent, below=False)
         tensors.write(cache, {"images": images}, {"fingerprint": fingerprint})
     return images
 

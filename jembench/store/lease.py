@@ -16,6 +16,7 @@ import itertools
 import json
 import os
 import platform
+import re
 import threading
 import time
 import uuid
@@ -27,7 +28,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.errors import Fallback, StoreError
-from jembench.files import ABANDONED_AFTER, cannot_write, lock, lock_scope
+from jembench.files import ABANDONED_AFTER, cannot_write
 from jembench.store import records
 
 LIFETIME = 120.0
@@ -166,8 +167,8 @@ def _create(path: Path, token: str) -> FileIO:
     file = path.open("x+b", buffering=0)
     try:
         scope = ""
-        if lock(file.fileno(), fcntl.LOCK_EX):
-            scope = lock_scope(os.fstat(file.fileno()))
+        if _lock(file.fileno(), fcntl.LOCK_EX):
+            scope = _lock_scope(os.fstat(file.fileno()))
         else:
             _note_no_locks()
         file.write(json.dumps(_Content(token, scope, platform.node(), os.getpid())._asdict()).encode())
@@ -235,13 +236,50 @@ def _name(file: FileIO) -> str:
 def _is_alive(file: FileIO, path: Path) -> bool:
     """Whether the holder of an open lease lives."""
     try:
-        unlocked = lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        unlocked = _lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     status = os.fstat(file.fileno())
-    if unlocked and _read(file).locks == lock_scope(status) != "":
+    if unlocked and _read(file).locks == _lock_scope(status) != "":
         return False
     return abs(_now(path.parent) - status.st_mtime) < LIFETIME  # a clock may have been ahead when it was written
+
+
+def _lock(file: int, how: int) -> bool:
+    """Lock an open file, as ``fcntl.flock`` does; False if its file system has no locks.
+
+    Raises:
+        BlockingIOError: if another process holds the lock.
+    """
+    try:
+        fcntl.flock(file, how)
+    except BlockingIOError:
+        raise
+    except OSError:
+        return False
+    return True
+
+
+def _lock_scope(status: os.stat_result) -> str:
+    """Return a name for the processes that see one another's locks on a file.
+
+    They are those of one kernel and mounted file system. A host name does not do: containers on several machines may
+    share it. "" if this kernel has no name of its own.
+
+    Args:
+        status: of a file of that file system.
+    """
+    kernel = _kernel()
+    return kernel and f"{kernel}-{status.st_dev:x}"
+
+
+@functools.cache
+def _kernel() -> str:
+    with suppress(OSError):
+        return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    if platform.system() == "Linux":  # a sandbox, where names and addresses are often those of others
+        return ""
+    return f"{re.sub(r'[^A-Za-z0-9-]', '-', platform.node())[:60]}-{uuid.getnode():x}"
 
 
 @functools.cache

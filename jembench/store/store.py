@@ -96,7 +96,7 @@ class Store(Layout):
 
     def sweep(self) -> None:
         """Remove temporary files and leases of processes that were killed. Those of living processes stay."""
-        files.sweep_beside(self.root / "cells")  # in the root alone: its other folders may be of other programs
+        files.sweep(self.root, below=False)  # its other folders may be of other programs
         for folder in (*PARTS, "works"):
             files.sweep(self.root / folder)
         lease.sweep(self._leases)

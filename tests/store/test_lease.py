@@ -15,7 +15,6 @@ from pathlib import Path
 
 import pytest
 
-from jembench import files
 from jembench.errors import StoreError
 from jembench.store import lease as module
 from jembench.store.lease import lease
@@ -38,9 +37,9 @@ fcntl.flock = flock
 
 ANOTHER_KERNEL = """
 import fcntl, os
-from jembench import files
+from jembench.store import lease as module
 fcntl.flock = lambda *arguments: None  # a lock that is seen there alone
-files._kernel = lambda: str(os.getpid())
+module._kernel = lambda: str(os.getpid())
 """
 
 CONTEND = """
@@ -266,13 +265,13 @@ def test_without_locks_a_killed_process_holds_it_until_it_expires(path):
 
 
 def test_what_a_killed_process_of_this_kernel_left_is_free_whatever_its_age(path):
-    write_as_of(path, age=0, kernel=files._kernel())
+    write_as_of(path, age=0, kernel=module._kernel())
     with lease(path) as mine:
         assert mine
 
 
 def test_a_sandbox_that_cannot_name_its_kernel_goes_by_heartbeats(path, monkeypatch):
-    monkeypatch.setattr(files, "_kernel", lambda: "")
+    monkeypatch.setattr(module, "_kernel", lambda: "")
     write_as_of(path, age=0, kernel="")
     with lease(path) as mine:
         assert not mine
@@ -388,3 +387,13 @@ def test_a_full_disk(path, monkeypatch):
     monkeypatch.undo()
     with lease(path) as mine:
         assert mine
+
+
+def test_a_kernel_without_a_name_of_its_own_shares_no_locks(tmp_path, monkeypatch):
+    assert module._lock_scope(tmp_path.stat()) == f"{module._kernel()}-{tmp_path.stat().st_dev:x}"
+    monkeypatch.setattr(module, "Path", lambda name: tmp_path / "nothing")
+    for system, known in (("Linux", False), ("Darwin", True)):
+        monkeypatch.setattr(module.platform, "system", lambda system=system: system)
+        assert bool(module._kernel.__wrapped__()) == known
+    monkeypatch.setattr(module, "_kernel", lambda: "")
+    assert module._lock_scope(tmp_path.stat()) == ""
