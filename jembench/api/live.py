@@ -55,7 +55,7 @@ def model_spec(model: object) -> str:
     def factory(data: DataSpec) -> nn.Module:
         return copy.deepcopy(kept)
 
-    marked = factory if isinstance(model, (Trainable, Fittable)) else pretrained()(factory)
+    marked = factory if isinstance(model, (Trainable, Fittable)) else pretrained(factory)
     return _add("models", type(model).__name__, _digest_of_module(model), marked)
 
 

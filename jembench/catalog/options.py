@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
-import types
 import typing
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Any, TypeVar, get_args
 
 from jembench.catalog.contents import Listing, the_file
+from jembench.catalog.discovery import Kind
 from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.catalog.validation import read_text
 from jembench.errors import PluginError, SpecError, unknown
@@ -61,7 +61,7 @@ class Names:
             the factory's own, and import paths.
     """
 
-    def __init__(self, *kinds: str) -> None:
+    def __init__(self, *kinds: Kind) -> None:
         self.kinds = kinds
 
 
@@ -88,14 +88,10 @@ REQUIRED = inspect.Parameter.empty
 """The default of an option that has none."""
 
 
-def pretrained() -> Callable[[Factory], Factory]:
+def pretrained(factory: Factory) -> Factory:
     """Mark a factory whose models are measured as they are made: they have been trained elsewhere."""
-
-    def mark(factory: Factory) -> Factory:
-        factory.trained_elsewhere = True  # type: ignore[attr-defined]
-        return factory
-
-    return mark
+    factory.trained_elsewhere = True  # type: ignore[attr-defined]
+    return factory
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +105,14 @@ class Bound:
 
     def __str__(self) -> str:
         """Return the canonical spec: only what makes a difference, sorted."""
-        return self.without(self.incidental)
+        return self._without(self.incidental)
 
     @property
     def in_full(self) -> str:
         """The spec with every option that is not at its default, as a command that is to be copied needs it."""
-        return self.without(())
+        return self._without(frozenset())
 
-    def without(self, options: Collection[str]) -> str:
-        """Return the spec without some of its options."""
+    def _without(self, options: frozenset[str]) -> str:
         changed = {key: value for key, value in self.arguments.items() if value != self.defaults.get(key, ...)}
         kept = ((key, format_value(value)) for key, value in sorted(changed.items()) if key not in options)
         return str(Spec(self.name, tuple(kept)))
@@ -161,23 +156,19 @@ def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
     return {name: mark for name, mark in found.items() if mark is not None}
 
 
+@functools.lru_cache(maxsize=1_000)
 def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
-    """Return the options of a factory, by name; those of a function or class are read once.
+    """Return the options of a factory, by name.
 
     Raises:
         PluginError: if an annotation cannot be read, or a mark names no option.
     """
-    known = inspect.isfunction(factory) or inspect.isclass(factory)
-    return _known_options(factory) if known else _read_options(factory)
-
-
-def _read_options(factory: Callable[..., Any]) -> Mapping[str, Option]:
     owners = reversed(inspect.getmro(factory)) if inspect.isclass(factory) else [factory]
     modules = (sys.modules.get(owner.__module__, typing) for owner in owners)
     namespace = {name: value for module in modules for name, value in vars(module).items()}
     options = {
         name: _option(factory, parameter, namespace)
-        for name, parameter in _own_first(factory, inspect.signature(factory).parameters)
+        for name, parameter in inspect.signature(factory).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
     for name, option in options.items():
@@ -190,43 +181,18 @@ def _read_options(factory: Callable[..., Any]) -> Mapping[str, Option]:
     return options
 
 
-_known_options = functools.lru_cache(maxsize=1_000)(_read_options)
-
-
 def _option(factory: Callable[..., Any], parameter: inspect.Parameter, namespace: dict[str, Any]) -> Option:
-    annotation = parameter.annotation
-    if isinstance(annotation, str):
-        try:
-            annotation = eval(annotation, namespace)  # the plugin's own source text
-        except Exception as error:
-            raise PluginError(
-                f"{factory.__module__}: cannot read the type {annotation!r} of option {parameter.name!r} ({error}). "
-                "Options are int, float, bool, str, Literal[...] or one of these | None, which Annotated may mark."
-            ) from error
-    bare, marks = _split(annotation)
+    holder = type("Holder", (), {"__annotations__": {"option": parameter.annotation}})
+    try:  # annotations may be text: the plugin's own source
+        hint = typing.get_type_hints(holder, namespace, include_extras=True)["option"]
+        bare = typing.get_type_hints(holder, namespace)["option"]
+    except Exception as error:
+        raise PluginError(
+            f"{factory.__module__}: cannot read the type {parameter.annotation!r} of option {parameter.name!r} "
+            f"({error}). Options are int, float, bool, str, Literal[...] or one of these | None, which Annotated may "
+            "mark."
+        ) from error
     default = parameter.default
     if type(default) is int and float in (bare, *get_args(bare)):
         default = float(default)  # given or left out, it is the same value in the identity
-    return Option(annotation, bare, tuple(marks), default)
-
-
-def _split(annotation: Any) -> tuple[Any, list[Any]]:
-    """Return a type without its marks, and the marks, those of the members of a union included."""
-    if get_origin(annotation) is Annotated:
-        inner, *marks = get_args(annotation)
-        bare, further = _split(inner)
-        return bare, [*marks, *further]
-    if get_origin(annotation) in (Union, types.UnionType):
-        members = [_split(member) for member in get_args(annotation)]
-        bare = functools.reduce(lambda a, b: a | b, (member for member, _ in members))
-        return bare, [mark for _, marks in members for mark in marks]
-    return annotation, []
-
-
-def _own_first(
-    factory: Callable[..., Any], parameters: Mapping[str, inspect.Parameter]
-) -> list[tuple[str, inspect.Parameter]]:
-    """Return the parameters in their order; of a dataclass, its own fields before those of its bases."""
-    owners = inspect.getmro(factory) if inspect.isclass(factory) else ()
-    order = list(dict.fromkeys(name for owner in owners for name in vars(owner).get("__annotations__", ())))
-    return sorted(parameters.items(), key=lambda one: order.index(one[0]) if one[0] in order else -1)
+    return Option(hint, bare, getattr(hint, "__metadata__", ()), default)

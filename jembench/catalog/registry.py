@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, cast
+from typing import Any
 
 from jembench.catalog import code_identity, discovery, options, trust
 from jembench.catalog import spec as specs
@@ -29,10 +29,6 @@ class Resolved:
     bound: options.Bound
 
     def __str__(self) -> str:
-        return self._text
-
-    @cached_property
-    def _text(self) -> str:
         return str(self.bound)
 
     @property
@@ -43,12 +39,9 @@ class Resolved:
     @cached_property
     def named(self) -> dict[str, Resolved]:
         """The components that its options name, by the option; those that are not installed are left out."""
-        found = {}
-        for option, names in options.marked(self.factory, options.Names).items():
-            if (value := self.bound.arguments[option]) and names.kinds:
-                with suppress(JembenchError):
-                    found[option] = _first(cast("tuple[Kind, ...]", names.kinds), str(value))
-        return found
+        marks = options.marked(self.factory, options.Names)
+        found = {option: _installed(names.kinds, str(self.bound.arguments[option])) for option, names in marks.items()}
+        return {option: resolved for option, resolved in found.items() if resolved}
 
     @property
     def uses(self) -> list[Component]:
@@ -59,8 +52,8 @@ class Resolved:
         """
         found = [self.component]
         for option, names in options.marked(self.factory, options.Names).items():
-            if path := _import_path(str(self.bound.arguments[option])):
-                found.append(discovery.find(cast(Kind, (*names.kinds, "models")[0]), path))
+            kind: Kind = names.kinds[0] if names.kinds else "models"
+            found += [discovery.find(kind, path) for path in trust.code_in(str(self.bound.arguments[option]))]
         found += [component for named in self.named.values() for component in named.uses]
         return list(dict.fromkeys(found))
 
@@ -102,11 +95,6 @@ class Resolved:
         """A hash of the content of all its files; empty if it is not made of files."""
         return specs.stable_hash(self._contents) if self._contents else ""
 
-    @property
-    def without_paths(self) -> str:
-        """The canonical spec without the options that are paths, for what must not depend on where files lie."""
-        return self.bound.without(self.bound.incidental | options.marked(self.factory, options.Content).keys())
-
     @cached_property
     def code(self) -> str:
         """A hash of all code without a version that it is made of; empty if there is none."""
@@ -126,15 +114,6 @@ class Resolved:
         """
         with contained(str(self)):
             return self.factory(*context, **self.bound.arguments)
-
-
-def _import_path(text: str) -> str:
-    """Return the import path that a spec begins with; "" if it begins with another name, or is none."""
-    try:
-        name = specs.parse(text).name
-    except SpecError:
-        return ""
-    return name if ":" in name else ""
 
 
 def code_of(component: Component) -> str:
@@ -187,16 +166,12 @@ def resolve(kind: Kind, text: str) -> Resolved:
     return Resolved(component, factory, bound)
 
 
-def _first(kinds: tuple[Kind, ...], text: str) -> Resolved:
-    """Return the component of the first kind that has the name.
-
-    Raises:
-        SpecError: if none has it.
-    """
-    for kind in kinds[:-1]:
-        with suppress(SpecError):
+def _installed(kinds: tuple[Kind, ...], text: str) -> Resolved | None:
+    """Return the component of the first kind that has one of that spec; None if there is none that can be used."""
+    for kind in kinds:
+        with suppress(JembenchError):
             return resolve(kind, text)
-    return resolve(kinds[-1], text)
+    return None
 
 
 def canonical(kind: Kind, text: str) -> str:

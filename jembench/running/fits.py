@@ -102,7 +102,7 @@ def _check_trainable(model: nn.Module, name: str) -> None:
     if wrong:
         raise PluginError(
             f"The model {name} cannot be trained: {wrong}. If it has been trained elsewhere, mark its factory: "
-            "@jembench.plugin.pretrained()."
+            "@jembench.plugin.pretrained."
         )
 
 

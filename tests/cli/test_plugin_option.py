@@ -28,7 +28,7 @@ def right():
     """How often it is right."""
     return Accuracy()
 
-@pretrained()
+@pretrained
 def painter(data):
     import torch
 

@@ -11,7 +11,7 @@ from jembench.experiment.plan import plan_fit
 SOURCE = """
 from jembench.catalog.options import pretrained
 
-@pretrained()
+@pretrained
 def alone(data): ...
 
 def trained(data): ...

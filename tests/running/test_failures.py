@@ -148,7 +148,7 @@ def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carr
             "untrainable",
             "The model zoo_of_tests:untrainable cannot be trained: LogitModel lacks `chains` and `training_loss` "
             "(jembench.interfaces.Trainable). If it has been trained elsewhere, mark its factory: "
-            "@jembench.plugin.pretrained().",
+            "@jembench.plugin.pretrained.",
         ),
         (
             "needs_more",
@@ -166,7 +166,7 @@ def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carr
         (
             "frozen",
             "The model zoo_of_tests:frozen cannot be trained: none of its parameters is to be trained (requires_grad). "
-            "If it has been trained elsewhere, mark its factory: @jembench.plugin.pretrained().",
+            "If it has been trained elsewhere, mark its factory: @jembench.plugin.pretrained.",
         ),
         (
             "confused",

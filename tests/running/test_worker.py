@@ -136,7 +136,7 @@ def test_what_another_process_works_on_is_busy(make, worker, store):
 
 
 def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(zoo, make, worker, store, monkeypatch):
-    @pretrained()
+    @pretrained
     def elsewhere(data_spec):
         return zoo.classifier(data_spec)
 

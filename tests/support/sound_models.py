@@ -190,7 +190,7 @@ class Finished(nn.Module):
         return (x.flatten(1) * slope + torch.log(slope / torch.sinh(slope) / 2)).sum(dim=1)
 
 
-@pretrained()
+@pretrained
 def finished(data):
     return Finished(data)
 

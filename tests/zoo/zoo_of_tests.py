@@ -296,22 +296,22 @@ class PainterAlone(torch.nn.Module):
         return torch.rand((n, 1, 4, 4), generator=generator) * 2 - 1
 
 
-@pretrained()
+@pretrained
 def energy_alone(data_spec, *, chains: Literal["none", "marginal"] = "none"):
     return EnergyAlone(chains)
 
 
-@pretrained()
+@pretrained
 def density_alone(data_spec):
     return DensityAlone()
 
 
-@pretrained()
+@pretrained
 def painter_alone(data_spec):
     return PainterAlone()
 
 
-@pretrained()
+@pretrained
 def centred(data_spec):
     return EnergyAlone("marginal")
 

@@ -27,7 +27,7 @@ def has_a_capability(subject: ModelSubject) -> None:
 
     Give it a method logits(x), energy(x, y=None), log_prob(x, y=None) or sample(n, y=None, *, generator);
     and training_loss with the attribute chains, or fit, or mark the factory of a model that was trained elsewhere:
-    @jembench.plugin.pretrained().
+    @jembench.plugin.pretrained.
     """
     require(bool(capabilities(subject.model)), "Nothing can be measured of it.")
     trained = isinstance(subject.model, (Trainable, Fittable)) or subject.resolved.is_pretrained
