@@ -11,9 +11,7 @@ import importlib
 import importlib.metadata
 import re
 import sys
-from dataclasses import dataclass
-from functools import cache, lru_cache
-from pathlib import Path
+from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
 import entrypoints
@@ -21,7 +19,6 @@ import entrypoints
 from jembench.catalog import spec as specs
 from jembench.catalog import trust
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, error_text, unknown
-from jembench.files import changed
 from jembench.interfaces import API
 from jembench.stopping import INTERRUPTS
 
@@ -45,7 +42,6 @@ Kind = Literal[
     "scores",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-_API_GROUP = "jembench.api"
 
 
 class Component(NamedTuple):
@@ -77,9 +73,8 @@ class Unreadable(NamedTuple):
     problem: str
 
 
-@dataclass(frozen=True, eq=False)
-class Catalogue:
-    """Every component found, and the distributions that cannot be read. Each reading is a key for caches of its own."""
+class Catalogue(NamedTuple):
+    """Every component found, and the distributions that cannot be read."""
 
     components: tuple[Component, ...]
     unreadable: tuple[Unreadable, ...]
@@ -88,27 +83,16 @@ class Catalogue:
 @cache
 def catalogue() -> Catalogue:
     """Read the entry points of every installed distribution, once (``catalogue.cache_clear()`` forgets them)."""
-    folders = filter(None, sys.path)  # "", the folder where the user stands, is no installation
-    found, problems = _installed(tuple((folder, changed(Path(folder))) for folder in folders))
-    first: dict[tuple[int, str, str], Component] = {}  # of a distribution that is on sys.path twice
-    for component in (*added, *found):
-        if not component.distribution.startswith("~"):  # what an interrupted pip leaves behind is not installed
-            first.setdefault((KINDS.index(component.kind), component.name, component.distribution), component)
-    return Catalogue(tuple(first[key] for key in sorted(first)), tuple(problems))
-
-
-@lru_cache(maxsize=8)
-def _installed(folders: tuple[tuple[str, int], ...]) -> tuple[list[Component], list[Unreadable]]:
-    """Return what is installed in some folders, each with the time of its last change, and what is unreadable."""
-    found: list[Component] = []
-    problems: list[Unreadable] = []
-    for distribution in importlib.metadata.distributions(path=[folder for folder, _ in folders]):
+    found: list[Component] = list(added)
+    unreadable: list[Unreadable] = []
+    # "", the folder where the user stands, is no installation
+    for distribution in importlib.metadata.distributions(path=list(filter(None, sys.path))):
         parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
             parser.read_string(distribution.read_text("entry_points.txt") or "")
-            api = max(map(int, parser[_API_GROUP]), default=0) if _API_GROUP in parser else 0
+            api = max(map(int, parser.options("jembench.api") if parser.has_section("jembench.api") else ()), default=0)
         except (configparser.Error, ValueError) as error:  # also of bytes that are no text, and words for numbers
-            problems.append(Unreadable(_name_and_version(distribution)[0], " ".join(str(error).split())))
+            unreadable.append(Unreadable(_name_and_version(distribution)[0], " ".join(str(error).split())))
             continue
         kinds = [kind for kind in KINDS if f"jembench.{kind}" in parser]
         name, version = _name_and_version(distribution) if kinds else ("", "")
@@ -116,20 +100,21 @@ def _installed(folders: tuple[tuple[str, int], ...]) -> tuple[list[Component], l
             try:
                 point = entrypoints.EntryPoint.from_string(target, key)
             except entrypoints.BadEntryPoint:
-                problems.append(Unreadable(name, f"{key} = {target} in jembench.{kind} is not module:attribute"))
+                unreadable.append(Unreadable(name, f"{key} = {target} in jembench.{kind} is not module:attribute"))
             else:
                 where = point.module_name, point.object_name or ""
                 found.append(Component(kind, key, _normalised(name), version, *where, api))
-    return found, problems
+    first: dict[tuple[int, str, str], Component] = {}  # of a distribution that is on sys.path twice
+    for component in found:
+        first.setdefault((KINDS.index(component.kind), component.name, component.distribution), component)
+    return Catalogue(tuple(first[key] for key in sorted(first)), tuple(unreadable))
 
 
 def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
     try:
-        metadata = distribution.metadata
-        known = {key: metadata[key] for key in metadata}
-    except (UnicodeDecodeError, FileNotFoundError):  # damaged, or a leftover of an interrupted installation
-        known = {}
-    return known.get("Name", "(without a name)"), known.get("Version", "")
+        return distribution.metadata["Name"] or "(without a name)", distribution.metadata["Version"] or ""
+    except (UnicodeDecodeError, FileNotFoundError, KeyError):  # damaged, or a leftover of an interrupted installation
+        return "(without a name)", ""
 
 
 def _normalised(distribution: str) -> str:
@@ -163,11 +148,6 @@ def find(kind: Kind, name: str) -> Component:
     matches = [
         c for c in components(kind) if c.name == bare and _normalised(distribution) in ("", _normalised(c.distribution))
     ]
-    if not components(kind):
-        raise SpecError(
-            f"There is no {singular(kind)} named {name!r}: no {kind} are installed. If jembench was installed with -e "
-            "and its code has changed since, install it again: pip install -e ."
-        )
     if not matches:
         known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
         raise unknown(singular(kind), name, known, f"jembench list {kind}")

@@ -58,9 +58,8 @@ def check(what: str, number: int, limit: Limit) -> None:
         SpecError: if it is above.
     """
     if number > limit.value:
-        shown = f"{number:,}" if number < 10**18 else "more than 10^18"
         raise SpecError(
-            f"{what} takes {shown} {limit.unit}, and the limit is {limit.value:,}. Ask for less, or "
+            f"{what} takes {number:,} {limit.unit}, and the limit is {limit.value:,}. Ask for less, or "
             f"raise the limit with the environment variable {limit.variable}."
         )
 

@@ -11,7 +11,7 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
@@ -105,14 +105,15 @@ class Bound:
 
     def __str__(self) -> str:
         """Return the canonical spec: only what makes a difference, sorted."""
-        return self._without(self.incidental)
+        return self.without(self.incidental)
 
     @property
     def in_full(self) -> str:
         """The spec with every option that is not at its default, as a command that is to be copied needs it."""
-        return self._without(frozenset())
+        return self.without(frozenset())
 
-    def _without(self, options: frozenset[str]) -> str:
+    def without(self, options: Set[str]) -> str:
+        """Return the spec without some of its options."""
         changed = {key: value for key, value in self.arguments.items() if value != self.defaults.get(key, ...)}
         kept = ((key, format_value(value)) for key, value in sorted(changed.items()) if key not in options)
         return str(Spec(self.name, tuple(kept)))

@@ -5,35 +5,28 @@ from __future__ import annotations
 import functools
 import importlib.resources
 import os
+from contextlib import suppress
 from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import NamedTuple
 
 from jembench.catalog import discovery, trust, validation
-from jembench.catalog.discovery import Catalogue, Component
+from jembench.catalog.discovery import Component
 from jembench.errors import JembenchError, SpecError, unknown
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
     """Return the TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
 
-    Folders are listed once, until the catalogue is read again.
-
     Raises:
         SpecError: if two packages bring a file of the same name.
     """
-    return _files(discovery.catalogue(), folder)
-
-
-@functools.lru_cache(maxsize=100)
-def _files(catalogue: Catalogue, folder: str) -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
     origin: dict[str, str] = {}
     for component in discovery.components("suites"):
-        try:
+        brought: dict[str, Traversable] = {}
+        with suppress(JembenchError):  # `jembench plugin list` shows it
             brought = files_of(component, folder)
-        except JembenchError:
-            continue  # `jembench plugin list` shows it
         for name, file in brought.items():
             if name in found:
                 raise SpecError(
@@ -53,10 +46,9 @@ def files_of(component: Component, folder: str = "") -> dict[str, Traversable]:
     package = discovery.load(component)
     if not hasattr(package, "__path__"):
         return {}  # a module, not a package
-    root = importlib.resources.files(component.module)
-    place = root / folder if folder else root
-    found = sorted(place.iterdir(), key=lambda file: file.name) if place.is_dir() else []
-    return {file.name.removesuffix(".toml"): file for file in found if file.name.endswith(".toml")}
+    place = importlib.resources.files(component.module).joinpath(*filter(None, [folder]))
+    found = [file for file in place.iterdir() if file.name.endswith(".toml")] if place.is_dir() else []
+    return {file.name.removesuffix(".toml"): file for file in sorted(found, key=lambda file: file.name)}
 
 
 def is_file(name: str) -> bool:

@@ -95,6 +95,11 @@ class Resolved:
         """A hash of the content of all its files; empty if it is not made of files."""
         return specs.stable_hash(self._contents) if self._contents else ""
 
+    @property
+    def without_paths(self) -> str:
+        """The canonical spec without the options that are paths, for what must not depend on where files lie."""
+        return self.bound.without(self.bound.incidental | options.marked(self.factory, options.Content).keys())
+
     @cached_property
     def code(self) -> str:
         """A hash of all code without a version that it is made of; empty if there is none."""

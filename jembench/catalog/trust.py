@@ -112,14 +112,9 @@ def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> 
         SpecError: naming the file and the import path that is not allowed, or a spec that is too long to be one.
     """
     named = {name for text in typed for name in code_in(text)}
-    for text in texts:
-        try:
-            found = list(code_in(text))
-        except SpecError as error:
-            raise SpecError(f"{where} holds no spec where one must stand: {error}") from None
-        for name in found:
-            if name not in named and not _is_allowed(name):
-                raise _refused(where, name)
+    for name in (name for text in texts for name in code_in(text)):
+        if name not in named and not _is_allowed(name):
+            raise _refused(where, name)
 
 
 def _is_allowed(name: str) -> bool:
@@ -129,18 +124,16 @@ def _is_allowed(name: str) -> bool:
 
 def _is_of_plugin(name: str) -> bool:
     module, _, attributes = name.partition(":")
-    try:
+    with suppress(AttributeError):
         return module in plugin_modules and bool(attrgetter(attributes)(sys.modules[module]).__module__ == module)
-    except AttributeError:
-        return False
+    return False
 
 
 def _refused(where: str, name: str) -> SpecError:
-    module, is_path, _ = name.partition(":")
-    plugin = f"--plugin {module.rpartition('.')[2]}.py, or " if is_path else ""
+    file = f"{name.partition(':')[0].rpartition('.')[2]}.py"
     return SpecError(
         f"{where} names {name}, which runs code that you did not name: a file may name installed components only. If "
-        f"you trust it, give {plugin}{name} on the command line or in {VARIABLE}={name}."
+        f"you trust it, give --plugin {file}, or {name} on the command line or in {VARIABLE}={name}."
     )
 
 

@@ -47,7 +47,6 @@ module of the factory light (import torch inside the function), then listing and
 
 from __future__ import annotations
 
-from jembench.interfaces import data, evaluation, features, metrics, models, running, samplers
 from jembench.interfaces.data import *
 from jembench.interfaces.evaluation import *
 from jembench.interfaces.features import *
@@ -55,15 +54,6 @@ from jembench.interfaces.metrics import *
 from jembench.interfaces.models import *
 from jembench.interfaces.running import *
 from jembench.interfaces.samplers import *
-
-__all__: list[str] = []
-__all__ += data.__all__
-__all__ += evaluation.__all__
-__all__ += features.__all__
-__all__ += metrics.__all__
-__all__ += models.__all__
-__all__ += running.__all__
-__all__ += samplers.__all__
 
 API = 2
 """The version of these interfaces. A distribution states which one it was written for:

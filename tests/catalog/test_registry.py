@@ -156,12 +156,6 @@ def test_the_name_is_spelled_as_in_the_metadata(site):
     assert discovery.find("models", "lion").distribution == "my-zoo-park"
 
 
-def test_what_an_interrupted_pip_leaves_behind_is_not_installed(site):
-    site.install("zoo", "[jembench.models]\nlion = zoo:build\n", version="2.0")
-    site.install("~oo", "[jembench.models]\nlion = zoo:build\n")
-    assert discovery.find("models", "lion").version == "2.0"
-
-
 def test_an_egg_info_without_a_version(site):
     info = site.folder / "zoo.egg-info"
     info.mkdir()
