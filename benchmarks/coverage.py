@@ -34,7 +34,7 @@ from jembench.metrics.ood import OutOfDistribution
 from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared
 from jembench.stats import ranking
-from jembench.stats.paired import Difference, from_intervals, paired_bootstrap, seed_difference, unpaired_bootstrap
+from jembench.stats.paired import Difference, bootstrap_difference, from_intervals, seed_difference
 from jembench_robustness.gradient_checks import BY_STEPS, _largest_rise
 
 Generator = np.random.Generator
@@ -311,7 +311,7 @@ def inception_truth() -> float:
 def compared(a: Resampling, b: Resampling, rng: Generator, *, paired: bool = True) -> Difference:
     """Return the difference of two models with its interval, as a comparison does."""
     value_a, value_b = (float(one.statistic(*(np.arange(n)[None] for n in one.sizes))[0]) for one in (a, b))
-    return (paired_bootstrap if paired else unpaired_bootstrap)(a, b, value_a - value_b, rng=rng, resamples=1000)
+    return bootstrap_difference(a, b, value_a - value_b, paired=paired, rng=rng, resamples=1000)
 
 
 def difference_of_shares(rng: Generator, a: float, b: float) -> Difference:
@@ -355,7 +355,7 @@ def difference_of_means(rng: Generator, *, paired: bool) -> Difference:
 
 def over_seeds(rng: Generator) -> Difference:
     """Return the difference of three seeds."""
-    found = seed_difference(list(rng.normal(size=3)), list(rng.normal(size=3)), paired=True)
+    found = seed_difference(list(rng.normal(size=3)), list(rng.normal(size=3)))
     assert found
     return found
 

@@ -29,7 +29,7 @@ from jembench.running.estimate import WARM_UP
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
 from jembench.sampling.sgld import Langevin, ShortRun
-from jembench.stats import Interval, interval_of, ranking
+from jembench.stats import Interval, bootstrap_interval, ranking
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 32, 32), num_classes=10)
@@ -233,7 +233,7 @@ def bootstrap(setting: Setting) -> Contest:
     estimate = textbook.auroc(inside, outside)
 
     def ours() -> Interval | None:
-        return interval_of(estimate, ranking.auroc_resampling(inside, outside), rng=rng, resamples=RESAMPLES)
+        return bootstrap_interval(estimate, ranking.auroc_resampling(inside, outside), rng=rng, resamples=RESAMPLES)
 
     def theirs() -> np.ndarray:
         return textbook.auroc_interval(inside, outside, RESAMPLES, rng)

@@ -85,7 +85,7 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
     """
     import numpy as np
 
-    from jembench.stats import interval_of, wilson
+    from jembench.stats import bootstrap_interval, wilson
 
     resampling, unit, better, n, value, flags = estimate
     if flags is not None:
@@ -94,7 +94,7 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
         return Value(100 * hits / n, 100 * within.low, 100 * within.high, n, unit, better)
     if value is None:
         value = float(resampling.statistic(*(np.arange(size)[None] for size in resampling.sizes))[0])
-    low, high = interval_of(value, resampling, rng=rng, resamples=resamples) or (None, None)
+    low, high = bootstrap_interval(value, resampling, rng=rng, resamples=resamples) or (None, None)
     return Value(value, low, high, min(resampling.sizes) if n is None else n, unit, better)
 
 

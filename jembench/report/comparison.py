@@ -221,7 +221,7 @@ def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resam
     row = replace(described(a, b), seeds=seeds, a=mean_a, b=mean_b, difference=mean_a - mean_b)
     if not all(map(math.isfinite, (*of_a, *of_b))):
         return replace(row, reason="a value is not finite")
-    found = paired.seed_difference([value + margin for value in of_a], of_b, paired=True)
+    found = paired.seed_difference([value + margin for value in of_a], of_b)
     if found and len(seeds) >= SEEDS:
         row = replace(row, training_p=found.p)
         if found.low < found.high:  # else all seeds differ by the same, which is no interval
@@ -270,11 +270,10 @@ def _bootstrap(
     a: Resampling, b: Resampling, difference: float, null: float, key: str, resamples: int
 ) -> tuple[paired.Difference, Test]:
     alike = a.sizes == b.sizes
-    draw = paired.paired_bootstrap if alike else paired.unpaired_bootstrap
     for count in (min(PILOT, resamples), resamples):
         try:
             rng = np.random.default_rng(int(key, 16))
-            found = draw(a, b, difference, rng=rng, resamples=count, null=null)
+            found = paired.bootstrap_difference(a, b, difference, paired=alike, rng=rng, resamples=count, null=null)
         except ValueError as error:
             raise Unavailable(str(error)) from error
         if found.p > HOPELESS or resamples <= PILOT:

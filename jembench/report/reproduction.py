@@ -98,7 +98,7 @@ def _row(ours: Side, theirs: Side) -> Difference:
         return replace(both, verdict="equal")
     if not np.isfinite([*numbers_a, *numbers_b]).all():
         return replace(both, reason="a value is not finite")
-    found = paired.seed_difference(numbers_a, numbers_b, paired=True) if len(seeds) >= SEEDS else None
+    found = paired.seed_difference(numbers_a, numbers_b) if len(seeds) >= SEEDS else None
     if found:
         both = replace(both, training_low=found.low, training_high=found.high, training_p=found.p)
     return replace(both, **_of_intervals(of_a, of_b))

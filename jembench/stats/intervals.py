@@ -21,18 +21,18 @@ Statistic = Callable[..., NDArray[Any]]
 """Index matrices (R, N), one for each sample, rows drawn with replacement from 0..N-1 -> the statistic of each (R,)."""
 
 _CHUNK_ELEMENTS = 4_000_000
-"""How many indices are held at a time (32 MB)."""
+"""Indices held at a time (32 MB)."""
 
 
 class Interval(NamedTuple):
-    """An interval of confidence."""
+    """A confidence interval."""
 
     low: float
     high: float
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
-    """The score interval of a proportion, within [0, 1]; it holds near 0 and 1, where the normal interval fails.
+    """Return the score interval of a proportion, within [0, 1]; it holds near 0 and 1, where the normal one fails.
 
     Wilson (1927), Journal of the American Statistical Association 22(158), 209-212.
     """
@@ -86,16 +86,9 @@ def score_p(value: float, sd: float, trials: int, null: float, within: tuple[flo
 
 
 def bootstrap_interval(
-    estimate: float,
-    statistic: Statistic,
-    *sizes: int,
-    rng: np.random.Generator,
-    resamples: int = 1000,
-    level: float = 0.95,
-    within: tuple[float, float] = (-math.inf, math.inf),
-    trials: int = 0,
+    estimate: float, resampling: Resampling, *, rng: np.random.Generator, resamples: int = 1000, level: float = 0.95
 ) -> Interval | None:
-    """The bootstrap interval of a statistic of one sample or of several independent ones.
+    """Return the bootstrap interval of a statistic of one sample or of several independent ones.
 
     It is an interval of the statistic's mean over other samples of the same sizes. Of a biased statistic that is not
     the limit for infinitely many observations: the ECE of a calibrated model is above 0 in every finite sample.
@@ -110,13 +103,11 @@ def bootstrap_interval(
 
     Args:
         estimate: the statistic of the samples themselves.
-        statistic: from one index matrix (R, N) for each sample to R values; called with at most a few million indices.
-        sizes: the size N of each sample.
+        resampling: the statistic, called with at most a few million indices; with ``trials`` above 0 the interval is
+            at least :func:`score_interval`.
         rng: draws the indices.
         resamples: R.
         level: the nominal coverage.
-        within: the range of the statistic, to which the interval is clipped.
-        trials: above 0: the interval is at least :func:`score_interval`.
 
     Returns:
         None where no interval can be known: no resamples, a sample of fewer than two observations, or resamples that
@@ -125,20 +116,13 @@ def bootstrap_interval(
     Raises:
         ValueError: if the statistic of a resample is not finite.
     """
+    statistic, sizes, within, trials = resampling
     if resamples == 0 or min(sizes) < 2:
         return None
     values = resampled(statistic, sizes, rng, resamples)
     if not trials and agree(values):
         return None
     return around(estimate, values, level, within, trials)
-
-
-def interval_of(
-    estimate: float, resampling: Resampling, *, rng: np.random.Generator, resamples: int = 1000
-) -> Interval | None:
-    """The bootstrap interval of a value whose statistic a metric has handed out, see :func:`bootstrap_interval`."""
-    statistic, sizes, within, trials = resampling
-    return bootstrap_interval(estimate, statistic, *sizes, rng=rng, resamples=resamples, within=within, trials=trials)
 
 
 def agree(values: NDArray[np.float64]) -> bool:
@@ -153,7 +137,7 @@ def around(
     within: tuple[float, float] = (-math.inf, math.inf),
     trials: int = 0,
 ) -> Interval:
-    """The percentiles of how far resampled values (R,) are from their median, put around the estimate.
+    """Return the percentiles of the deviations of resampled values (R,) from their median, put around the estimate.
 
     With ``trials`` it is widened to :func:`score_interval` where that is wider. It contains the estimate, also where
     rounding has put that just outside of its range.
@@ -174,7 +158,7 @@ def around(
 def resampled(
     statistic: Statistic, sizes: Sequence[int], rng: np.random.Generator, resamples: int
 ) -> NDArray[np.float64]:
-    """The statistic of each resample, (R,); the result does not depend on how they are split into calls.
+    """Return the statistic of each resample, (R,); the result does not depend on how they are split into calls.
 
     Raises:
         ValueError: if the statistic of a resample is not finite.
@@ -193,12 +177,12 @@ def resampled(
 
 
 def multiplicities(indices: Indices, n: int) -> NDArray[np.int64]:
-    """How often each of n observations stands in each resample: (R, M) -> (R, n)."""
+    """Count each of n observations in each resample: (R, M) -> (R, n)."""
     rows = len(indices)
     flat = indices + n * np.arange(rows)[:, None]
     return np.bincount(flat.ravel(), minlength=rows * n).reshape(rows, n)
 
 
 def mean_of(values: NDArray[Any]) -> Statistic:
-    """The mean of ``values`` (N,) as a statistic to bootstrap."""
+    """Return the mean of ``values`` (N,) as a statistic to bootstrap."""
     return lambda indices: values[indices].mean(axis=1)

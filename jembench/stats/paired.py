@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from statistics import NormalDist
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -35,7 +35,7 @@ class Difference(NamedTuple):
 
 
 def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> McNemar:
-    """McNemar's exact test: the images on which both are right, or both wrong, say nothing.
+    """Return McNemar's exact test: the images on which both are right, or both wrong, say nothing.
 
     McNemar (1947), Psychometrika 12(2), 153-157; exact, by the binomial distribution.
 
@@ -56,57 +56,55 @@ def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> McNem
     return McNemar(only_a, only_b, float(binomtest(only_a, either).pvalue) if either else 1.0)
 
 
-def paired_bootstrap(
+def bootstrap_difference(
     a: Resampling,
     b: Resampling,
     difference: float,
     *,
+    paired: bool,
     rng: np.random.Generator,
     resamples: int = 10_000,
     null: float = 0.0,
 ) -> Difference:
-    """The difference of one statistic of two models on the same images: both see the same resamples.
+    """Return the difference of one statistic of two models, its bootstrap interval and its p value.
+
+    The deviations are those from the resamples' median, see ``intervals.bootstrap_interval``.
+    Of two shares or rank statistics, interval and p value are at least those of the score interval.
+
+    The p value is the share of resamples whose deviation is as large as the difference itself: how often chance alone
+    would give it, if there were none. Efron & Tibshirani (1993), chapter 16; the 1 is Davison & Hinkley's (1997).
 
     Args:
         a: the statistic of the first model.
-        b: that of the second, of as many images.
+        b: that of the second.
         difference: A - B on the images themselves.
+        paired: whether the images are the same: then both see the same resamples, otherwise each has its own.
         rng: draws the images.
         resamples: R; no p value is below 1 / (R + 1).
         null: the difference that the p value tests.
 
     Raises:
-        ValueError: if the two are not of the same sizes, if there is nothing to resample, if the statistic of a
-            resample is not finite, or if all resamples agree and no share or rank statistic is compared.
+        ValueError: if paired statistics are not of the same sizes, if there is nothing to resample, if the statistic of
+            a resample is not finite, or if all resamples agree and no share or rank statistic is compared.
     """
-    if a.sizes != b.sizes:
+    if paired and a.sizes != b.sizes:
         raise ValueError(f"{a.sizes} images and {b.sizes} cannot be paired")
-    _check(a, b, resamples)
-    drawn = resampled(lambda *indices: a.statistic(*indices) - b.statistic(*indices), a.sizes, rng, resamples)
-    return _difference(difference, drawn, a, b, null)
-
-
-def unpaired_bootstrap(
-    a: Resampling,
-    b: Resampling,
-    difference: float,
-    *,
-    rng: np.random.Generator,
-    resamples: int = 10_000,
-    null: float = 0.0,
-) -> Difference:
-    """The same for two models on images of their own, each resampled by itself."""
-    _check(a, b, resamples)
-    streams = rng.spawn(2)
-    of_a, of_b = (
-        resampled(one.statistic, one.sizes, stream, resamples) for one, stream in zip((a, b), streams, strict=True)
-    )
-    return _difference(difference, of_a - of_b, a, b, null)
-
-
-def _check(a: Resampling, b: Resampling, resamples: int) -> None:
     if min(*a.sizes, *b.sizes) < 2 or resamples < 1:
         raise ValueError(f"{resamples} resamples of {a.sizes} and {b.sizes} observations give no p value")
+    if paired:
+        drawn = resampled(lambda *indices: a.statistic(*indices) - b.statistic(*indices), a.sizes, rng, resamples)
+    else:
+        first, second = rng.spawn(2)
+        drawn = resampled(a.statistic, a.sizes, first, resamples) - resampled(b.statistic, b.sizes, second, resamples)
+    trials, within = min(a.trials, b.trials), (a.within[0] - b.within[1], a.within[1] - b.within[0])
+    if not trials and agree(drawn):
+        raise ValueError("all resamples agree, which says nothing of an interval")
+    # A deviation as large as the difference counts, though rounding may have made it smaller in its last digits.
+    extreme = np.abs(drawn - np.median(drawn)) >= abs(difference - null) * (1 - 1e-9)
+    p = (1 + int(extreme.sum())) / (len(drawn) + 1)
+    if trials:
+        p = max(p, score_p(difference, float(drawn.std()), trials, null, within))
+    return Difference(difference, *around(difference, drawn, within=within, trials=trials), p)
 
 
 def from_intervals(a: tuple[float, float, float], b: tuple[float, float, float], null: float = 0.0) -> Difference:
@@ -127,27 +125,8 @@ def from_intervals(a: tuple[float, float, float], b: tuple[float, float, float],
     return Difference(value, value - below, value + above, 2 * NormalDist().cdf(-deviations) if value != null else 1.0)
 
 
-def _difference(value: float, drawn: NDArray[np.float64], a: Resampling, b: Resampling, null: float) -> Difference:
-    """By the deviations from the resamples' median, as every interval here; see ``intervals.bootstrap_interval``.
-
-    Of two shares or rank statistics interval and p value are at least those of the score interval.
-
-    The p value is the share of resamples whose deviation is as large as the difference itself: how often chance alone
-    would give it, if there were none. Efron & Tibshirani (1993), chapter 16; the 1 is Davison & Hinkley's (1997).
-    """
-    trials, within = min(a.trials, b.trials), (a.within[0] - b.within[1], a.within[1] - b.within[0])
-    if not trials and agree(drawn):
-        raise ValueError("all resamples agree, which says nothing of an interval")
-    # A deviation as large as the difference counts, though rounding may have made it smaller in its last digits.
-    extreme = np.abs(drawn - np.median(drawn)) >= abs(value - null) * (1 - 1e-9)
-    p = (1 + int(extreme.sum())) / (len(drawn) + 1)
-    if trials:
-        p = max(p, score_p(value, float(drawn.std()), trials, null, within))
-    return Difference(value, *around(value, drawn, within=within, trials=trials), p)
-
-
 def holm(p_values: Sequence[float]) -> list[float]:
-    """p values adjusted for their number: the probability of any false alarm among them stays at the level.
+    """Adjust p values for their number: the probability of any false alarm among them stays at the level.
 
     Holm (1979), Scandinavian Journal of Statistics 6(2), 65-70.
 
@@ -165,48 +144,31 @@ def holm(p_values: Sequence[float]) -> list[float]:
     return adjusted
 
 
-def seed_difference(a: Sequence[float], b: Sequence[float], *, paired: bool) -> Difference | None:
-    """The mean difference over seeds, by Student's t (paired) or Welch's; None for fewer than two seeds.
+def seed_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None:
+    """Return the mean difference over seeds by Student's t for pairs; None for fewer than two seeds.
 
     This is how much training anew changes it, which says nothing of other test images. Where all seeds differ by the
     same, the interval has no width.
 
     Args:
-        a: the first model's value for each seed.
-        b: the second's.
-        paired: whether both are of the same seeds, in the same order.
+        a: the first model's value for each seed, (S,).
+        b: the second's, for the same seeds in the same order.
 
     Raises:
-        ValueError: if a value is not finite, or if paired values are not as many.
+        ValueError: if a value is not finite, or if there are not as many of both.
     """
-    if paired and len(a) != len(b):
+    from scipy.stats import ttest_1samp
+
+    if len(a) != len(b):
         raise ValueError(f"{len(a)} seeds and {len(b)} cannot be paired")
-    if min(len(a), len(b)) < 2:
+    if len(a) < 2:
         return None
-    first, second = np.asarray(a, dtype=np.float64), np.asarray(b, dtype=np.float64)
-    if not (np.isfinite(first).all() and np.isfinite(second).all()):
+    differences = np.asarray(a, dtype=np.float64) - np.asarray(b, dtype=np.float64)
+    if not np.isfinite(differences).all():
         raise ValueError(f"not all of {list(a)} and {list(b)} are finite")
-    value = float(first.mean() - second.mean())
-    error, freedom = _paired_error(first - second) if paired else _welch_error(first, second)
-    return _by_t(value, error, freedom)
-
-
-def _paired_error(differences: NDArray[Any]) -> tuple[float, float]:
-    return float(differences.std(ddof=1) / math.sqrt(len(differences))), float(len(differences) - 1)
-
-
-def _welch_error(a: NDArray[Any], b: NDArray[Any]) -> tuple[float, float]:
-    """Welch (1947), Biometrika 34, 28-35: the standard error and its degrees of freedom."""
-    parts = [float(sample.var(ddof=1)) / len(sample) for sample in (a, b)]
-    total = sum(parts)
-    weights = sum(part**2 / (len(sample) - 1) for part, sample in zip(parts, (a, b), strict=True))
-    return math.sqrt(total), total**2 / weights if weights else math.inf
-
-
-def _by_t(value: float, error: float, freedom: float) -> Difference:
-    from scipy.stats import t
-
-    if error == 0:
+    value = float(differences.mean())
+    if differences.std() == 0:
         return Difference(value, value, value, 1.0 if value == 0 else 0.0)
-    half = float(t.ppf(0.975, freedom)) * error
-    return Difference(value, value - half, value + half, float(2 * t.sf(abs(value) / error, freedom)))
+    test = ttest_1samp(differences, 0.0)
+    low, high = test.confidence_interval(0.95)
+    return Difference(value, float(low), float(high), float(test.pvalue))

@@ -1,7 +1,7 @@
 """How well a score ranks one set of images above another: AUROC, FPR at 95 % TPR, average precision.
 
-The values themselves are scikit-learn's. Their resampled statistics are ours: the scores are ranked once, and each
-resample then takes a few sums over ranks instead of a sort. Higher scores are more likely inside.
+The scores are ranked once, and each resample then takes a few sums over ranks instead of a sort. Higher scores are
+more likely inside.
 
 Legend: N scores inside, M outside, U distinct scores.
 """
@@ -23,33 +23,17 @@ TPR = 0.95
 """The share of the positive class that passes the threshold of ``fpr95``."""
 
 
-def detection(inside: Scores, outside: Scores) -> dict[str, float]:
-    """How well scores tell inside from outside, by scikit-learn in float64, each value in 0..1.
+def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
+    """Return AUROC, FPR at 95 % TPR and average precision, each in 0..1, as statistics of both sets.
 
     ``auroc`` is P(inside scores higher than outside), ties counting half. ``fpr95-in`` is the least share of outside
     above a threshold that at least 95 % of inside reach, ``aupr-in`` the average precision: inside is the positive
-    class there.
-    ``fpr95-out`` and ``aupr-out`` are the same of the negated scores, with outside as the positive class.
+    class there. ``fpr95-out`` and ``aupr-out`` are the same of the negated scores, with outside as the positive class.
+    Each set is resampled by itself.
 
     Raises:
         ValueError: if a score is not finite, and so has no rank, or if there are none.
     """
-    from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
-
-    _check(inside, outside)
-    found: dict[str, float] = {}
-    for positive, (high, low) in _roles(inside, outside).items():
-        truth, scores = np.concatenate([np.ones(len(high)), np.zeros(len(low))]), np.concatenate([high, low])
-        false, true, _ = roc_curve(truth, scores, drop_intermediate=False)
-        found.setdefault("auroc", float(roc_auc_score(truth, scores)))
-        found[f"fpr95-{positive}"] = float(false[true >= TPR].min())
-        # rounding may put a sum of shares above 1
-        found[f"aupr-{positive}"] = min(1.0, float(average_precision_score(truth, scores)))
-    return found
-
-
-def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
-    """The values of :func:`detection` as statistics of both sets, each resampled by itself."""
     found = {"auroc": auroc_resampling(inside, outside)}
     for positive, roles in _roles(inside, outside).items():
         for label, make in (("fpr95", fpr_resampling), ("aupr", average_precision_resampling)):
@@ -59,20 +43,20 @@ def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
 
 
 def _roles(inside: Scores, outside: Scores) -> dict[str, tuple[Scores, Scores]]:
-    """The scores of the positive and of the negative class, by which is positive; the positive ones are higher."""
+    """Return the scores of the positive and the negative class, by which is positive; the positive ones are higher."""
     of_inside, of_outside = (np.asarray(scores, dtype=np.float64) for scores in (inside, outside))
     return {"in": (of_inside, of_outside), "out": (-of_outside, -of_inside)}
 
 
 def _swapped(resampling: Resampling) -> Resampling:
-    """The same statistic of both sets in the other order."""
+    """Return the same statistic of both sets in the other order."""
     return resampling._replace(
         statistic=lambda first, second: resampling.statistic(second, first), sizes=resampling.sizes[::-1]
     )
 
 
 def auroc_resampling(inside: Scores, outside: Scores) -> Resampling:
-    """AUROC as a statistic of both sets, each resampled by itself.
+    """Return AUROC as a statistic of both sets, each resampled by itself.
 
     Of all pairs, the share in which inside scores higher, ties counting half: Mann & Whitney (1947), Annals of
     Mathematical Statistics 18(1), 50-60.
@@ -87,7 +71,7 @@ def auroc_resampling(inside: Scores, outside: Scores) -> Resampling:
 
 
 def fpr_resampling(inside: Scores, outside: Scores, tpr: float = TPR) -> Resampling:
-    """The least FPR at a TPR of ``tpr`` or more, as a statistic of both sets."""
+    """Return the least FPR at a TPR of ``tpr`` or more, as a statistic of both sets."""
 
     def fpr(of_inside: Counts, of_outside: Counts) -> float:
         threshold = int(np.searchsorted(of_inside.cumsum() / len(inside), tpr))
@@ -97,7 +81,7 @@ def fpr_resampling(inside: Scores, outside: Scores, tpr: float = TPR) -> Resampl
 
 
 def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
-    """Average precision as a statistic of both sets: the mean over inside of the precision at its own score."""
+    """Return average precision as a statistic of both sets: the mean over inside of the precision at its own score."""
 
     def average_precision(of_inside: Counts, of_outside: Counts) -> float:
         true = of_inside.cumsum()
@@ -108,7 +92,7 @@ def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
 
 
 def _resampling(inside: Scores, outside: Scores, value: Callable[[Counts, Counts], float]) -> Resampling:
-    """A value of how often each distinct score, from the highest down, stands in a resample of either set.
+    """Return a value of the counts of each distinct score, from the highest down, in a resample of either set.
 
     Resamples are taken one by one: the counts of one stay in the cache, those of many would be written out and read.
     """

@@ -120,7 +120,9 @@ def test_only_inception_gives_the_plain_label(evaluation, fake):
 def test_the_interval_of_a_share_is_not_narrower_than_wilsons_where_nothing_is_memorised(evaluation):
     share = METRIC.compute(evaluation).values["memorised-pixels"]
     found = METRIC.resamplings({"distance": np.full(150, 9.0), "test-distance": np.arange(200.0)})["memorised"]
-    none = stats.interval_of(0.0, found._replace(statistic=lambda i, j: np.zeros(len(i))), rng=np.random.default_rng(0))
+    none = stats.bootstrap_interval(
+        0.0, found._replace(statistic=lambda i, j: np.zeros(len(i))), rng=np.random.default_rng(0)
+    )
     assert none == pytest.approx([100 * end for end in stats.wilson(0, 150)])
     assert 0 <= share.low <= share.value <= share.high <= 100
 
@@ -134,7 +136,7 @@ def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
         statistic = memorised(distance, of_test)
         share = float(statistic(np.arange(5000)[None], np.arange(400)[None])[0])
         resampling = stats.intervals.Resampling(statistic, (5000, 400), (0.0, 100.0), 5000)
-        low, high = stats.interval_of(share, resampling, rng=rng, resamples=100)
+        low, high = stats.bootstrap_interval(share, resampling, rng=rng, resamples=100)
         held += low <= 1 <= high
         low, high = stats.wilson(round(50 * share), 5000)
         alone += low <= 0.01 <= high

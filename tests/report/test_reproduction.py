@@ -60,7 +60,7 @@ def test_of_three_seeds_training_anew_explains_what_the_images_do_not():
     pairs = [
         (cell(b, 0.1, seed=seed), cell(a, 0.1, seed=seed)) for seed, (a, b) in enumerate(zip(ours, theirs, strict=True))
     ]
-    found = paired.seed_difference(ours, theirs, paired=True)
+    found = paired.seed_difference(ours, theirs)
     row = only(*pairs)
     assert (row.training_low, row.training_high, row.p) == pytest.approx((found.low, found.high, found.p))
     assert row.verdict == "within"

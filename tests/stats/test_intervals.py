@@ -6,6 +6,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jembench.interfaces import Resampling
 from jembench.stats import bootstrap_interval, intervals, mean_of, multiplicities, wilson
 from jembench.stats.intervals import score_interval, score_p
 
@@ -32,7 +33,7 @@ def test_wilson_refuses_what_is_no_proportion(successes, n):
 def test_the_interval_of_a_mean_agrees_with_scipy():
     sample = rng().exponential(size=80)
     expected = scipy.stats.bootstrap((sample,), np.mean, n_resamples=20_000, method="percentile", rng=rng(1))
-    low, high = bootstrap_interval(sample.mean(), mean_of(sample), 80, rng=rng(2), resamples=20_000)
+    low, high = bootstrap_interval(sample.mean(), Resampling(mean_of(sample), (80,)), rng=rng(2), resamples=20_000)
     width = high - low
     assert low == pytest.approx(expected.confidence_interval.low, abs=0.03 * width)
     assert high == pytest.approx(expected.confidence_interval.high, abs=0.03 * width)
@@ -50,7 +51,7 @@ def test_the_interval_of_a_difference_of_two_means_agrees_with_scipy():
     ).confidence_interval
     a, b = mean_of(first), mean_of(second)
     low, high = bootstrap_interval(
-        first.mean() - second.mean(), lambda i, j: a(i) - b(j), 60, 90, rng=rng(3), resamples=20_000
+        first.mean() - second.mean(), Resampling(lambda i, j: a(i) - b(j), (60, 90)), rng=rng(3), resamples=20_000
     )
     width = high - low
     assert (low, high) == pytest.approx((expected.low, expected.high), abs=0.03 * width)
@@ -61,7 +62,7 @@ def test_intervals_of_a_mean_cover_it_as_often_as_they_say():
     streams = rng(1).spawn(len(data))
     covered = 0
     for sample, stream in zip(data, streams, strict=True):
-        low, high = bootstrap_interval(sample.mean(), mean_of(sample), 50, rng=stream, resamples=400)
+        low, high = bootstrap_interval(sample.mean(), Resampling(mean_of(sample), (50,)), rng=stream, resamples=400)
         covered += low <= 0 <= high
     # 95 % nominal; a bootstrap of 50 observations has about 94 %, and 600 trials a standard error of 1 %.
     assert 0.91 < covered / len(data) < 0.97
@@ -75,7 +76,7 @@ def test_the_interval_contains_an_estimate_that_every_resample_misses():
         return (multiplicities(indices, n) > 0).sum(axis=1)
 
     assert distinct(rng().integers(n, size=(500, n))).max() < n
-    low, high = bootstrap_interval(float(n), distinct, n, rng=rng(), resamples=500)
+    low, high = bootstrap_interval(float(n), Resampling(distinct, (n,)), rng=rng(), resamples=500)
     assert low < n < high
 
 
@@ -83,13 +84,15 @@ def test_the_interval_contains_an_estimate_that_every_resample_misses():
 def test_the_interval_of_a_median_always_contains_it(values, seed):
     sample = np.array(values)
     median = float(np.median(sample))
-    found = bootstrap_interval(median, lambda i: np.median(sample[i], axis=1), len(sample), rng=rng(seed), resamples=50)
+    found = bootstrap_interval(
+        median, Resampling(lambda i: np.median(sample[i], axis=1), (len(sample),)), rng=rng(seed), resamples=50
+    )
     assert found is None or found.low <= median <= found.high
 
 
 def test_the_interval_is_clipped_to_the_range():
     sample = np.array([0.0, 0.0, 0.0, 1.0])
-    interval = bootstrap_interval(0.25, mean_of(sample), 4, rng=rng(), within=(0.0, 0.3))
+    interval = bootstrap_interval(0.25, Resampling(mean_of(sample), (4,), (0.0, 0.3)), rng=rng())
     assert interval == (0, 0.3)
 
 
@@ -99,9 +102,7 @@ def test_the_same_generator_gives_the_same_interval_however_the_resamples_are_cu
     def interval(seed):
         return bootstrap_interval(
             first.mean() - second.mean(),
-            lambda i, j: first[i].mean(axis=1) - second[j].mean(axis=1),
-            31,
-            17,
+            Resampling(lambda i, j: first[i].mean(axis=1) - second[j].mean(axis=1), (31, 17)),
             rng=rng(seed),
             resamples=101,
         )
@@ -113,13 +114,13 @@ def test_the_same_generator_gives_the_same_interval_however_the_resamples_are_cu
 
 def test_clipping_never_puts_the_estimate_outside():
     below = np.array([-2e-12, 0.0])
-    interval = bootstrap_interval(-1e-12, mean_of(below), 2, rng=rng(), within=(0.0, 1.0))
+    interval = bootstrap_interval(-1e-12, Resampling(mean_of(below), (2,), (0.0, 1.0)), rng=rng())
     assert interval.low <= -1e-12 <= interval.high
 
 
 @pytest.mark.parametrize("constant", [0.0, 0.1, 97.7])
 def test_resamples_that_all_agree_give_no_interval(constant):
-    assert bootstrap_interval(constant, mean_of(np.full(7, constant)), 7, rng=rng()) is None
+    assert bootstrap_interval(constant, Resampling(mean_of(np.full(7, constant)), (7,)), rng=rng()) is None
 
 
 # --- shares and ranks at their ends -----------------------------------------------------------------------------------
@@ -162,13 +163,13 @@ def test_the_end_of_the_range_is_no_cliff():
 
 @pytest.mark.parametrize(("size", "resamples"), [(1, 100), (10, 0)])
 def test_an_interval_that_cannot_be_known_is_absent(size, resamples):
-    assert bootstrap_interval(0.0, mean_of(np.zeros(size)), size, rng=rng(), resamples=resamples) is None
+    assert bootstrap_interval(0.0, Resampling(mean_of(np.zeros(size)), (size,)), rng=rng(), resamples=resamples) is None
 
 
 def test_a_statistic_that_is_not_finite_is_never_averaged_away():
     sample = np.array([1.0, 2.0, np.nan])
     with pytest.raises(ValueError, match=r"not finite in [1-9]\d* resamples"):
-        bootstrap_interval(1.5, mean_of(sample), 3, rng=rng())
+        bootstrap_interval(1.5, Resampling(mean_of(sample), (3,)), rng=rng())
 
 
 def test_multiplicities_count_each_observation():

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from jembench.stats import interval_of, ranking
+from jembench.stats import bootstrap_interval, ranking
 
 LABELS = ["auroc", "fpr95-in", "aupr-in", "fpr95-out", "aupr-out"]
 coarse = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=30)  # full of ties
@@ -91,29 +91,32 @@ def test_memory_does_not_grow_with_the_resamples(label):
     assert peak < 300_000
 
 
+def values_of(inside, outside):
+    found = ranking.resamplings(inside, outside)
+    return {label: one.statistic(*as_they_are(inside, outside))[0] for label, one in found.items()}
+
+
 @settings(max_examples=60, deadline=None)
 @given(inside=coarse | fine, outside=coarse | fine)
 def test_values_and_what_must_hold_of_them(inside, outside):
     inside, outside = np.array(inside), np.array(outside)
-    found = ranking.detection(inside, outside)
+    found = values_of(inside, outside)
     assert found == pytest.approx(by_scikit_learn(inside, outside), abs=1e-12)
-    swapped = ranking.detection(-inside, -outside)
-    assert found["auroc"] + swapped["auroc"] == pytest.approx(1)
-    assert ranking.detection(2 * inside, 2 * outside) == pytest.approx(found)  # of the ranks alone
+    assert found["auroc"] + values_of(-inside, -outside)["auroc"] == pytest.approx(1)
+    assert values_of(2 * inside, 2 * outside) == pytest.approx(found)  # of the ranks alone
 
 
 def test_energies_of_hundreds_are_ranked_as_they_are():
     """Where a sigmoid would round all of them to 1."""
-    assert ranking.detection(np.array([900.0, 800.0]), np.array([700.0, 600.0]))["auroc"] == 1.0
+    assert values_of(np.array([900.0, 800.0]), np.array([700.0, 600.0]))["auroc"] == 1.0
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_what_is_not_finite_has_no_rank(wrong):
-    for function in (ranking.detection, ranking.resamplings):
-        with pytest.raises(ValueError, match="1 of 2 scores outside are not finite"):
-            function(np.zeros(2), np.array([0.0, wrong]))
-        with pytest.raises(ValueError, match="there are no scores inside"):
-            function(np.zeros(0), np.zeros(2))
+    with pytest.raises(ValueError, match="1 of 2 scores outside are not finite"):
+        ranking.resamplings(np.zeros(2), np.array([0.0, wrong]))
+    with pytest.raises(ValueError, match="there are no scores inside"):
+        ranking.resamplings(np.zeros(0), np.zeros(2))
 
 
 def test_the_interval_covers_the_true_value_as_often_as_it_says():
@@ -124,7 +127,7 @@ def test_the_interval_covers_the_true_value_as_often_as_it_says():
         inside, outside = rng.normal(1, 1, 80), rng.normal(0, 1, 120)
         resampling = ranking.auroc_resampling(inside, outside)
         (value,) = resampling.statistic(*as_they_are(inside, outside))
-        low, high = interval_of(value, resampling, rng=rng, resamples=300)
+        low, high = bootstrap_interval(value, resampling, rng=rng, resamples=300)
         hits += low <= 0.760250 <= high
     # 95 % nominal, and 200 trials have a standard error of 1.5 %
     assert 0.90 <= hits / 200 <= 0.99
@@ -135,6 +138,6 @@ def test_the_interval_contains_the_value_within_0_and_1(label):
     rng = np.random.default_rng(4)
     for shift in (0, 1, 10):
         inside, outside = rng.normal(shift, 1, 50), rng.normal(0, 1, 70)
-        value = ranking.detection(inside, outside)[label]
-        low, high = interval_of(value, ranking.resamplings(inside, outside)[label], rng=rng, resamples=200)
+        value = values_of(inside, outside)[label]
+        low, high = bootstrap_interval(value, ranking.resamplings(inside, outside)[label], rng=rng, resamples=200)
         assert 0 <= low <= value <= high <= 1
