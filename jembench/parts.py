@@ -19,8 +19,8 @@ from jembench.models.nets import build_net as build_net
 from jembench.models.objective import Weights as Weights
 from jembench.models.objective import hybrid_loss as hybrid_loss
 from jembench.models.wide_resnet import in_full as in_full
-from jembench.report.figures.planned import Drawing as Drawing
-from jembench.report.figures.planned import Planned as Planned
+from jembench.report.figures.base import Drawing as Drawing
+from jembench.report.figures.base import Planned as Planned
 from jembench.sampling import chain as chain
 from jembench.sampling.pcd import PersistentChains as PersistentChains
 from jembench.sampling.sgld import Langevin as Langevin

@@ -35,7 +35,7 @@ BESIDE = {
         "jembench.metrics.pgd",
         "jembench.stats.paired",
     },
-    "example_plugin": {"jembench.report.figures.results", "jembench.report.formats"},
+    "example_plugin": {"jembench.report.figures.base", "jembench.report.formats"},
 }
 """Modules beside the surface, by the folder of a plugin: executors carry stores about, attacks build on those of core,
 an importer reads foreign files, and a format and a figure are given objects of the report."""

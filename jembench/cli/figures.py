@@ -56,8 +56,8 @@ def figures(
     Draws every figure that the store has results for, or those of the metrics of SUITE. No model is run: if a figure is
     missing, its metric was not evaluated.
     """
-    from jembench.report.figures import catalogue
-    from jembench.report.figures.planned import render
+    from jembench.report.figures import base
+    from jembench.report.figures.base import render
 
     wanted = _formats(formats)
     style = Style(None if width is None else inches(width), titles)
@@ -75,7 +75,7 @@ def figures(
     for note in found.left_out:
         click.echo(f"Left out: {note}", err=True)
     stems, written = [], 0
-    for planned in catalogue.figures(found.cells, place.read_arrays, leave_out, place.history, found.names):
+    for planned in base.figures(found.cells, place.read_arrays, leave_out, place.history, found.names):
         stems.append(planned.stem)
         if only and not any(_is_named(planned.stem, name) for name in only):
             continue

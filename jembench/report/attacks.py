@@ -70,7 +70,7 @@ def _defended(row: Subject, metrics: Sequence[_Metric], columns: Iterable[Column
     by_place = {(one.base, one.defence): one for one in metrics}
     defences = sorted(dict.fromkeys(one.defence for one in metrics), key=bool)
     found = []
-    for defence, name in zip(defences, _names([dict(defence) for defence in defences]), strict=True):
+    for defence, name in zip(defences, defence_names([dict(defence) for defence in defences]), strict=True):
         records = {
             column: record
             for column in columns
@@ -90,9 +90,7 @@ class _Metric:
         protocols = [record.protocol for record in records if record.protocol]
         parts = parts_of(protocols[0]) if protocols else dict(spec.parse(metric).arguments)
         self.valued = bool(protocols)
-        self.defence = tuple(
-            (name, parts[name]) for name in DEFENCE if parts.get(name, "0") != "0" and _is_attack(parts)
-        )
+        self.defence = tuple(defence_of(parts).items())
         self.base = _without(metric, DEFENCE) if _is_attack(parts) else metric
 
     def record(self, row: Subject, label: str) -> Record | None:
@@ -119,8 +117,13 @@ def _without(text: str, names: Sequence[str]) -> str:
     return str(Spec(parsed.name, tuple(part for part in parsed.arguments if part[0] not in names)))
 
 
-def _names(defences: Sequence[Parts]) -> list[str]:
-    """What tells each defence from the others."""
+def defence_of(parts: Parts) -> dict[str, str]:
+    """Return the parts of an attack's protocol that make its defence; none of another metric."""
+    return {name: parts[name] for name in DEFENCE if parts.get(name, "0") != "0" and _is_attack(parts)}
+
+
+def defence_names(defences: Sequence[Parts]) -> list[str]:
+    """Return for each of several defences what tells it from the others: ``, refined 10``; of one alone, nothing."""
     if len(defences) == 1:
         return [""]
     differing = {name for name in _HOW if len({d[name] for d in defences if name in d}) > 1}

@@ -49,10 +49,14 @@ def test_only_the_formats_the_folder_and_the_suite_that_were_asked_for(measured,
     assert not Path("runs/figures").exists()
 
 
-def test_what_was_evaluated_on_part_of_the_images_is_drawn_apart(run, jembench):
-    run("--limit", "10", models="zoo_of_tests:classifier", metrics="ece")
-    done = jembench("figures", "--limit", "10", "--format", "png")
-    assert all("-limit10." in line for line in done.out.splitlines())
+def test_what_was_evaluated_on_part_of_the_images_is_drawn_apart(measured, run, jembench):
+    run("--limit", "10", models="zoo_of_tests:classifier", metrics="accuracy,ece")
+    whole = ("figures", "--format", "png", "--figures", "reliability")
+    of_all, of_part = (set(files_of(jembench(*command).out)) for command in (whole, (*whole, "--limit", "10")))
+    assert of_all
+    assert of_part
+    assert not of_all & of_part
+    assert of_all | of_part == set(files("runs/figures"))
 
 
 def test_torn_arrays_stop_no_other_figure(run, jembench):

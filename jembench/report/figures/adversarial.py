@@ -8,18 +8,16 @@ Legend: N attacked images, M ends of ascents from noise, C channels, H height, W
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.catalog import spec
-from jembench.report.attacks import DEFENCE, counted
+from jembench.report.attacks import in_common
+from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_of
 from jembench.report.figures.images import draw_sheet, sheet
-from jembench.report.figures.planned import Drawing, Planned, rows_of
-from jembench.report.figures.results import Arrays, Result, needs
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,39 +35,14 @@ _ROUNDING = 1e-6  # of float32 images in [0, 1]: no change
 _TEXT = 6  # points, of what stands at an image
 
 
-# --- what is said of every attack ---
-
-
-def name_of(result: Result) -> str:
-    """The attack, without its options."""
-    return spec.parse(result.cell.metric).name
-
-
 def norms_of(result: Result) -> tuple[str, ...]:
-    """The norm in which the attack looked for the nearest image; both, if it is of no one norm."""
+    """Return the norm in which the attack looked for the nearest image; both, if it is of no one norm."""
     norm = result.protocol.get("norm")
     return tuple(NORMS) if norm is None else (norm,)
 
 
-def refinement(result: Result, named: Collection[str] = DEFENCE) -> str:
-    """``, 10 steps, 5 chains, bpda``: the steps of the chain or the noise, and the other parts that are named."""
-    parts = result.protocol
-    steps = [counted(parts["refine"], "step")] if parts.get("refine", "0") != "0" else []
-    noise = [
-        f"{name} {parts[part]}" for part, name in (("smooth", "smoothed"), ("data_noise", "noise")) if part in parts
-    ]
-    return "".join(f", {part}" for part in (*steps, *noise, *chains(result, named)))
-
-
-def chains(result: Result, named: Collection[str] = DEFENCE) -> list[str]:
-    """The number of chains or noisy copies and the kind of gradient, of the parts that are named."""
-    known = {part: result.protocol[part] for part in ("eot", "grad") if part in named and part in result.protocol}
-    what = "chain" if result.protocol.get("refine", "0") != "0" else "copy"
-    return [counted(value, what) if part == "eot" else value for part, value in known.items()]
-
-
 def rightly_classified(arrays: Arrays) -> NDArray[np.bool_]:
-    """Which images were given their class before they were attacked."""
+    """Return which images were given their class before they were attacked."""
     right: NDArray[np.bool_] = ~arrays["found"].astype(bool) | (arrays["distance-linf"] > 0)
     return right
 
@@ -78,16 +51,12 @@ def rightly_classified(arrays: Arrays) -> NDArray[np.bool_]:
 
 
 def images_of(result: Result) -> Iterator[Planned]:
-    """The images of one model under one attack, if it classifies any of them rightly."""
+    """Plan the images of one model under one attack, if it classifies any of them rightly."""
     if rightly_classified(result.arrays).any():
-        name, norms = f"{name_of(result)}-images", norms_of(result)
-        yield result.figure(name, changes, _title_of(result), result.arrays, norms, without=("resamples",))
-
-
-def _title_of(result: Result) -> str:
-    within = f" within {result.protocol['eps']}" if "eps" in result.protocol else ""
-    norm = f" in {NORMS[result.protocol['norm']]}" if "norm" in result.protocol else ""
-    return f"{name_of(result)}{norm}{within}{refinement(result)}: {result.title}"
+        within = f" within {result.protocol['eps']}" if "eps" in result.protocol else ""
+        spent = ", ".join(in_common([result.cell.outcome.protocol]))
+        title = f"{result.metric}{within}: {result.title}\n{spent}".strip()
+        yield result.figure(f"{result.metric}-images", changes, title, result.arrays, norms_of(result))
 
 
 def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
@@ -192,13 +161,12 @@ def _distances(row: dict[str, Any], norms: Sequence[str]) -> str:
 # --- from noise ---
 
 
-@needs({"images": "M C H W", "target": "M", "confidence": "M", "reached": "M", "steps": "M"})
 def distal(results: list[Result]) -> Iterator[Planned]:
     """For each model what noise was made into, class by class."""
     for result in results:
-        title = f"noise made into images of a class{refinement(result)}: {result.title}"
-        threshold = float(result.protocol["threshold"])
-        yield result.figure("distal", ends, title, result.arrays, threshold, without=("resamples",))
+        spent = ", ".join(in_common([result.cell.outcome.protocol]))
+        title = f"noise made into images of a class: {result.title}\n{spent}".strip()
+        yield result.figure("distal", ends, title, result.arrays, float(result.protocol["threshold"]))
 
 
 def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:

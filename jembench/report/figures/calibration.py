@@ -13,8 +13,7 @@ import numpy as np
 from jembench import drawing
 from jembench.interfaces import Value
 from jembench.metrics.binning import Reliability, reliability
-from jembench.report.figures.planned import Drawing, Planned, rows_of, with_interval
-from jembench.report.figures.results import Result, figure_of, needs
+from jembench.report.figures.base import Drawing, Planned, Result, figure_of, rows_of, with_interval
 from jembench.report.record import grouped
 
 if TYPE_CHECKING:
@@ -41,15 +40,13 @@ class Calibration(NamedTuple):
         return f"ECE {with_interval(self.ece, 2, ' %')}"
 
 
-@needs({"confidence": "N", "correct": "N"})
 def plan(results: list[Result]) -> Iterator[Planned]:
     """A diagram for each model, before and after scaling, and one that compares the models of a dataset."""
     for result in results:
         yield result.figure("reliability", diagram, result)
     for group in grouped(results, _peers):
         if len(group) > 1:
-            name = group[0].named("reliability-compared", without=("scaling",))
-            yield figure_of(group, name, comparison, group)
+            yield figure_of(group, "reliability-compared", comparison, group)
 
 
 def _peers(result: Result) -> tuple[object, ...]:

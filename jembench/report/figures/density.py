@@ -12,19 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.report.figures.images import Panel, grids
-from jembench.report.figures.planned import Drawing, Planned, counts_in, edges_of, histogram_rows, rows_of
-from jembench.report.figures.results import Arrays, Result, needs
-
-
-@needs(
-    {"log-px": "N", "images": "M C H W", "shown": "M", "top": "R S", "bottom": "R S"},
-    optional={
-        **dict.fromkeys(("labels", "confidence"), "N"),
-        **dict.fromkeys(("top-confidence", "bottom-confidence"), "R S"),
-        **dict.fromkeys(("highest", "random", "lowest"), "K L"),
-    },
+from jembench.report.figures.base import (
+    Arrays,
+    Drawing,
+    Planned,
+    Result,
+    counts_in,
+    edges_of,
+    histogram_rows,
+    rows_of,
 )
+from jembench.report.figures.images import Panel, grids
+
+
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model its extremes and, where there are labels, what is to be said of each class."""
     for result in results:

@@ -10,8 +10,16 @@ from typing import TYPE_CHECKING, Any
 
 from jembench import drawing
 from jembench.interfaces import Value
-from jembench.report.figures.planned import Drawing, Planned, error_bars, histograms, with_interval
-from jembench.report.figures.results import Result, figure_of, identity, needs
+from jembench.report.figures.base import (
+    Drawing,
+    Planned,
+    Result,
+    error_bars,
+    figure_of,
+    histograms,
+    identity,
+    with_interval,
+)
 from jembench.report.record import grouped
 
 if TYPE_CHECKING:
@@ -25,10 +33,9 @@ _AXES = {
 }
 
 
-@needs({"inside": "N", "outside": "M"})
 def plan(results: list[Result]) -> Iterator[Planned]:
     """For each model and score the histograms of all sets; for all models the AUROC of all sets and scores."""
-    for group in grouped(results, lambda result: (identity(result.fit), result.limit, _score(result))):
+    for group in grouped(results, lambda result: (identity(result.fit), result.place, _score(result))):
         yield figure_of(group, f"ood-{_score(group[0])}", of_scores, group)
     ranked = [result for result in results if "auroc" in result.values]
     for group in grouped(ranked, lambda result: result.place):

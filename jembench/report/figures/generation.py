@@ -10,8 +10,7 @@ from typing import NamedTuple
 
 from jembench import drawing
 from jembench.interfaces import Value
-from jembench.report.figures.planned import Drawing, Planned, error_bars
-from jembench.report.figures.results import Result, figure_of, identity
+from jembench.report.figures.base import Drawing, Planned, Result, error_bars, figure_of, identity
 from jembench.report.record import grouped
 
 _NETWORKS = {"model": "the model's", "features": "the feature network's"}
@@ -51,7 +50,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def _peers(result: Result, free: Sequence[str]) -> tuple[object, ...]:
-    return identity(result.fit), result.limit, result.protocol_without(free)
+    return identity(result.fit), result.place, result.protocol_without(free)
 
 
 def _planned(scale: Scale, results: Sequence[Result], places: Sequence[tuple[str, float]]) -> Iterator[Planned]:
@@ -64,8 +63,7 @@ def _planned(scale: Scale, results: Sequence[Result], places: Sequence[tuple[str
             if label in result.values
         ]
         title = f"{label} of {results[0].title}"
-        name = results[0].named(f"{label}-{scale.name}", without=scale.options)
-        yield figure_of(results, name, curves, title, label, scale, points)
+        yield figure_of(results, f"{label}-{scale.name}", curves, title, label, scale, points)
 
 
 def _selection(result: Result) -> str:

@@ -13,8 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.report.figures.planned import Drawing
-from jembench.report.figures.results import Arrays
+from jembench.report.figures.base import Arrays, Drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

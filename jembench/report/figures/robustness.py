@@ -14,10 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.report.attacks import DEFENCE, RULE
+from jembench.report.attacks import DEFENCE, RULE, defence_names, defence_of, in_common
 from jembench.report.figures import adversarial
-from jembench.report.figures.planned import Drawing, Numbers, Planned, rows_of
-from jembench.report.figures.results import Result, figure_of, needs
+from jembench.report.figures.base import Drawing, Numbers, Planned, Result, figure_of, rows_of
 from jembench.report.record import grouped
 from jembench.stats import wilson
 
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _FREE = ("norm", *DEFENCE, *RULE)  # what may differ between the curves of a figure
-_NUMBERS = ("index", "label", "found", "distance-linf", "distance-l2", "predicted", "wrong")  # of each attacked image
 FEW = 5
 """Curves end a little beyond the size at which they fall below this accuracy in %."""
 
@@ -50,67 +48,46 @@ class Curve(NamedTuple):
     steps: Accuracy
 
 
-@needs(
-    dict.fromkeys(_NUMBERS, "N") | {"image": "N C H W", "adversarial": "N C H W"},
-    optional={"*-as-it-is": "N"},
-)
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """A figure for each dataset, seed and budget with the curves of all models, and images for each model."""
+    """Plan a figure for each dataset, seed and budget with the curves of all models, and images for each model."""
     searched = [result for result in results if "eps" not in result.protocol]
     for group in grouped(searched, lambda result: (result.place, result.protocol_without(_FREE))):
-        first = group[0]
-        name = first.named(f"{adversarial.name_of(first)}-curves", (*_FREE, "resamples"))
-        yield figure_of(group, name, curves, _title_of(group), curves_of(group))
+        yield figure_of(group, f"{group[0].metric}-curves", of_attack, group)
     for result in results:
         yield from adversarial.images_of(result)
 
 
-def _title_of(results: Sequence[Result]) -> str:
-    fit, attack = results[0].fit, adversarial.name_of(results[0])
-    spent = {key: value for key, value in results[0].protocol.items() if key not in (*_FREE, "data", "search")}
-    pairs = [
-        (value, key.removesuffix("s") if value == "1" else key) if value.isdecimal() else (key, value)
-        for key, value in spent.items()
-    ]
-    budget = ", ".join("\N{NO-BREAK SPACE}".join(pair) for pair in pairs)
-    refined = _refined(results)
-    shared = {"eot", "grad"} - _differing(refined)
-    chains = [part for result in refined[:1] for part in adversarial.chains(result, shared)]
-    of_refined = f"; refined with {', '.join(chains)}" if chains else ""
-    return f"{_TITLES.get(attack, f'{attack} attack')}: {fit.dataset}, seed {fit.seed}\n{budget}{of_refined}"
-
-
-def _refined(results: Sequence[Result]) -> list[Result]:
-    return [result for result in results if "eot" in result.protocol]
-
-
-def _differing(refined: Sequence[Result]) -> set[str]:
-    """What the name of a curve must tell, since not all refined models have it in common."""
-    return {part for part in ("eot", "grad") if len({result.protocol.get(part) for result in refined}) > 1}
+def of_attack(results: Sequence[Result]) -> Drawing:
+    """Draw the curves of one attack under one budget."""
+    fit, attack = results[0].fit, results[0].metric
+    spent = ", ".join(in_common(result.cell.outcome.protocol for result in results))
+    title = f"{_TITLES.get(attack, f'{attack} attack')}: {fit.dataset}, seed {fit.seed}\n{spent}".strip()
+    return curves(title, curves_of(results))
 
 
 def curves_of(results: Sequence[Result]) -> list[Curve]:
-    """The curves of results of one budget, model by model, with more and more steps of refinement.
+    """Return the curves of results of one budget, model by model, with more and more steps of refinement.
 
-    A model's name has the chains and the gradient in it where they are not the same in all that are refined; the
-    figure's title has them where they are.
+    A model's name has the parts of its defence that differ between the results.
     """
     models = list(dict.fromkeys(result.model for result in results))
-    named = _differing(_refined(results))
 
     def place(result: Result) -> tuple[object, ...]:
         steps, chains = (int(result.protocol.get(part, "0")) for part in ("refine", "eot"))
         return models.index(result.model), steps, chains, result.protocol.get("grad", "")
 
     ordered = sorted(results, key=place)
+    defences = [defence_of(result.protocol) for result in ordered]
+    distinct = [dict(parts) for parts in dict.fromkeys(tuple(defence.items()) for defence in defences)]
+    names = defence_names(distinct)
     of_models = [
         Curve(
-            result.model + adversarial.refinement(result, named),
+            result.model + names[distinct.index(defence)],
             norm,
             len(result.arrays["found"]),
             accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"]),
         )
-        for result in ordered
+        for result, defence in zip(ordered, defences, strict=True)
         for norm in adversarial.norms_of(result)
     ]
     return [*_as_they_are(ordered), *of_models]

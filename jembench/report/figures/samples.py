@@ -12,24 +12,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
+from jembench.report.figures.base import Arrays, Drawing, Planned, Result, histograms, rows_of
 from jembench.report.figures.images import Panel, draw_sheet, grid_of, grids, sheet
-from jembench.report.figures.planned import Drawing, Planned, histograms, rows_of
-from jembench.report.figures.results import Arrays, Result, needs
 
-_PICTURES = {"images": "M C H W", "shown": "M", "predicted": "N", "confidence": "N"}
 _PERCENTILES = {"p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
 _PAIRS_IN_A_ROW = 4
 _PIXELS = "-pixels"
 
 
-@needs({**_PICTURES, "grid": "K S"}, optional={"labels": "N"})
 def by_class(results: list[Result]) -> Iterator[Planned]:
     """For each model a row of samples for each class."""
     for result in results:
         yield result.figure("samples", class_grid, f"{_source(result)}: {result.title}", result.arrays)
 
 
-@needs(_PICTURES)
 def confident(results: list[Result]) -> Iterator[Planned]:
     """For each model the samples that it is most confident of."""
     for result in results:
@@ -64,7 +60,6 @@ def confident_grid(title: str, arrays: Arrays) -> Drawing:
 # --- the age of chains ------------------------------------------------------------------------------------------------
 
 
-@needs({"ages": "N", "predicted": "N"})
 def ages(results: list[Result]) -> Iterator[Planned]:
     """A figure for each model."""
     for result in results:
@@ -107,7 +102,6 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
 # --- the nearest training images --------------------------------------------------------------------------------------
 
 
-@needs({"images": "M C H W", "neighbours": "M C H W", "distance*": "N", "nearest*": "N", "test-distance*": "T"})
 def neighbours(results: list[Result]) -> Iterator[Planned]:
     """For each model and choice of samples the nearest pairs, and the distances of all."""
     for result in results:

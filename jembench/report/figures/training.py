@@ -15,15 +15,31 @@ from typing import TYPE_CHECKING
 from jembench import drawing
 from jembench.errors import StoreError
 from jembench.files import read_bytes
-from jembench.report.figures.energies import History, curves_in, energies
-from jembench.report.figures.planned import Drawing, Planned, rows_of
-from jembench.report.figures.results import model_of, stem, title_of
+from jembench.report.figures.base import Drawing, Planned, model_of, rows_of, stem, title_of
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.record import grouped
 from jembench.store.outcome import Cell, FitKey
+from jembench.training.guard import HIGHEST, HIGHEST_START
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+
+History = Sequence[Mapping[str, float]]
+"""A row for each window of training; what was not measured in it is not in the row."""
+
+_CURVES = {
+    "energy_data": ("E(x) of data, mean", "-"),
+    "energy_samples": ("E(x) of samples, mean", "--"),
+    "joint_energy_data": ("E(x, y) of data, mean", "-"),
+    "joint_energy_samples": ("E(x, y) of samples, mean", "--"),
+    HIGHEST: ("sample of the highest energy", "-."),
+    HIGHEST_START: ("random start of the highest energy", ":"),
+}
+
+
+LINEAR = 10.0
+"""nats"""
 
 
 def energies_of(
@@ -32,7 +48,7 @@ def energies_of(
     left_out: Callable[[str], None],
     names: Names = NO_NAMES,
 ) -> Iterator[Planned]:
-    """A figure for each fit that is trained on energies, as far as its training has come."""
+    """Plan a figure for each fit that is trained on energies, as far as its training has come."""
     for fit in fits:
         try:
             history = read_history(history_of(fit))
@@ -40,18 +56,58 @@ def energies_of(
             left_out(str(error))
             continue
         if curves_in(history):
-            yield Planned(stem("energies", [fit]), partial(of_history, title_of(fit, names), history))
+            yield Planned(stem("energies", [fit]), partial(energies, title_of(fit, names), history))
 
 
-def of_history(title: str, history: History) -> Drawing:
-    """The energies of a history, abandoned attempts included."""
-    figure = energies(title, history)
+def curves_in(history: History) -> list[str]:
+    """Return the names of the energies that a history holds."""
+    return [name for name in _CURVES if any(name in row for row in history)]
+
+
+def energies(title: str, history: History) -> Drawing:
+    """Draw the energies of a history that has some, abandoned attempts included."""
+    figure, (axes,) = drawing.panels(drawing.page(), 3.2, title)
+    plot_energies(axes, history)
+    drawing.legend_below(figure, axes, columns=2)
     curves = ("iteration", "attempt", *curves_in(history))
     return Drawing(figure, [{name: row.get(name, "") for name in curves} for row in history])
 
 
+def plot_energies(axes: Axes, history: History) -> None:
+    """Draw the energies of a history that has some, abandoned attempts included, in the colours of the current style.
+
+    The guard's interventions are numbered lines. The scale is linear within 10 nats, and logarithmic beyond where there
+    is anything beyond, so that both training and divergence are seen.
+    """
+    curves = curves_in(history)
+    attempts = sorted({row["attempt"] for row in history})
+    for color, name in enumerate(curves):
+        label, line = _CURVES[name]
+        for attempt in attempts:
+            rows = [row for row in history if row["attempt"] == attempt and name in row]
+            axes.plot(
+                [row["iteration"] for row in rows],
+                [row[name] for row in rows],
+                color=f"C{color}",
+                linestyle=line,
+                linewidth=1.2 if name.endswith(("data", "samples")) else 0.8,
+                label=label if attempt == attempts[0] else None,
+            )
+    for number, attempt in enumerate(attempts[1:], 1):  # one for each intervention of the guard
+        start = min(row["iteration"] for row in history if row["attempt"] == attempt)
+        axes.axvline(start, color="black", linewidth=0.6, linestyle=":")
+        axes.text(start, 1.0, str(number), transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
+    energies = [row[name] for row in history for name in curves if math.isfinite(row.get(name, math.nan))]
+    if max(map(abs, energies), default=0) > LINEAR:
+        axes.set_yscale("symlog", linthresh=LINEAR)
+        axes.yaxis.set_major_formatter("{x:g}")
+        axes.set_ylim(2 * min(-LINEAR / 2, *energies), 2 * max(LINEAR / 2, *energies))
+    axes.set_xlabel("iteration")
+    axes.set_ylabel("energy, nats")
+
+
 def read_history(path: Path) -> History:
-    """What ``history.csv`` of a fit holds; nothing, if there is none.
+    """Read ``history.csv`` of a fit; an empty history if there is none.
 
     Raises:
         StoreError: if it is damaged.
@@ -69,7 +125,7 @@ def read_history(path: Path) -> History:
 
 
 def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned]:
-    """A figure for each metric and dataset with a model that was trained from several seeds: a panel for each value."""
+    """Plan a figure for each metric and dataset with a model that was trained from several seeds."""
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(measured, _protocol):
         of_models = grouped(group, lambda cell: (cell.fit.model, cell.fit.recipe))
@@ -90,7 +146,7 @@ def _protocol(cell: Cell) -> tuple[object, ...]:
 
 
 def strips(title: str, models: Mapping[str, Sequence[Cell]]) -> Drawing:
-    """A panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
+    """Draw a panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
     units = {
         label: value.unit for cells in models.values() for cell in cells for label, value in cell.outcome.values.items()
     }

@@ -15,7 +15,7 @@ from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.report.figures.planned import Planned
+    from jembench.report.figures.base import Planned
 
 LARGEST = 2**20
 """Bytes of a sample grid above which it is left out: the page is to be sent around."""
@@ -44,12 +44,12 @@ class Pictures:
 
     def of_metrics(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> dict[str, list[Picture]]:
         """Return the figures of each metric that has some."""
-        from jembench.report.figures import catalogue
+        from jembench.report.figures import base
 
         found = {}
         for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda c: bare_name(c.metric)):
             metric = bare_name(group[0].metric)
-            found[metric] = self._figures(catalogue.figures(group, self.store.read_arrays, self.note, names=names))
+            found[metric] = self._figures(base.figures(group, self.store.read_arrays, self.note, names=names))
         return {metric: pictures for metric, pictures in found.items() if pictures}
 
     def of_seeds(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
@@ -68,7 +68,7 @@ class Pictures:
 
     def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
         """Return the sample grid of each model, of its first seed that has one."""
-        from jembench.report.figures.results import title_of
+        from jembench.report.figures.base import title_of
 
         found = []
         for group in grouped(cells, lambda cell: cell.fit.names):

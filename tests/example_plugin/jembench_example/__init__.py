@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from jembench.interfaces import Dataset, DataSpec, OODScore, Sampler, Start, Tracker
     from jembench.parts import Planned
-    from jembench.report.figures.results import Result
+    from jembench.report.figures.base import Result
     from jembench.report.formats import Document
     from jembench_example.densities import Gaussians, Kernels, Mixture
     from jembench_example.model import Linear

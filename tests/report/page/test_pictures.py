@@ -5,7 +5,7 @@ import base64
 from PIL import Image
 
 from jembench.drawing import new_figure
-from jembench.report.figures.planned import Drawing, Planned
+from jembench.report.figures.base import Drawing, Planned
 from jembench.report.page.pictures import Pictures, draw
 from jembench.store.store import Store
 

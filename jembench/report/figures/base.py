@@ -1,0 +1,279 @@
+"""Figures of results: what each is drawn from, its file name and its numbers, histograms and intervals.
+
+A figure of a metric is planned by a function that the entry-point group ``jembench.figures`` names by the metric.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jembench import drawing
+from jembench.catalog import discovery, spec
+from jembench.catalog.spec import slug, stable_hash
+from jembench.drawing import PLAIN, Format, Style
+from jembench.errors import JembenchError, error_text
+from jembench.experiment import recipe_files as recipes
+from jembench.experiment.plan import PRETRAINED
+from jembench.experiment.sweep import bare_name
+from jembench.interfaces import Value
+from jembench.report.formats import csv_text
+from jembench.report.names import NO_NAMES, Names
+from jembench.report.protocols import parsed
+from jembench.store.outcome import Cell, FitKey
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Numbers = NDArray[np.float64]
+Arrays = Mapping[str, NDArray[Any]]
+
+
+class Drawing(NamedTuple):
+    """A figure, and a line of its CSV for each number that it shows; all lines have the same fields."""
+
+    figure: Figure
+    rows: Sequence[Mapping[str, Any]]
+
+
+class Planned(NamedTuple):
+    """A figure that can be drawn."""
+
+    stem: str  # of its files' names
+    draw: Callable[[], Drawing]
+
+
+@dataclass(frozen=True)
+class Result:
+    """A cell that has values, with its per-example arrays."""
+
+    cell: Cell
+    arrays: Arrays
+    names: Names = field(default_factory=dict)
+
+    @property
+    def fit(self) -> FitKey:
+        """The trained model."""
+        return self.cell.fit
+
+    @property
+    def values(self) -> Mapping[str, Value]:
+        """What was measured."""
+        return self.cell.outcome.values
+
+    @property
+    def place(self) -> tuple[object, ...]:
+        """What models that are compared in one figure share: the dataset, the seed and the images."""
+        return self.fit.dataset, self.fit.seed, self.cell.provenance.get("limit")
+
+    @property
+    def metric(self) -> str:
+        """The name of the metric, without its options."""
+        return bare_name(self.cell.metric)
+
+    @cached_property
+    def options(self) -> Mapping[str, str]:
+        """The options of the metric that are not at their defaults."""
+        return dict(spec.parse(self.cell.metric).arguments)
+
+    @cached_property
+    def protocol(self) -> Mapping[str, str]:
+        """The parts of the protocol's id; none, if a plugin's id is no spec."""
+        found = parsed(self.cell.outcome.protocol)
+        return dict(found.arguments) if found else {}
+
+    def protocol_without(self, free: Collection[str]) -> tuple[tuple[str, str], ...]:
+        """Return the parts of the protocol that must be the same in a figure in which the free ones differ."""
+        return tuple(sorted((key, value) for key, value in self.protocol.items() if key not in free))
+
+    @property
+    def model(self) -> str:
+        """The model as figures name it."""
+        return model_of(self.fit, self.names)
+
+    @property
+    def title(self) -> str:
+        """The trained model, in full."""
+        return title_of(self.fit, self.names)
+
+    def figure(self, name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
+        """Return a figure of this result alone."""
+        return figure_of([self], name, draw, *arguments)
+
+
+def figure_of(results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
+    """Return a figure of these results and no others, to be drawn from the arguments.
+
+    Its name has the options that the results have in common: ``reliability-bins=15``.
+    """
+    common = set.intersection(*(set(result.options.items()) for result in results))
+    name = "-".join((name, *(f"{key}={value}" for key, value in sorted(common))))
+    of = [[result.cell.metric, result.cell.provenance.get("limit")] for result in results]
+    return Planned(stem(name, [result.fit for result in results], of), partial(draw, *arguments))
+
+
+# --- names ------------------------------------------------------------------------------------------------------------
+
+_LONGEST = 80  # letters, for people; file systems allow more
+
+
+def model_of(fit: FitKey, names: Names = NO_NAMES) -> str:
+    """Return a model under its display name, with its recipe where that is neither told by the name nor the default."""
+    name = names.get((fit.model, fit.recipe))
+    if name and [other for (model, _), other in names.items() if model == fit.model].count(name) == 1:
+        return name
+    usual = (*recipes.usual_for(bare_name(fit.model), bare_name(fit.dataset)), PRETRAINED)
+    return name or fit.model if fit.recipe in usual else f"{name or fit.model} ({fit.recipe})"
+
+
+def title_of(fit: FitKey, names: Names = NO_NAMES) -> str:
+    """Return the name of a trained model in full."""
+    return f"{model_of(fit, names)} on {fit.dataset}, seed {fit.seed}"
+
+
+def identity(fit: FitKey) -> tuple[object, ...]:
+    """Return what a person tells trained models apart by."""
+    return fit.dataset, fit.model, fit.recipe, fit.seed
+
+
+def stem(figure: str, fits: Sequence[FitKey], *of: object) -> str:
+    """Return the name, without ending, of the files of a figure of models on one dataset: ``auroc-digits-s0-1a2b3c``.
+
+    It has the model and the seed where there is one, and a hash of all that the figure is of.
+    """
+    models, seeds = {bare_name(fit.model) for fit in fits}, {f"s{fit.seed}" for fit in fits}
+    parts = [figure, bare_name(fits[0].dataset), *(part for one in (models, seeds) if len(one) == 1 for part in one)]
+    return (
+        f"{slug('-'.join(parts), _LONGEST)}-{stable_hash([figure, [[*identity(fit), fit.id] for fit in fits], of])[:6]}"
+    )
+
+
+# --- all figures of a store -------------------------------------------------------------------------------------------
+
+
+def figures(
+    cells: Sequence[Cell],
+    read: Callable[[Cell], Arrays],
+    left_out: Callable[[str], None],
+    history_of: Callable[[FitKey], Path] | None = None,
+    names: Names = NO_NAMES,
+) -> Iterator[Planned]:
+    """Yield every figure of the cells.
+
+    Args:
+        cells: of any metrics; those of metrics without figures are ignored.
+        read: gives the arrays of a cell, or raises StoreError.
+        left_out: called with a sentence for each result that is damaged and each metric whose figures cannot be
+            planned.
+        history_of: gives the file of a training's losses, or raises StoreError; None: no figures of training.
+        names: display names by canonical specs and recipes.
+    """
+    from jembench.report.figures import training
+
+    for component in discovery.components("figures"):
+        mine = [cell for cell in cells if bare_name(cell.metric) == component.name and cell.outcome.status == "ok"]
+        results = []
+        for cell in mine:
+            try:
+                results.append(Result(cell, read(cell), names))
+            except JembenchError as error:
+                left_out(str(error))
+        try:
+            yield from discovery.load(component)(results) if results else ()
+        except Exception as error:  # of a plugin, or of arrays that another version wrote
+            left_out(f"the figures of {component.name} cannot be planned: {error_text(error)}")
+    if history_of:
+        fits = {cell.fit.id: cell.fit for cell in cells}.values()
+        energies = training.energies_of(fits, history_of, left_out, names)
+        yield from itertools.chain(energies, training.seeds_of(cells, names))
+
+
+def render(planned: Planned, formats: Sequence[Format], style: Style = PLAIN) -> dict[str, bytes]:
+    """Draw a figure: the contents of its files by their names, a picture in each format and the CSV.
+
+    The same numbers give the same bytes: no file says when it was made.
+    """
+    with drawing.styled(style):
+        figure, rows = planned.draw()
+        files = {f"{planned.stem}.{format}": drawing.encoded(figure, format) for format in formats}
+    return {**files, f"{planned.stem}.csv": csv_text(list(rows[0]), rows).encode()}
+
+
+def rows_of(columns: Mapping[str, NDArray[Any] | Sequence[Any]], **shared: Any) -> list[dict[str, Any]]:
+    """Return the lines of a CSV: the shared fields, then one entry of each column."""
+    lists = [column.tolist() if isinstance(column, np.ndarray) else column for column in columns.values()]
+    return [{**shared, **dict(zip(columns, line, strict=True))} for line in zip(*lists, strict=True)]
+
+
+# --- intervals --------------------------------------------------------------------------------------------------------
+
+
+def error_bars(values: Sequence[Value]) -> list[list[float]]:
+    """Return the distances from values down and up to the ends of their intervals; none where there is no interval."""
+    down = [math.nan if value.low is None else value.value - value.low for value in values]
+    up = [math.nan if value.high is None else value.high - value.value for value in values]
+    return [down, up]
+
+
+def with_interval(value: Value, decimals: int, unit: str = "") -> str:
+    """Return ``1.43 % [0.98, 2.71]``, or the value alone if its interval is not known."""
+    text = f"{value.value:.{decimals}f}{unit}"
+    if value.low is None or value.high is None:
+        return text
+    return f"{text} [{value.low:.{decimals}f}, {value.high:.{decimals}f}]"
+
+
+# --- histograms -------------------------------------------------------------------------------------------------------
+
+BINS = 40
+_TAIL = 0.5  # % at either end of each sample that the first and the last bin take in, however far away it is
+
+
+def edges_of(*samples: Numbers) -> Numbers:
+    """Return the edges of the bins that samples share."""
+    ends = [np.percentile(sample, [_TAIL, 100 - _TAIL]) for sample in samples]
+    low, high = min(end[0] for end in ends), max(end[1] for end in ends)
+    margin = 0.02 * (high - low) or 0.5  # one value alone has bins around it
+    return np.linspace(low - margin, high + margin, BINS + 1)
+
+
+def counts_in(edges: Numbers, sample: Numbers) -> NDArray[np.int64]:
+    """Count the values in each bin; those beyond the edges are in the first and the last."""
+    counts: NDArray[np.int64] = np.histogram(np.clip(sample, edges[0], edges[-1]), edges)[0]
+    return counts
+
+
+def histogram_rows(edges: Numbers, counts: NDArray[np.int64], **of: Any) -> list[dict[str, Any]]:
+    """Return the lines of a CSV: what the histogram is of, and each bin."""
+    return rows_of({"bin_low": edges[:-1], "bin_high": edges[1:], "count": counts}, **of)
+
+
+def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[dict[str, Any]]:
+    """Draw histograms over one another, as densities: areas are compared, not heights. Returns the lines of their CSV.
+
+    Args:
+        axes: to draw in.
+        samples: of any sizes, by their labels.
+        of: fields of the CSV that they share.
+    """
+    edges, rows = edges_of(*samples.values()), []
+    for series, (label, sample) in enumerate(samples.items()):
+        colour, _, _, hatch = drawing.look(series)
+        counts = counts_in(edges, sample)
+        density = counts / (counts.sum() * np.diff(edges))
+        axes.stairs(density, edges, fill=True, facecolor=colour, alpha=0.3, linewidth=0)
+        axes.stairs(density, edges, fill=False, edgecolor=colour, linewidth=1.0, hatch=hatch, label=label)
+        rows += histogram_rows(edges, counts, **of, images=label)
+    axes.set_yticks([])
+    axes.spines["left"].set_visible(False)
+    axes.set_ylim(bottom=0)
+    return rows
