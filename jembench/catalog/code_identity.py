@@ -13,7 +13,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import io
-import json
+import re
 import sys
 import sysconfig
 import tokenize
@@ -21,7 +21,6 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from types import ModuleType
-from weakref import WeakKeyDictionary
 
 
 def code(module: str, *, of_package: bool = False) -> str:
@@ -33,16 +32,16 @@ def code(module: str, *, of_package: bool = False) -> str:
         module: the full name of the module.
         of_package: whether to hash all modules of its package.
     """
-    if loaded := sys.modules.get(module):
-        known = _as_loaded.setdefault(loaded, {})
-        if of_package not in known:
-            known[of_package] = _code(module, of_package)
-        return known[of_package]
-    return _code(module, of_package)
+    loaded = sys.modules.get(module)
+    return _code_as_loaded(loaded, module, of_package) if loaded else _code(module, of_package)
 
 
 _STANDARD_LIBRARY = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
-_as_loaded: WeakKeyDictionary[ModuleType, dict[bool, str]] = WeakKeyDictionary()
+
+
+@functools.cache
+def _code_as_loaded(loaded: ModuleType, module: str, of_package: bool) -> str:
+    return _code(module, of_package)
 
 
 def _code(module: str, of_package: bool) -> str:
@@ -81,12 +80,9 @@ def _files(package: Path) -> list[Path]:
 
 def _file(module: str) -> Path | None:
     origin = getattr(sys.modules.get(module), "__file__", None)
-    if origin is None:
-        try:
-            spec = importlib.util.find_spec(module)
-        except (Exception, SystemExit):  # of the package that holds it; its use raises the error again
-            return None
-        origin = spec.origin if spec and spec.has_location else None
+    with suppress(Exception, SystemExit):  # of the package that holds it; its use raises the error again
+        spec = None if origin else importlib.util.find_spec(module)
+        origin = spec.origin if spec else origin
     path = Path(origin or "")
     return path if path.suffix == ".py" and path.is_file() else None
 
@@ -104,15 +100,8 @@ def _is_installed(file: Path, folder: Path) -> bool:
 def _records(folder: Path) -> tuple[str, ...]:
     """Return the RECORD of each distribution in a folder that is not editable, each line behind a line break."""
     found = importlib.metadata.distributions(path=[str(folder)])
-    return tuple(f"\n{record}" for one in found if (record := one.read_text("RECORD")) and not _is_editable(one))
-
-
-def _is_editable(distribution: importlib.metadata.Distribution) -> bool:
-    try:
-        origin = json.loads(distribution.read_text("direct_url.json") or "{}")
-        return bool(origin.get("dir_info", {}).get("editable"))
-    except (ValueError, AttributeError):  # damaged: its files have no version to be relied on
-        return True
+    versioned = [one for one in found if not re.search(r'"editable":\s*true', one.read_text("direct_url.json") or "")]
+    return tuple(f"\n{one.read_text('RECORD') or ''}" for one in versioned)
 
 
 @functools.lru_cache(maxsize=1000)

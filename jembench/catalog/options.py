@@ -141,14 +141,8 @@ def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench 
     arguments = defaults | {
         key: read_text(text, options[key].hint, f"{key} of {spec.name}") for key, text in given.items()
     }
-    incidental = {name for name, option in options.items() if _is_incidental(option, arguments)}
-    return Bound(spec.name, arguments, defaults, frozenset(incidental))
-
-
-def _is_incidental(option: Option, arguments: Mapping[str, Scalar]) -> bool:
-    condition = option.mark(OnlyWith)
-    is_idle = condition is not None and arguments[condition.option] != condition.value
-    return is_idle or option.mark(Incidental) is not None
+    idle = {name for name, only in marked(factory, OnlyWith).items() if arguments[only.option] != only.value}
+    return Bound(spec.name, arguments, defaults, frozenset(idle | marked(factory, Incidental).keys()))
 
 
 def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
@@ -162,24 +156,16 @@ def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
     """Return the options of a factory, by name.
 
     Raises:
-        PluginError: if an annotation cannot be read, or a mark names no option.
+        PluginError: if an annotation cannot be read.
     """
     owners = reversed(inspect.getmro(factory)) if inspect.isclass(factory) else [factory]
     modules = (sys.modules.get(owner.__module__, typing) for owner in owners)
     namespace = {name: value for module in modules for name, value in vars(module).items()}
-    options = {
+    return {
         name: _option(factory, parameter, namespace)
         for name, parameter in inspect.signature(factory).parameters.items()
         if parameter.kind is parameter.KEYWORD_ONLY
     }
-    for name, option in options.items():
-        condition = option.mark(OnlyWith)
-        if condition is not None and condition.option not in options:
-            raise PluginError(
-                f"{factory.__module__}: option {name!r} of the factory {factory.__qualname__} counts only with "
-                f"{condition.option!r}, which is none of its options: {', '.join(options)}."
-            )
-    return options
 
 
 def _option(factory: Callable[..., Any], parameter: inspect.Parameter, namespace: dict[str, Any]) -> Option:

@@ -14,7 +14,7 @@ import math
 import reprlib
 import tomllib
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from fractions import Fraction
@@ -176,6 +176,15 @@ class _Invalid(Exception):
         self.keys: list[str] = []  # ".optimizer", ".betas", "[0]"
 
 
+def _at(key: str, reader: Reader, value: Any) -> Any:
+    """Read the value that a key leads to."""
+    try:
+        return reader(value)
+    except _Invalid as error:
+        error.keys.insert(0, key)
+        raise
+
+
 def _wrong(value: Any, wanted: object) -> _Invalid:
     shown = _SHORT.repr(value)
     return _Invalid(lambda where, path, _: f"In {where}, {path or 'the whole'} is {shown}; it must be {wanted}.")
@@ -183,20 +192,6 @@ def _wrong(value: Any, wanted: object) -> _Invalid:
 
 _SHORT = reprlib.Repr()
 _SHORT.maxstring = _SHORT.maxother = 200
-
-
-def _unknown_key(key: str, known: Iterable[str]) -> _Invalid:
-    return _Invalid(
-        lambda where, path, listing: str(unknown(f"key in {f'{path} of ' if path else ''}{where}", key, known, listing))
-    )
-
-
-def _lacking(names: Sequence[str], is_json: bool) -> _Invalid:
-    def describe(where: str, path: str, listing: str) -> str:
-        lacking = ", ".join(f"{path}.{name}".removeprefix(".") for name in names)
-        return f"{where} lacks {lacking}.{'' if is_json else ' Add it to the file.'}"
-
-    return _Invalid(describe)
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
@@ -208,21 +203,17 @@ def _make(cls: Any, data: Any, is_json: bool, given: Mapping[str, Any]) -> Any:
     readers, required = _fields(cls, is_json)
     known = readers.keys() - given.keys() if given else readers.keys()
     if not is_json and (extra := [key for key in data if key not in known]):
-        raise _unknown_key(extra[0], known)
+        raise _Invalid(
+            lambda where, path, listing: str(
+                unknown(f"key in {f'{path} of ' if path else ''}{where}", extra[0], known, listing)
+            )
+        )
     if missing := [name for name in required if name not in data and name in known]:
-        raise _lacking(missing, is_json)
-    return cls(**given, **_read_each({key: readers[key] for key in data if key in known}, data))
-
-
-def _read_each(readers: Mapping[str, Reader], data: Mapping[str, Any]) -> dict[str, Any]:
-    key, found = "", {}
-    try:
-        for key, reader in readers.items():
-            found[key] = reader(data[key])
-    except _Invalid as error:
-        error.keys.insert(0, f".{key}")
-        raise
-    return found
+        end = "" if is_json else " Add it to the file."
+        raise _Invalid(
+            lambda where, path, _: f"{where} lacks {', '.join(f'{path}.{name}'.lstrip('.') for name in missing)}.{end}"
+        )
+    return cls(**given, **{key: _at(f".{key}", readers[key], data[key]) for key in data if key in known})
 
 
 @functools.cache
@@ -236,19 +227,13 @@ def _fields(cls: Any, is_json: bool) -> tuple[dict[str, Reader], list[str]]:
 def _mapping(read_key: Reader, read_value: Reader, value: Any) -> dict[str, Any]:
     if not isinstance(value, Mapping):
         raise _wrong(value, "a table")
-    return _read_each({read_key(key): read_value for key in value}, value)
+    return {read_key(key): _at(f".{key}", read_value, item) for key, item in value.items()}
 
 
 def _list(read_item: Reader, length: int | None, value: Any) -> tuple[Any, ...]:
     if not isinstance(value, list | tuple) or length not in (None, len(value)):
         raise _wrong(value, f"a list of {length}" if length else "a list")
-    found: list[Any] = []
-    try:
-        found.extend(map(read_item, value))
-    except _Invalid as error:
-        error.keys.insert(0, f"[{len(found)}]")
-        raise
-    return tuple(found)
+    return tuple(_at(f"[{number}]", read_item, item) for number, item in enumerate(value))
 
 
 # --- values -----------------------------------------------------------------------------------------------------------
@@ -263,7 +248,8 @@ def _reader(hint: Any, is_json: bool) -> Reader:
         return functools.partial(_scalar, float, True)
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
-        return _constrained(arguments[0], arguments[1:], is_json)
+        constraints = [mark for mark in arguments[1:] if isinstance(mark, Range | Rule)]
+        return functools.partial(_constrained, _reader(arguments[0], is_json), constraints)
     if origin is Literal:
         return functools.partial(_one_of, arguments)
     if origin in (Union, types.UnionType):
@@ -282,17 +268,12 @@ def _reader(hint: Any, is_json: bool) -> Reader:
     return functools.partial(_scalar, hint, is_json)
 
 
-def _constrained(hint: Any, marks: Iterable[Any], is_json: bool) -> Reader:
-    reader, constraints = _reader(hint, is_json), [mark for mark in marks if isinstance(mark, Range | Rule)]
-
-    def read_constrained(value: Any) -> Any:
-        found = reader(value)
-        for constraint in constraints:
-            if found not in constraint:
-                raise _wrong(value, constraint)
-        return found
-
-    return read_constrained
+def _constrained(reader: Reader, constraints: Sequence[Range | Rule], value: Any) -> Any:
+    found = reader(value)
+    for constraint in constraints:
+        if found not in constraint:
+            raise _wrong(value, constraint)
+    return found
 
 
 def _option(value: Any) -> str:

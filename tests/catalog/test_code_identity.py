@@ -123,8 +123,6 @@ def test_what_the_list_of_a_distribution_names_has_a_version(written, tmp_path):
         ('{"url": "file:///here", "dir_info": {"editable": true}}', False),
         ('{"url": "file:///here", "dir_info": {}}', True),
         ('{"url": "https://there", "archive_info": {}}', True),
-        ("[]", False),
-        ("{", False),
     ],
 )
 def test_what_is_installed_to_be_edited_has_none(written, tmp_path, origin, has_version):

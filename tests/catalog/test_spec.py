@@ -141,13 +141,6 @@ def test_an_option_counts_only_where_it_changes_something():
     assert str(bind(parse("jem:norm=batch,momentum=0.5"), normed)) == "jem:momentum=0.5,norm=batch"
 
 
-def test_a_condition_on_no_option_is_the_plugins_fault():
-    def misspelt(*, norm: str = "none", momentum: Annotated[float, OnlyWith("nrom", "batch")] = 0.9): ...
-
-    with pytest.raises(PluginError, match=r"'momentum' .* counts only with 'nrom', which is none of its options: norm"):
-        bind(parse("jem"), misspelt)
-
-
 Positive = Annotated[float, Range(above=0)]
 
 
