@@ -28,13 +28,16 @@ class Components(Directive):
 def _rows(kind: Any) -> Iterator[list[nodes.Element]]:
     if kind == "suites":
         for suite in listing.suites():
-            yield _row(suite.name, suite.distribution, suite.title, [], suite.problem)
+            yield _row(suite.name, "", suite.found.title, [], suite.problem)
     elif kind == "recipes":
         for recipe in listing.recipes():
-            yield _row(recipe.name, "", recipe.title, [*recipe.models, *recipe.default_for], recipe.problem)
+            uses = [*recipe.found.models, *recipe.found.default_for]
+            yield _row(recipe.name, "", recipe.found.title, uses, recipe.problem)
     elif kind == "references":
         for table in listing.published():
-            yield _row(table.name, "", f"{table.title} {table.note}", table.columns, table.problem)
+            first = table.found[0]
+            columns = dict.fromkeys(one.label for one in sorted(table.found, key=lambda number: number.column))
+            yield _row(table.name, "", f"{first.title} {first.table_note}", columns, table.problem)
     else:
         for found in map(listing.describe, discovery.components(kind)):
             component, options = found.component, [str(option) for option in found.options]

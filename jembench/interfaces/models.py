@@ -124,7 +124,7 @@ class Trainable(Protocol):
 
     Torch's global generators are seeded before each iteration, so dropout is reproducible. A loss draws its noise from
     them too (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
-    :class:`jembench.parts.densities.FirstBatch` for what happens once, with the first batch.
+    ``jembench.parts.densities.FirstBatch`` for what happens once, with the first batch.
 
     A model whose loss ``torch.compile`` cannot turn into one graph has the
     attribute ``compiles: bool`` at False, and is then not compiled.
