@@ -9,6 +9,7 @@ Legend: N images, R resamples.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +26,8 @@ from jembench.interfaces import Resampling, Value
 from jembench.interfaces.metrics import Resampled
 from jembench.report.pair import Pair
 from jembench.report.protocols import peculiarities
-from jembench.report.record import Subject, mean_of
+from jembench.report.record import Subject, grouped, mean_of, subjects
+from jembench.report.text import View
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -40,6 +42,8 @@ SEEDS = 3
 """The fewest seeds from which a difference is tested over training; two leave one degree of freedom."""
 
 RESAMPLES = 10_000
+RESAMPLES_OF_BEST = 2_000
+"""They allow p values down to 1/2001: of up to 100 columns the best can be found."""
 PILOT = 1_000
 """The size of a first bootstrap. It suffices for a p value above ``HOPELESS``; more would not bring it to the level."""
 HOPELESS = 0.2
@@ -167,6 +171,43 @@ def adjusted(rows: Iterable[Difference]) -> list[Difference]:
     given = list(rows)
     after = iter(paired.holm([row.larger_p for row in given if row.larger_p is not None]))
     return [row if row.larger_p is None else replace(row, p=next(after)) for row in given]
+
+
+def best(view: View, cells: Iterable[Cell], read: Read) -> set[tuple[int, int, int]]:
+    """Find the values that are better than the runner-up of their column and dataset.
+
+    The p values of :func:`contrast` are adjusted by Holm for the columns in which there are two values to test.
+
+    Args:
+        view: the values.
+        cells: that they were made of.
+        read: gives a cell's per-example values.
+
+    Returns:
+        The line, row and column of each.
+    """
+    known = {(*subject.names, *place): side for subject in subjects(cells) for place, side in sides(subject).items()}
+    tested: dict[tuple[int, int, int], Difference] = {}
+    for line, column in itertools.product(range(len(view.lines)), range(len(view.headings))):
+        values = [
+            (record, (line, row, column))
+            for row, of_row in enumerate(view.lines[line].records)
+            if (record := of_row[column]) and record.value is not None and record.comparable and record.better
+        ]
+        for group in grouped(values, lambda one: one[0].dataset):
+            order = sorted(group, key=lambda one: one[0].value or 0.0, reverse=group[0][0].better == "higher")
+            pair = [known.get((r.model, r.dataset, r.recipe, r.metric, r.label)) for r, _ in order[:2]]
+            first, second = pair if len(pair) == 2 else (None, None)
+            if first and second and common_seeds(first, second):
+                row = contrast(first, second, read, resamples=RESAMPLES_OF_BEST)
+                if row.images_p is not None:
+                    tested[order[0][1]] = row
+    judged = zip(tested, adjusted(tested.values()), strict=True)
+    return {place for place, row in judged if (row.p or 0.0) < LEVEL and _is_better(row)}
+
+
+def _is_better(row: Difference) -> bool:
+    return row.difference is not None and (row.difference > 0) == (row.better == "higher")
 
 
 # --- one value --------------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ The main table of each part and its pivot tables, with published rows below ours
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -33,37 +33,43 @@ from jembench.report.text import (
 )
 
 if TYPE_CHECKING:
-    from jembench.report.best import Judge
     from jembench.report.comparison import Read
     from jembench.store.outcome import Cell
 
 NOTHING = "No results yet."
+BOLD = (
+    "Bold: better than the runner-up of its column (p < 0.05, adjusted by Holm for the columns; paired tests over the "
+    "test images, and over the seeds as well from 3 seeds on)."
+)
+
+Best = Callable[[View], Collection[tuple[int, int, int]]]
+"""Finds the best values of a view: the line, row and column of each."""
 
 
-def tables(report: Report, judge: Judge | None = None) -> list[Table]:
+def tables(report: Report, best: Best | None = None) -> list[Table]:
     """Our results, part by part, then what is left of each published table; footnotes are numbered through.
 
     Args:
         report: ours, and the published tables.
-        judge: finds the best values; None: none are marked.
+        best: finds the best values; None: none are marked.
     """
-    ours, published = tables_of(report, judge)
+    ours, published = tables_of(report, best)
     return [*ours, *published]
 
 
 def tables_of(
-    report: Report, judge: Judge | None = None, shown: Sequence[View] | None = None
+    report: Report, best: Best | None = None, shown: Sequence[View] | None = None
 ) -> tuple[list[Table], list[Table]]:
     """Return our results, and what is left of the published tables, as :func:`tables` has them.
 
     Args:
         report: ours, and the published tables.
-        judge: finds the best values; None: none are marked.
+        best: finds the best values; None: none are marked.
         shown: views of ours in place of those of the report's parts.
     """
     notes, found = Footnotes(), views(report) if shown is None else shown
     beside, left = place(report, {column for view in found for line in view.lines for column in line.columns})
-    layout = _Layout(report, beside, notes, judge)
+    layout = _Layout(report, beside, notes, best)
     ours = [layout.table(view) for view in found]
     if not ours:
         ours = [Table(title="Results", headings=(), rows=(), footnotes=(Footnote(NOTHING),))]
@@ -85,11 +91,11 @@ class _Layout:
         report: ours.
         beside: published rows that may stand below ours.
         notes: numbered through the whole report.
-        judge: finds the best values.
+        best: finds the best values.
     """
 
-    def __init__(self, report: Report, beside: Sequence[Beside], notes: Footnotes, judge: Judge | None) -> None:
-        self.report, self.beside, self.notes, self.judge = report, beside, notes, judge
+    def __init__(self, report: Report, beside: Sequence[Beside], notes: Footnotes, best: Best | None) -> None:
+        self.report, self.beside, self.notes, self.best = report, beside, notes, best
         self.variants = {label: name for part in report.parts for label, name in part.variants.items()}
 
     def table(self, view: View) -> Table:
@@ -101,7 +107,7 @@ class _Layout:
         marks = [self._shared_mark(column) if view.reasons_in_headings else () for column in columns]
         rows: list[tuple[Text, ...]] = []
         published: list[tuple[Text, ...]] = []
-        best, of_best = self.judge.best(view) if self.judge else (set(), "")
+        best = self.best(view) if self.best else ()
         groups: list[int] = []
         for number, line in enumerate(view.lines):
             groups.append(len(rows))
@@ -119,7 +125,7 @@ class _Layout:
             groups += [len(rows)] if found else []
             rows += [(*options, *row) for row in found]
         legend = (
-            *([of_best] if of_best else []),
+            *([BOLD] if best else []),
             *_legend([record for column in columns for record in column], published),
             *_positive_class(view.labels),
             *_recipes(row.recipe for row in view.rows),
@@ -281,9 +287,9 @@ def document(report: Report, cells: Sequence[Cell] = (), read: Read | None = Non
     """
 
     def judged() -> list[Table]:
-        from jembench.report.best import Judge  # tests are slow to import, and to do
+        from jembench.report.comparison import best  # tests are slow to import, and to do
 
-        return tables(report, Judge(cells, read) if read else None)
+        return tables(report, partial(best, cells=cells, read=read) if read else None)
 
     return Document(
         tables=partial(tables, report),
