@@ -16,8 +16,8 @@ from jembench.api.results import Results
 from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite_files as suites
-from jembench.experiment.imports import with_imports
-from jembench.experiment.plan import Plan, plan_fit
+from jembench.experiment.imports import plan_named, with_imports
+from jembench.experiment.plan import Plan
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite, of_attack
 from jembench.report import references
@@ -201,7 +201,8 @@ def train(
         False
     """
     place = opened(store)
-    plan = plan_fit(model_spec(model), dataset_spec(dataset), recipe, setting_texts(settings), seed)
+    spec, data = model_spec(model), dataset_spec(dataset)
+    plan = plan_named(spec, data, recipe, setting_texts(settings), seed, place.store)
     session.train(plan, place.store, RunOptions(device, max_hours), _display(progress))
     return place.load_planned(plan, device)
 

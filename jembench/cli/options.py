@@ -286,18 +286,19 @@ selected = collected(
 
 
 def _plan(**given: Any) -> FitPlan:
-    from jembench.experiment.plan import plan_fit
+    from jembench.experiment.imports import plan_named
     from jembench.running.session import RunOptions
+    from jembench.store.store import Store
 
     with plugins_aside():
         given["settings"] += tuple(RunOptions(together=True).settings)
-        return plan_fit(**given)
+        return plan_named(**given, store=Store(click.get_current_context().params["store"]))
 
 
 model = click.argument("model", metavar="MODEL", type=parameters.MODEL)
 
 planned_fit = collected("fit", _plan, model, dataset, recipe, recipe_settings, seed)
-"""One model, and how it is trained."""
+"""One model, and how it is trained, for commands with ``--store``; MODEL may be the name of an imported fit."""
 
 
 def examples(*commands: str) -> str:

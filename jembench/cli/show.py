@@ -80,7 +80,8 @@ def _following(
     if done.stopped:
         yield "next", again
         return
-    if len(seeds) == 1 and not _given(ctx, "seeds"):
+    is_trained_here = not all(fit.recipe.source for fit in plan.fits)  # an imported fit has one seed
+    if is_trained_here and len(seeds) == 1 and not _given(ctx, "seeds"):
         yield "next", [*again, "--seeds", ",".join(str(seeds[0] + number) for number in range(3))]
     for fit in sampled[:1]:
         data = ["--dataset", fit.dataset.bound.in_full, "--seed", str(fit.seed), *_sets(fit.recipe.overrides)]

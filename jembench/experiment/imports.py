@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from jembench.catalog import discovery, trust
 from jembench.errors import SpecError
-from jembench.experiment.plan import PRETRAINED, FitPlan
+from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.sweep import Model
 from jembench.store.fits import FitRecord
@@ -27,6 +27,16 @@ def with_imports(models: Iterable[str], store: Store) -> list[str | Model]:
     """
     known = {component.name for component in discovery.components("models")}
     return [text if text in known or ":" in text else _model(text, store) for text in models]
+
+
+def plan_named(
+    model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int, store: Store
+) -> FitPlan:
+    """Return the plan of a model, or of an imported fit by its name; other arguments and errors as for ``plan_fit``."""
+    (found,) = with_imports([model], store)
+    if isinstance(found, str):
+        return plan_fit(found, dataset, recipe, settings, seed)
+    return plan_fit(found.spec, dataset, recipe or found.recipe, (*found.settings, *settings), *found.seeds)
 
 
 def check_imports(fits: Iterable[FitPlan], store: Store) -> None:

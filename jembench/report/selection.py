@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite_files as suites
+from jembench.experiment.imports import with_imports
+from jembench.experiment.plan import PRETRAINED
 from jembench.experiment.planning import display_names_of, fit_names_of, labels_of
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
@@ -69,7 +71,7 @@ class Selection:
 
     suite: Suite | None = None  # whose metrics are shown
     file: str = ""  # of the suite, if it is an experiment: its fits alone are shown
-    models: Sequence[str] | None = None  # specs; on a dataset by a recipe a bare name means that, or all of the name
+    models: Sequence[str] | None = None  # specs or names of imports; a bare name is as for ``dataset``, by recipe
     dataset: Sequence[str] | None = None  # specs; a bare name means that, or all of the name
     recipe: Sequence[str] | None = None  # labels, as tables show them
     settings: Sequence[str] = ()  # changes that the recipes have: "epochs=9"
@@ -89,6 +91,10 @@ class Selection:
         Raises:
             SpecError: if there is no such folder, or no result of something that is named.
         """
+        if self.models:
+            models = [one if isinstance(one, str) else one.spec for one in with_imports(self.models, store)]
+            if models != list(self.models):
+                return dataclasses.replace(self, models=models).of(store, problem)
         found = read(store, problem)
         current = newest(found, asked(store))
         left_out = []
@@ -194,7 +200,11 @@ class Selection:
         if self.recipe is not None or self.settings or not any("+" in cell.fit.recipe for cell in cells):
             return cells
         by_suite = {tuple(_changes(label)) for label in labels_of([self.suite] if self.suite else suites.every())}
-        return [cell for cell in cells if tuple(_changes(cell.fit.recipe)) in {(), *by_suite}] or cells
+        return [
+            cell
+            for cell in cells
+            if tuple(_changes(cell.fit.recipe)) in {(), *by_suite} or cell.fit.recipe.startswith(f"{PRETRAINED}+")
+        ] or cells
 
 
 WHOLE = Selection()

@@ -269,6 +269,7 @@ def open_fit(
     from jembench.running.caches import FeatureBank, when_free
     from jembench.running.fits import FitWork
 
+    check_imports([fit], store)
     if not store.is_trained(fit.key):
         for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
             dataset.split(split)

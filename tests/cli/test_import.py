@@ -44,6 +44,7 @@ def test_from_a_published_checkpoint_to_a_row_of_the_table(jembench, published):
     arguments = ("run", "hybrid", "--models", "jem-authors", *metrics)
     first = jembench(*arguments, "--format", "json")
     assert first.code == 0, first.err
+    assert "--seeds" not in jembench(*arguments).out  # it has one seed
     (row,) = json.loads(first.out)["rows"]
     assert row["recipe"].startswith("pretrained+chains.sampler=pcd:buffer=50+source=")
     assert jembench(*arguments, "--format", "json").out == first.out
@@ -53,6 +54,23 @@ def test_from_a_published_checkpoint_to_a_row_of_the_table(jembench, published):
     assert by_metric["energy-gap"]["status"] == "ok"
     assert [path.name for path in Path("runs/fits").iterdir()] == [folder.name]
     assert "jem:net=wrn-10-1" in jembench("report", "--limit", "40").out
+
+
+def test_commands_of_one_model_and_the_report_find_an_import_by_its_name(jembench, published, zoo_of_tests):
+    jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
+    (folder,) = Path("runs/fits").iterdir()
+    assert jembench("train", "jem-authors").out == f"{folder}\n"
+    assert jembench("sample", "jem-authors").code == 0
+    done = jembench("train", "jem-authors", "--set", "chains.sampler=sgld:steps=5")
+    assert (done.code, done.out) == (2, "")
+    assert "The store runs has no imported jem:net=wrn-10-1" in done.err
+    both, recipe = "jem-authors,baseline:net=small-2", ("--recipe", zoo_of_tests / "tiny.toml")
+    jembench("run", "hybrid", "--models", both, "--metrics", "accuracy", "--limit", "40", *recipe)
+    for models in ("jem-authors", both):
+        report = jembench("report", "--models", models, "--limit", "40", "--format", "json")
+        assert report.code == 0, report.err
+        assert json.loads(report.out)["rows"][0]["model"] == "jem:net=wrn-10-1"
+    assert len(list(Path("runs/fits").iterdir())) == 2
 
 
 def test_an_imported_fit_is_shared_like_any_other(jembench, published):
