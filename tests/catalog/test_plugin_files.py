@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from jembench.catalog import discovery, plugin_files, registry
-from jembench.errors import PluginError, SpecError
+from jembench.errors import SpecError
 
 SOURCE = '''
 """A user's file."""
@@ -68,29 +68,3 @@ def test_files_are_forgotten(write):
     plugin_files.forget()
     with pytest.raises(SpecError, match="There is no model named 'of-file'"):
         registry.resolve("models", "of-file")
-
-
-@pytest.mark.parametrize(
-    ("content", "name", "text"),
-    [
-        (SOURCE, "my-plugin.py", "must be an existing Python file, named like a module"),
-        (SOURCE, "plugin.txt", "must be an existing Python file"),
-        (SOURCE, "json.py", "bears the name of another module, json"),
-        ("1 / 0", "plugin_of_tests.py", "cannot be imported: ZeroDivisionError: division by zero"),
-        ("raise SystemExit(3)", "plugin_of_tests.py", "cannot be imported: SystemExit: 3"),
-        ("def f(:", "plugin_of_tests.py", "cannot be imported: SyntaxError"),
-        ("ENTRY_POINTS = {'modells': {}}", "plugin_of_tests.py", "must map kinds to names and attributes"),
-        ("ENTRY_POINTS = {'suites': {'a': 'b'}}", "plugin_of_tests.py", "but no suites"),
-        ("ENTRY_POINTS = 3", "plugin_of_tests.py", "must map kinds"),
-    ],
-)
-def test_what_is_no_plugin_is_told(content, name, text, write):
-    with pytest.raises(PluginError) as caught:
-        plugin_files.add(write(content, name))
-    assert text in str(caught.value)
-    assert "plugin_of_tests" not in sys.modules
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(PluginError, match="must be an existing Python file"):
-        plugin_files.add(tmp_path / "nowhere.py")

@@ -53,15 +53,6 @@ def names(kind):
     return [component.name for component in discovery.components(kind)]
 
 
-def test_what_is_installed_later_is_found_when_the_catalogue_is_read_again(site):
-    site.install("zoo", "[jembench.models]\nlion = zoo:build")
-    assert "lion" in names("models")
-    site.install("park", "[jembench.models]\ntiger = park:build")
-    assert "tiger" not in names("models")
-    discovery.catalogue.cache_clear()
-    assert {"lion", "tiger"} <= set(names("models"))
-
-
 @pytest.mark.parametrize("entry", ["x" * 300, "nowhere"])
 def test_a_folder_of_the_search_path_that_cannot_be_looked_at_holds_nothing(site, monkeypatch, entry):
     site.install("zoo", "[jembench.models]\nlion = zoo:build")
@@ -185,12 +176,6 @@ def test_a_distribution_settles_it(site, name):
     assert discovery.find("models", name).target == "b:build"
 
 
-def test_the_same_name_in_two_kinds_is_no_conflict(site):
-    site.install("zoo", "[jembench.models]\nlion = a:build\n[jembench.samplers]\nlion = b:build\n")
-    assert discovery.find("models", "lion").target == "a:build"
-    assert discovery.find("samplers", "lion").target == "b:build"
-
-
 def test_an_unknown_name():
     with pytest.raises(SpecError) as caught:
         discovery.find("datasets", "cifra10")
@@ -203,11 +188,6 @@ def test_an_unknown_name():
 def test_an_unknown_name_of_a_distribution():
     with pytest.raises(SpecError, match="Nearest: jembench/sgld"):
         discovery.find("samplers", "jembench/sgdl")
-
-
-def test_an_unknown_feature_network_is_called_so():
-    with pytest.raises(SpecError, match="There is no feature network named 'resnet'"):
-        discovery.find("features", "resnet")
 
 
 # --- loading ----------------------------------------------------------------------------------------------------------
@@ -275,9 +255,6 @@ def test_resolve_and_make(zoo):
     assert resolved.bound.identity == {"name": "lion", "arguments": {"name": "", "width": 4}}
     assert resolved.make("digits") == ("digits", 4, "")
     assert registry.resolve("models", "inner").make(None) == "inner"
-
-
-def test_resolve_an_import_path_with_options(zoo):
     assert registry.resolve("models", "zoo_park:build:width=4,name=leo").make("digits") == ("digits", 4, "leo")
 
 
@@ -286,11 +263,6 @@ def test_what_is_not_callable_is_not_a_factory(zoo):
         PluginError, match=r"zoo-park 1.0 \[number = zoo_park:NUMBER\] is of type int, not a factory: .*"
     ):
         registry.resolve("models", "number")
-
-
-def test_describe(zoo):
-    assert discovery.describe(discovery.load(discovery.find("models", "lion"))) == "A lion."
-    assert discovery.describe(discovery.load(discovery.find("models", "inner"))) == ""
 
 
 # --- versions of the interface ----------------------------------------------------------------------------------------
@@ -315,11 +287,6 @@ def test_a_plugin_of_another_version_is_found_but_not_used(site, stated, says, u
         f"Update {update}, or uninstall zoo."
     )
     assert "zoo_of_future" not in sys.modules
-
-
-def test_a_plugin_may_state_an_older_version_too(site):
-    site.install("zoo", "[jembench.models]\nlion = zoo:build", api=f"[jembench.api]\n1 = zoo\n{API} = zoo")
-    assert discovery.find("models", "lion").api == API
 
 
 def test_a_version_that_is_no_number_makes_a_distribution_unreadable(site):

@@ -114,16 +114,11 @@ def factory(data_spec, *, net: str = "small", width: int = 2, lr: float = 1, nor
 def needy(*, root: str) -> None: ...
 
 
-def test_bind_fills_in_defaults():
-    bound = bind(parse("jem:width=4,eps=8/255,cold=true"), factory)
-    assert bound.arguments == {"net": "small", "width": 4, "lr": 1.0, "norm": "none", "eps": 8 / 255, "cold": True}
-    assert str(bound) == f"jem:cold=true,eps={8 / 255!r},width=4"
-
-
 def test_a_default_that_is_given_changes_nothing():
     left_out = bind(parse("jem"), factory)
     given_ = bind(parse("jem:net=small,width=2,lr=1,norm=none,eps=none,cold=false"), factory)
     assert str(given_) == str(left_out) == "jem"
+    assert left_out.arguments == {"net": "small", "width": 2, "lr": 1.0, "norm": "none", "eps": None, "cold": False}
     assert stable_hash(given_.identity) == stable_hash(left_out.identity)
 
 
@@ -159,10 +154,6 @@ def test_values_out_of_range(text, message):
     with pytest.raises(SpecError) as caught:
         bind(parse(f"jem:{text}"), ranged)
     assert str(caught.value) == message
-
-
-def test_values_within_the_range():
-    assert bind(parse("jem:width=9,clip=none"), ranged).arguments == {"width": 9, "clip": None}
 
 
 @given(
@@ -262,11 +253,6 @@ def test_annotations_that_cannot_be_read_are_the_plugins_fault():
 def test_stable_hash_is_pinned():
     """Stores made by earlier versions are found by this hash: it must never change."""
     assert stable_hash({"name": "jem", "arguments": {"net": "wrn-28-10", "lr": 1e-4, "eps": None}}) == "a6c06707ce"
-
-
-@given(st.dictionaries(st.text(), st.integers() | st.text(), min_size=2))
-def test_stable_hash_ignores_the_order_of_keys(value):
-    assert stable_hash(value) == stable_hash(dict(reversed(value.items())))
 
 
 def test_stable_hash_tells_values_apart():

@@ -215,13 +215,16 @@ def test_the_environment_may_name_it(jembench, tiny, monkeypatch):
 
 
 @pytest.mark.parametrize("command", [["list"], ["list", "models"], ["train", "jem"], ["report"]])
-def test_a_broken_file_is_one_paragraph(jembench, command):
-    Path("my_file.py").write_text("1 / 0\n")
+@pytest.mark.parametrize(
+    ("text", "cause"),
+    [("1 / 0", "ZeroDivisionError: division by zero"), ("raise SystemExit(3)", "SystemExit: 3")],
+)
+def test_a_broken_file_is_one_paragraph(jembench, command, text, cause):
+    Path("my_file.py").write_text(text)
     done = jembench(*command, *PLUGIN)
     assert (done.code, done.out) == (2, "")
-    assert done.err == (
-        "Error: The plugin my_file.py cannot be imported: ZeroDivisionError: division by zero. Correct the file.\n"
-    )
+    assert done.err == f"Error: The plugin my_file.py cannot be imported: {cause}. Correct the file.\n"
+    assert "my_file" not in sys.modules
 
 
 @pytest.mark.parametrize(
@@ -245,7 +248,15 @@ def test_what_is_no_plugin_is_told(jembench, name, text):
 
 @pytest.mark.parametrize(
     "declared",
-    ["{'models': ['build']}", "{'models': {'m': 3}}", "{'models': {3: 'build'}}", "{'models': {'a:b': 'build'}}"],
+    [
+        "{'models': ['build']}",
+        "{'models': {'m': 3}}",
+        "{'models': {3: 'build'}}",
+        "{'models': {'a:b': 'build'}}",
+        "{'modells': {}}",
+        "{'suites': {'a': 'b'}}",
+        "3",
+    ],
 )
 def test_declarations_that_nothing_can_be_made_of(jembench, declared):
     Path("my_file.py").write_text(f"def build(data): ...\nENTRY_POINTS = {declared}\n")
