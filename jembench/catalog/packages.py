@@ -22,18 +22,16 @@ def files(folder: str = "") -> dict[str, Traversable]:
         SpecError: if two packages bring a file of the same name.
     """
     found: dict[str, Traversable] = {}
-    origin: dict[str, str] = {}
     for component in discovery.components("suites"):
         brought: dict[str, Traversable] = {}
         with suppress(JembenchError):  # `jembench plugin list` shows it
             brought = files_of(component, folder)
-        for name, file in brought.items():
-            if name in found:
-                raise SpecError(
-                    f"Both {origin[name]} and {component.distribution} bring {folder or 'the suite'} {file.name}. "
-                    "Uninstall one of the two, or ask its author for another name."
-                )
-            found[name], origin[name] = file, component.distribution
+        if both := sorted(found.keys() & brought.keys()):
+            raise SpecError(
+                f"Two packages bring a file of one name: {found[both[0]]} and {brought[both[0]]}. Uninstall one of the "
+                "two, or ask its author for another name."
+            )
+        found |= brought
     return found
 
 

@@ -5,17 +5,29 @@ from __future__ import annotations
 import importlib.util
 import re
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, NamedTuple
 
-from jembench.catalog import discovery, trust
-from jembench.catalog.discovery import KINDS, Component
+from jembench.catalog import discovery, trust, validation
+from jembench.catalog.discovery import Component, Kind
+from jembench.catalog.validation import Format, Rule
 from jembench.errors import JembenchError, PluginError, error_text
 from jembench.files import digest
 from jembench.stopping import INTERRUPTS
 
 VARIABLE = "JEMBENCH_PLUGIN"
 """The environment variable of ``--plugin``."""
+
+_FORM = Format(PluginError, "Correct the file.", is_json=True)
+_Name = Annotated[str, Rule("a name such as my-ebm", re.compile(r"[A-Za-z_][\w.-]*").fullmatch)]
+
+
+class _Declared(NamedTuple):
+    """The variable of a plugin file that is read."""
+
+    ENTRY_POINTS: Mapping[Kind, Mapping[_Name, str]] = {}
+
 
 loaded: list[Path] = []
 """The files that were added as plugins."""
@@ -41,12 +53,18 @@ def add(path: Path) -> None:
         module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
         # not by the loader, which may take a former version of the file out of its cache
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
-        found = _declared(path, getattr(module, "ENTRY_POINTS", {}))
+        declared = validation.read(_Declared, vars(module), str(path), form=_FORM).ENTRY_POINTS
     except BaseException as error:
         sys.modules.pop(path.stem, None)
         if isinstance(error, (JembenchError, *INTERRUPTS)):
             raise
         raise PluginError(f"The plugin {path} cannot be imported: {error_text(error)}. Correct the file.") from error
+    version = f"sha256:{digest(path)[:12]}"
+    found = [
+        Component(kind, name, path.name, version, path.stem, attribute)
+        for kind, names in declared.items()
+        for name, attribute in names.items()
+    ]
     loaded.append(path)
     trust.plugin_modules.add(path.stem)
     discovery.added[:] = [one for one in discovery.added if one.distribution != path.name] + found
@@ -63,28 +81,6 @@ def _check_free(path: Path) -> None:
         raise PluginError(
             f"The plugin {path} bears the name of another module, {path.stem} ({origin}). Rename the file."
         )
-
-
-def _declared(path: Path, entry_points: Any) -> list[Component]:
-    """Return what ENTRY_POINTS declares.
-
-    Raises:
-        PluginError: if it is no mapping of kinds to names that a spec may have, and attributes.
-    """
-    version, kinds = f"sha256:{digest(path)[:12]}", set(KINDS) - {"suites"}
-    try:
-        pairs = [(kind, name, attribute) for kind, names in entry_points.items() for name, attribute in names.items()]
-        is_sound = entry_points.keys() <= kinds and all(
-            re.fullmatch(r"[A-Za-z_][\w.-]*", name) and re.fullmatch(".+", attribute) for _, name, attribute in pairs
-        )
-    except (AttributeError, TypeError):  # no mappings of texts
-        is_sound = False
-    if not is_sound:
-        raise PluginError(
-            f"ENTRY_POINTS of {path} must map kinds to names and attributes: "
-            f'{{"models": {{"my-ebm": "build"}}}}. Kinds are {", ".join(KINDS)}, but no suites.'
-        )
-    return [Component(kind, name, path.name, version, path.stem, attribute) for kind, name, attribute in pairs]
 
 
 def forget() -> None:

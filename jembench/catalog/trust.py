@@ -57,8 +57,7 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
         yield
     finally:
         _named = before
-        if "" not in path and "" in sys.path:
-            sys.path.remove("")
+        sys.path[:] = path
 
 
 def name(texts: Iterable[str]) -> None:
@@ -118,13 +117,10 @@ def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> 
 
 
 def _is_allowed(name: str) -> bool:
-    trusted = os.environ.get(VARIABLE, "").split(",")
-    return name in trusted or name in (_named or ()) or _is_of_plugin(name)
-
-
-def _is_of_plugin(name: str) -> bool:
+    if name in os.environ.get(VARIABLE, "").split(",") or name in (_named or ()):
+        return True
     module, _, attributes = name.partition(":")
-    with suppress(AttributeError):
+    with suppress(AttributeError):  # of a plugin file, what is its own, and nothing that it imports
         return module in plugin_modules and bool(attrgetter(attributes)(sys.modules[module]).__module__ == module)
     return False
 

@@ -48,10 +48,10 @@ class Rule(NamedTuple):
     """A condition on a value: ``Annotated[str, Rule("one line of text", is_line)]``."""
 
     wanted: str
-    holds: Callable[[Any], bool]
+    holds: Callable[[Any], object]
 
     def __contains__(self, value: object) -> bool:
-        return self.holds(value)
+        return bool(self.holds(value))
 
     def __str__(self) -> str:
         return self.wanted

@@ -247,22 +247,21 @@ def test_what_is_no_plugin_is_told(jembench, name, text):
 
 
 @pytest.mark.parametrize(
-    "declared",
+    ("declared", "text"),
     [
-        "{'models': ['build']}",
-        "{'models': {'m': 3}}",
-        "{'models': {3: 'build'}}",
-        "{'models': {'a:b': 'build'}}",
-        "{'modells': {}}",
-        "{'suites': {'a': 'b'}}",
-        "3",
+        ("{'models': ['build']}", "ENTRY_POINTS.models is ['build']; it must be a table. Correct the file."),
+        ("{'models': {'m': 3}}", "ENTRY_POINTS.models.m is 3; it must be text."),
+        ("{'models': {3: 'build'}}", "ENTRY_POINTS.models is 3; it must be text."),
+        ("{'models': {'a:b': 'build'}}", "ENTRY_POINTS.models is 'a:b'; it must be a name such as my-ebm."),
+        ("{'modells': {}}", "ENTRY_POINTS is 'modells'; it must be one of models, "),
+        ("3", "ENTRY_POINTS is 3; it must be a table."),
     ],
 )
-def test_declarations_that_nothing_can_be_made_of(jembench, declared):
+def test_declarations_that_nothing_can_be_made_of(jembench, declared, text):
     Path("my_file.py").write_text(f"def build(data): ...\nENTRY_POINTS = {declared}\n")
     done = jembench("list", *PLUGIN)
     assert (done.code, done.out) == (2, "")
-    assert done.err.startswith("Error: ENTRY_POINTS of my_file.py must map kinds to names and attributes: ")
+    assert done.err.startswith(f"Error: In my_file.py, {text}")
 
 
 def test_a_declaration_of_what_is_not_there_is_a_broken_row_until_it_is_used(jembench, lines):
