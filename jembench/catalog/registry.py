@@ -14,7 +14,7 @@ from typing import Any
 
 from jembench.catalog import code_identity, discovery, options, trust
 from jembench.catalog import spec as specs
-from jembench.catalog.contents import Listing, content, the_file
+from jembench.catalog.contents import Listing, content
 from jembench.catalog.discovery import Component, Kind
 from jembench.errors import JembenchError, SpecError
 from jembench.stopping import contained
@@ -39,9 +39,11 @@ class Resolved:
     @cached_property
     def named(self) -> dict[str, Resolved]:
         """The components that its options name, by the option; those that are not installed are left out."""
-        marks = options.marked(self.factory, options.Names)
-        found = {option: _installed(names.kinds, str(self.bound.arguments[option])) for option, names in marks.items()}
-        return {option: resolved for option, resolved in found.items() if resolved}
+        found = {}
+        for option, names in options.marked(self.factory, options.Names).items():
+            if resolved := _installed(names.kinds, str(self.bound.arguments[option])):
+                found[option] = resolved
+        return found
 
     @property
     def uses(self) -> list[Component]:
@@ -83,12 +85,11 @@ class Resolved:
     @cached_property
     def _contents(self) -> dict[str, str]:
         """A hash of the files that each option stands for."""
-        marks = options.marked(self.factory, options.Content)
-        found = {
-            option: _content(self.component, option, str(self.bound.arguments[option]), mark.listing)
-            for option, mark in marks.items()
-        }
-        return {option: hashed for option, hashed in found.items() if hashed}
+        found = {}
+        for option, mark in options.marked(self.factory, options.Content).items():
+            if hashed := _content(self.component, option, str(self.bound.arguments[option]), mark.listing):
+                found[option] = hashed
+        return found
 
     @property
     def content(self) -> str:
@@ -134,9 +135,9 @@ def _content(component: Component, option: str, value: str, listing: Listing) ->
         files = listing(value)
         return content(files) if files else ""
     except OSError as error:
-        of = "" if listing is the_file or error.filename == value else f" holds {error.filename}, which"
         raise SpecError(
-            f"{option} of {component.name} is {value!r}, which{of} cannot be read: {error.strerror}. Check the path."
+            f"{option} of {component.name} is {value!r}, and {error.filename} cannot be read: {error.strerror}. "
+            "Check the path."
         ) from error
 
 

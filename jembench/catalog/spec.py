@@ -10,7 +10,6 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,7 +31,8 @@ class Spec:
     arguments: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        return _render(self.name, dict(self.arguments))
+        rendered = [f"{key}={_quote(value)}" for key, value in sorted(self.arguments)]
+        return f"{self.name}:{','.join(rendered)}" if rendered else self.name
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -103,11 +103,6 @@ def stable_hash(value: Any, length: int = 10) -> str:
 def slug(text: str, length: int = 60) -> str:
     """Return ``text`` as a part of a file name."""
     return re.sub(r"[^A-Za-z0-9.=+-]+", "-", text).strip("-.")[:length]
-
-
-def _render(name: str, arguments: Mapping[str, str]) -> str:
-    rendered = [f"{key}={_quote(value)}" for key, value in sorted(arguments.items())]
-    return f"{name}:{','.join(rendered)}" if rendered else name
 
 
 def _quote(value: str) -> str:

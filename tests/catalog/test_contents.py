@@ -121,7 +121,7 @@ def test_a_file_that_cannot_be_read_is_told(file, cause):
     with pytest.raises(SpecError) as caught:
         identity(f"weighted:weights={file}", "models")
     assert str(caught.value) == (
-        f"weights of sets_of_tests:weighted is {file!r}, which cannot be read: {cause}. Check the path."
+        f"weights of sets_of_tests:weighted is {file!r}, and {file} cannot be read: {cause}. Check the path."
     )
 
 

@@ -42,6 +42,7 @@ def test_core_s_own_files_come_through_the_same_group():
     assert "hybrid" in packages.files()
     assert {"paper", "code", "digits"} <= packages.files("recipes").keys()
     assert "jem-iclr2020" in packages.files("reference")
+    assert packages.files("no such folder") == {}
 
 
 def test_a_package_s_files_by_their_stems(install):
@@ -53,10 +54,6 @@ def test_a_package_s_files_by_their_stems(install):
     assert {"night", "hybrid"} <= found.keys()
     assert not {"notes", "notes.txt", "slow"} & found.keys()
     assert "slow" in packages.files("recipes")
-
-
-def test_a_folder_that_nobody_has():
-    assert packages.files("no such folder") == {}
 
 
 @pytest.mark.parametrize(

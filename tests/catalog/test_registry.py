@@ -66,6 +66,7 @@ BROKEN = {
     "no-equals": "[console_scripts]\nzoo\n",
     "duplicate-option": "[console_scripts]\na = b:c\na = b:d\n",
     "duplicate-section": "[console_scripts]\na = b:c\n[console_scripts]\nd = e:f\n",
+    "version-without-number": "[jembench.models]\ntiger = b:c\n[jembench.api]\none = b\n",
     "latin-1": "[console_scripts]\ncafé = b:c\n".encode("latin-1"),
 }
 
@@ -287,9 +288,3 @@ def test_a_plugin_of_another_version_is_found_but_not_used(site, stated, says, u
         f"Update {update}, or uninstall zoo."
     )
     assert "zoo_of_future" not in sys.modules
-
-
-def test_a_version_that_is_no_number_makes_a_distribution_unreadable(site):
-    site.install("zoo", "[jembench.models]\nlion = zoo:build", api="[jembench.api]\none = zoo")
-    assert [unreadable.distribution for unreadable in discovery.catalogue().unreadable] == ["zoo"]
-    assert "lion" not in names("models")

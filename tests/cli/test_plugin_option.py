@@ -65,7 +65,7 @@ def lines():
 
 
 def test_run_names_what_it_declares_and_repeats_it_in_what_comes_next(jembench, tiny):
-    models = ["--models", "of-file:width=3,my_file:build", "--metrics", "right"]
+    models = ["--models", "my_file.py/of-file:width=3,my_file:build", "--metrics", "right"]
     done = jembench("run", "hybrid", *models, *tiny, *PLUGIN)
     assert done.code == 0, done.err
     following = [line for line in done.out.splitlines() if "jembench " in line]
