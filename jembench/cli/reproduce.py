@@ -52,10 +52,8 @@ def reproduce(ctx: click.Context, source: Path, dataset: list[str] | None, comma
         return 0
     if done.stopped:
         raise done.stopped
-    pairs = found.pairs(place)
-    rows = reproduction.compare(pairs)
-    differing = [*found.differing, *reproduction.differences(pairs)]
-    emit(formats.render(reproduction.document(rows, differing), command.format), None, force=False)
+    rows = reproduction.compare(found.pairs(place))
+    emit(formats.render(reproduction.document(rows, found.differing), command.format), None, force=False)
     whole = reproduction.is_reproduced(rows)
     if command.format == TERMINAL:
         click.echo(f"\nReproduced: {'yes' if whole else 'no'}. The new results are in {store}.")

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
-from jembench.interfaces import Value
 from jembench.report.comparison import (
     LEVEL,
     SEEDS,
@@ -44,7 +43,7 @@ class Pair(NamedTuple):
 
 
 def compare(pairs: Sequence[Pair]) -> list[Difference]:
-    """What was measured again (a) beside what it was (b), a difference for each value of each model.
+    """Compare what was measured again (a) with what it was (b): a difference for each value of each model.
 
     A value is ``equal`` if each seed gives the same number: with the same code, versions and processor, training is
     repeated bit for bit. On others it goes its own way from the first rounding on, and is as good as a training with
@@ -67,7 +66,7 @@ def compare(pairs: Sequence[Pair]) -> list[Difference]:
 
 
 def is_reproduced(rows: Iterable[Difference]) -> bool:
-    """Whether no value is outside, missing or measured otherwise."""
+    """Return True if no value is outside, missing or measured otherwise."""
     return not {row.verdict for row in rows} & {"outside", "missing", "not comparable"}
 
 
@@ -98,55 +97,24 @@ def _row(ours: Side, theirs: Side) -> Difference:
         return replace(both, verdict="equal")
     if not np.isfinite([*numbers_a, *numbers_b]).all():
         return replace(both, reason="a value is not finite")
-    found = paired.seed_difference(numbers_a, numbers_b) if len(seeds) >= SEEDS else None
-    if found:
+    if len(seeds) >= SEEDS and (found := paired.seed_difference(numbers_a, numbers_b)):
         both = replace(both, training_low=found.low, training_high=found.high, training_p=found.p)
-    return replace(both, **_of_intervals(of_a, of_b))
-
-
-def _of_intervals(a: Value, b: Value) -> dict[str, Any]:
-    """The interval and the p value of a - b, from the intervals of both."""
-    if a.low is None or a.high is None or b.low is None or b.high is None:
-        return {"reason": "it has no interval"}
-    _, low, high, p = paired.from_intervals((a.value, a.low, a.high), (b.value, b.low, b.high))
-    return {"images_low": low, "images_high": high, "images_p": p}
-
-
-# --- what else differs ------------------------------------------------------------------------------------------------
-
-
-def differences(pairs: Iterable[Pair]) -> list[str]:
-    """What differs in versions, components and hardware, each once: ``torch 2.14.0 there, 2.15.0 here``."""
-    found: dict[str, None] = {}
-    for pair in pairs:
-        if pair.ours:
-            there, here = _made_with(pair.theirs.provenance), _made_with(pair.ours.provenance)
-            for name in sorted({*there, *here}):
-                before, now = there.get(name, "none"), here.get(name, "none")
-                if before != now:
-                    found[f"{name} {before} there, {now} here"] = None
-    return list(found)
-
-
-def _made_with(provenance: Mapping[str, Any]) -> dict[str, str]:
-    """What a result was made with, by names."""
-    packages, hardware = (_mapping(provenance.get(key)) for key in ("packages", "hardware"))
-    plugins = provenance.get("plugins")
-    components = [str(plugin).partition(" [") for plugin in plugins] if isinstance(plugins, list | tuple) else []
-    versions = dict(head.rpartition(" ")[::2] for head, _, _ in components if " " in head)
-    plain = {key: provenance[key] for key in ("python", "commit", "threads") if key in provenance}
-    return {name: str(value) for name, value in {**packages, **versions, **plain, **hardware}.items()}
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    if of_a.low is None or of_a.high is None or of_b.low is None or of_b.high is None:
+        return replace(both, reason="it has no interval")
+    _, low, high, p = paired.from_intervals((of_a.value, of_a.low, of_a.high), (of_b.value, of_b.low, of_b.high))
+    return replace(both, images_low=low, images_high=high, images_p=p)
 
 
 # --- for people and for programs --------------------------------------------------------------------------------------
 
 
 def document(rows: Sequence[Difference], differing: Sequence[str]) -> Document:
-    """The comparison as a table and as records."""
+    """Return the comparison as a table and as records.
+
+    Args:
+        rows: the differences.
+        differing: sentences on what differs in the code and the options of fits and metrics.
+    """
     records = [asdict(row) for row in rows]
     return of_records(
         lambda: _tables(rows, differing), FIELDS, records, level=LEVEL, differing=list(differing), rows=records
@@ -154,7 +122,7 @@ def document(rows: Sequence[Difference], differing: Sequence[str]) -> Document:
 
 
 def _tables(rows: Sequence[Difference], differing: Sequence[str]) -> list[Table]:
-    """A table for each dataset and recipe; what holds for all is said below the last."""
+    """Return a table for each dataset and recipe; what holds for all is said below the last."""
     notes = Footnotes()
     tables = [_table(group, notes) for group in grouped(rows, lambda row: (row.dataset, row.recipe_a))]
     tested = sum(row.p is not None for row in rows)
