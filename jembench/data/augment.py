@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int, UInt8
+from jaxtyping import Int, UInt8
 from torch import Generator, Tensor
 from torch.nn import functional as F
 
@@ -61,18 +61,6 @@ class Augmentation:
                 f"Images of {height}x{width} cannot be padded by {self.pad} reflected pixels. Pad by {most} or less: "
                 f"--set data.pad={most}."
             )
-
-
-NONE = Augmentation()
-"""The image as it is."""
-
-
-def add_noise(x: Float[Tensor, "B C H W"], std: float, generator: Generator) -> Float[Tensor, "B C H W"]:
-    """Add Gaussian noise of ``std``, in the model's units. The result may leave the bounds, as published."""
-    if std == 0:
-        return x
-    noise = torch.randn(x.shape, generator=generator, device=generator.device, dtype=x.dtype)
-    return x + std * noise.to(x.device)
 
 
 def _integers(high: int, shape: tuple[int, ...], generator: Generator, device: torch.device) -> Int[Tensor, "*shape"]:

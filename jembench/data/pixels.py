@@ -1,4 +1,4 @@
-"""Conversions between pixel levels 0..255 and the floats that a model sees, and a hash of images.
+"""Conversions between pixel levels 0..255 and the floats that a model sees, their noise, and a hash of images.
 
 ``bounds`` = (low, high) is ``DataSpec.bounds``: the values of level 0 and level 255.
 
@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import hashlib
 
+import torch
 from jaxtyping import Float, UInt8
-from torch import Tensor
+from torch import Generator, Tensor
 
 from jembench.errors import Diverged
 
@@ -18,13 +19,13 @@ Bounds = tuple[float, float]
 
 
 def to_float(images: UInt8[Tensor, "*shape"], bounds: Bounds) -> Float[Tensor, "*shape"]:
-    """Levels 0..255 -> float32 from ``low`` to ``high``, both reached exactly."""
+    """Map levels 0..255 to float32 from ``low`` to ``high``, both reached exactly."""
     low, high = bounds
     return images.float().div_(255).mul_(high - low).add_(low)
 
 
 def to_uint8(x: Float[Tensor, "*shape"], bounds: Bounds) -> UInt8[Tensor, "*shape"]:
-    """The nearest of the levels 0..255. Values outside ``bounds`` are clamped first.
+    """Return the nearest of the levels 0..255. Values outside ``bounds`` are clamped first.
 
     Raises:
         Diverged: for NaN, which has no level.
@@ -39,13 +40,21 @@ def to_uint8(x: Float[Tensor, "*shape"], bounds: Bounds) -> UInt8[Tensor, "*shap
 
 
 def noise_to_model(std: float, bounds: Bounds) -> float:
-    """A standard deviation on [-1, 1], as published (.03), in the model's units."""
+    """Convert a standard deviation on [-1, 1], as published (.03), to the model's units."""
     low, high = bounds
     return std * (high - low) / 2
 
 
+def add_noise(x: Float[Tensor, "B C H W"], std: float, generator: Generator) -> Float[Tensor, "B C H W"]:
+    """Add Gaussian noise of ``std``, in the model's units. The result may leave the bounds, as published."""
+    if std == 0:
+        return x
+    noise = torch.randn(x.shape, generator=generator, device=generator.device, dtype=x.dtype)
+    return x + std * noise.to(x.device)
+
+
 def content_hash(images: Tensor) -> str:
-    """16 hexadecimal digits that depend on the shape, the type and every value, and on nothing else."""
+    """Return 16 hexadecimal digits that depend on the shape, the type and every value, and on nothing else."""
     array = images.detach().cpu().contiguous().numpy()
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
     digest.update(array.data)

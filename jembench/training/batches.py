@@ -14,9 +14,9 @@ from torch import Generator, Tensor
 
 from jembench import seeds
 from jembench.catalog import registry
-from jembench.data.augment import Augmentation, add_noise
+from jembench.data.augment import Augmentation
 from jembench.data.holdout import labelled_only
-from jembench.data.pixels import Bounds, noise_to_model, to_float
+from jembench.data.pixels import Bounds, add_noise, noise_to_model, to_float
 from jembench.errors import CheckpointError, JembenchError, SpecError
 from jembench.experiment.recipe import Recipe, TrainingData
 from jembench.interfaces import Batch, DataSpec, Split
@@ -147,11 +147,6 @@ class Batches:
             name: IndexStream(len(self.sources[name]), size, seeds.generator(self.root, f"order/{name}{again}"))
             for name, size in self.sizes.items()
         }
-
-    @property
-    def labelled(self) -> int:
-        """The number of images in the p(y|x) batch."""
-        return self.sizes["labelled"]
 
     @property
     def per_epoch(self) -> int:

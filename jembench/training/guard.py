@@ -96,7 +96,7 @@ class Intervention(NamedTuple):
 
     def __str__(self) -> str:
         found = Divergence(self.iteration, self.reason)
-        return f"{found}: it went back to iteration {self.returned_to} with {_DONE[self.remedy]}"
+        return f"{found}: it went back to iteration {self.returned_to} with the remedy {self.remedy}"
 
 
 def describe_event(values: Mapping[str, float | str]) -> str:
@@ -105,14 +105,6 @@ def describe_event(values: Mapping[str, float | str]) -> str:
     if "remedy" in found:
         return f"diverged and was repaired {Intervention(**found)}"
     return f"diverged {Divergence(**found)}; it goes on unchanged, because the guard only watches"
-
-
-_DONE: Mapping[Remedy, str] = {
-    "seed": "a new seed",
-    "steps": f"{STEPS} times the sampling steps",
-    "rate": f"{RATE} times the learning rate",
-    "energy_l2": f"energy_l2 = {ENERGY_L2}",
-}
 
 
 class Adjustment(NamedTuple):

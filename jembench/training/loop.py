@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Generator, Tensor
@@ -80,7 +80,10 @@ class Trainer:
         self.iteration = 0
         self._own_noise = seeds.generator(seed, "own chains", device)  # of this process in a group
         self._seed()
-        self._check()
+        if self.sampler and hasattr(self.sampler, "check_batch"):  # which a later iteration would fail by
+            of_classes = model.chains == "conditional"
+            chains = self.batches.sizes["labelled" if of_classes else "marginal"]
+            self.sampler.check_batch(chains, conditional=of_classes or recipe.chains.conditional)
         self._prepare()
         # made when the weights lie as they will: averages are then taken in one piece
         self.average = WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
@@ -89,13 +92,6 @@ class Trainer:
     def optimizer(self) -> torch.optim.Optimizer:
         """Made when training begins: one of PyTorch's own imports its compiler, which takes seconds."""
         return make_optimizer(self.model, self.recipe.optimizer)
-
-    def _check(self) -> None:
-        """Refuse what would fail in some later iteration."""
-        if self.sampler and hasattr(self.sampler, "check_batch"):
-            of_classes = self.model.chains == "conditional"
-            chains = self.batches.labelled if of_classes else self.recipe.batch_size
-            self.sampler.check_batch(chains, conditional=of_classes or self.recipe.chains.conditional)
 
     def _seed(self) -> None:
         """Begin every stream of randomness; another one after each intervention."""
@@ -322,7 +318,6 @@ class Trainer:
 
     def state_dict(self) -> dict[str, Any]:
         """Return all that the next iteration depends on."""
-        batches = self.batches.state_dict()
         return {
             "iteration": self.iteration,
             "precision": self.execution.precision,
@@ -330,8 +325,8 @@ class Trainer:
             "average": self.average.state_dict() if self.average else {},
             "optimizer": self.optimizer.state_dict(),
             "sampler": self.chains(),
-            "streams": batches["streams"],
-            "generators": {"images": batches["generator"], "chains": self.generator.get_state()},
+            "batches": self.batches.state_dict(),
+            "generator": self.generator.get_state(),
             "adjustment": list(self.adjustment),
         }
 
@@ -349,11 +344,10 @@ class Trainer:
         if self.sampler:
             self.sampler.load_state_dict(state["sampler"])
         load_optimizer(self.optimizer, state["optimizer"])
-        generators = state["generators"]
-        self.batches.load_state_dict({"streams": state["streams"], "generator": generators["images"]})
+        self.batches.load_state_dict(state["batches"])
         self.adjustment = Adjustment(*state["adjustment"])
         self.iteration = state["iteration"]
-        self.generator.set_state(generators["chains"].cpu())
+        self.generator.set_state(state["generator"].cpu())
 
 
 def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:
@@ -374,5 +368,4 @@ def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sa
     sampler: Any = named.make(data)
     if hasattr(sampler, "inform"):
         sampler.inform(train)
-    made: Sampler = sampler
-    return made
+    return cast(Sampler, sampler)

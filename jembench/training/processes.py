@@ -44,15 +44,13 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched:
     """
     if "TORCHELASTIC_RUN_ID" not in environment:
         return Launched()
-    texts = [environment.get(name, "") for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")]
-    if all(text.isdecimal() and len(text) < 10 for text in texts):
-        found = Launched(*map(int, texts))
-        if found.rank < found.size:
-            return found
-    raise SpecError(
-        "The environment says that torchrun has started this process, and RANK, WORLD_SIZE and LOCAL_RANK are "
-        f"{', '.join(repr(text[:20]) for text in texts)}. Start the command by torchrun, or unset TORCHELASTIC_RUN_ID."
-    )
+    try:
+        return Launched(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+    except (KeyError, ValueError) as error:
+        raise SpecError(
+            "The environment says that torchrun has started this process, and RANK, WORLD_SIZE and LOCAL_RANK are no "
+            "whole numbers. Start the command by torchrun, or unset TORCHELASTIC_RUN_ID."
+        ) from error
 
 
 class Group:

@@ -31,10 +31,7 @@ def due(trainer: Trainer) -> int | None:
     """
     every = trainer.recipe.log_every
     before = (trainer.iteration - 1) // every * every  # also of a window that was interrupted
-    for number in range(1, COUNT + 1):
-        if before < _at(trainer, number) <= trainer.iteration:
-            return number
-    return None
+    return next((number for number in range(1, COUNT + 1) if before < _at(trainer, number) <= trainer.iteration), None)
 
 
 def expected(trainer: Trainer) -> int:
@@ -77,27 +74,16 @@ def read(folder: Path) -> list[Samples]:
 
 
 def together(buffers: Sequence[Samples]) -> Samples:
-    """Join the images of five buffers, one after the other: 5 N of them.
-
-    Raises:
-        NotApplicable: if there are fewer buffers.
-    """
-    require_five(len(buffers))
+    """Join the images of five buffers, one after the other: 5 N of them."""
     images, labels, _, ages = zip(*buffers, strict=True)
     return Samples(torch.cat(images), _joined(labels), "buffer", _joined(ages))
 
 
 def pixelwise_mean(buffers: Sequence[Samples]) -> Samples:
-    """Average five buffers, slot by slot and pixel by pixel, rounded: N images. A slot keeps its class.
-
-    Raises:
-        NotApplicable: if there are fewer buffers.
-    """
-    require_five(len(buffers))
-    total = buffers[0].images.int()
-    for buffer in buffers[1:]:
-        total += buffer.images
-    return Samples((2 * total + COUNT).div(2 * COUNT, rounding_mode="floor").byte(), buffers[-1].labels, "buffer")
+    """Average five buffers, slot by slot and pixel by pixel, rounded: N images. A slot keeps its class."""
+    total = torch.stack([buffer.images for buffer in buffers]).sum(0)
+    count = len(buffers)
+    return Samples((2 * total + count).div(2 * count, rounding_mode="floor").byte(), buffers[-1].labels, "buffer")
 
 
 def _joined(parts: Sequence[Tensor | None]) -> Tensor | None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from jembench.data.augment import NONE, Augmentation, add_noise
+from jembench.data.augment import Augmentation
 from jembench.errors import JembenchError
 
 
@@ -78,9 +78,6 @@ def test_what_becomes_of_an_image_does_not_depend_on_the_others() -> None:
 def test_nothing_asked_for_nothing_done_and_nothing_drawn() -> None:
     images, fresh = random_images(4, 3, 8, 8), generator()
     assert torch.equal(Augmentation()(images, fresh), images)
-    assert torch.equal(NONE(images, fresh), images)
-    x = images.float()
-    assert add_noise(x, 0.0, fresh) is x
     assert torch.equal(fresh.get_state(), generator().get_state())
 
 
@@ -89,15 +86,7 @@ def test_the_generator_decides_and_the_global_one_is_left_alone() -> None:
     before = torch.get_rng_state()
     assert torch.equal(both(images, generator(1)), both(images, generator(1)))
     assert not torch.equal(both(images, generator(1)), both(images, generator(2)))
-    add_noise(images.float(), 1.0, generator())
     assert torch.equal(torch.get_rng_state(), before)
-
-
-def test_noise_has_the_given_deviation_and_no_mean() -> None:
-    n = 200_000
-    noise = add_noise(torch.zeros(n, 1, 1, 1), 0.03, generator())
-    assert abs(noise.mean()) < 4 * 0.03 / n**0.5
-    assert abs(noise.std() - 0.03) < 4 * 0.03 / (2 * n) ** 0.5
 
 
 def test_padding_must_be_smaller_than_the_image() -> None:

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.data.pixels import noise_to_model, to_float, to_uint8
+from jembench.data.pixels import add_noise, noise_to_model, to_float, to_uint8
 from jembench.errors import Diverged
 
 LEVELS = torch.arange(256, dtype=torch.uint8)
@@ -52,3 +52,17 @@ def test_infinity_is_clamped_and_nan_refused() -> None:
 def test_noise_is_quoted_on_minus_one_to_one() -> None:
     assert noise_to_model(0.03, (-1.0, 1.0)) == 0.03
     assert noise_to_model(0.03, (0.0, 1.0)) == 0.015
+
+
+def test_noise_has_the_given_deviation_and_no_mean_and_draws_from_its_generator_alone() -> None:
+    n, before = 200_000, torch.get_rng_state()
+    noise = add_noise(torch.zeros(n, 1, 1, 1), 0.03, torch.Generator().manual_seed(0))
+    assert abs(noise.mean()) < 4 * 0.03 / n**0.5
+    assert abs(noise.std() - 0.03) < 4 * 0.03 / (2 * n) ** 0.5
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_without_noise_nothing_is_drawn() -> None:
+    x, generator = torch.zeros(4, 1, 2, 2), torch.Generator().manual_seed(0)
+    assert add_noise(x, 0.0, generator) is x
+    assert torch.equal(generator.get_state(), torch.Generator().manual_seed(0).get_state())

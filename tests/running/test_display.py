@@ -180,7 +180,7 @@ def test_what_is_told_at_once(log, lines):
         "no picture [of the samples]",
         "training diverged at iteration 20 (loss was nan); it goes on unchanged, because the guard only watches",
         "training diverged and was repaired at iteration 20 (loss was nan): it went back to iteration 16 with "
-        "a new seed",
+        "the remedy seed",
     ]
 
 

@@ -71,8 +71,8 @@ def test_a_model_that_diverges_fails_all_its_cells_and_no_other_model(plan, stor
     assert record.status == "failed"
     assert record.reason.startswith(
         "Training diverged at iteration 3 (loss was inf), and no remedy is left. It had been repaired "
-        "at iteration 3 (loss was inf): it went back to iteration 0 with a new seed; "
-        "at iteration 3 (loss was inf): it went back to iteration 0 with 0.3 times the learning rate"
+        "at iteration 3 (loss was inf): it went back to iteration 0 with the remedy seed; "
+        "at iteration 3 (loss was inf): it went back to iteration 0 with the remedy rate"
     )
     assert found["classifier", 0, "score"].status == "ok"
     assert "train diverging 0" in carry_out(whole, store)
@@ -83,8 +83,8 @@ def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(p
     whole = plan("shaky classifier", "score")
     events = carry_out(whole, store)
     what = [
-        "at iteration 15 (loss was nan): it went back to iteration 9 with a new seed",
-        "at iteration 15 (loss was nan): it went back to iteration 0 with 2 times the sampling steps",
+        "at iteration 15 (loss was nan): it went back to iteration 9 with the remedy seed",
+        "at iteration 15 (loss was nan): it went back to iteration 0 with the remedy steps",
     ]
     assert [event for event in events if event.startswith("diverged")] == [f"diverged shaky {each}" for each in what]
     assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}

@@ -42,7 +42,7 @@ def beyond(loss):
 
 def test_divergence_stops_with_a_reason_and_keeps_the_last_good_checkpoint(make_trainer, tmp_path):
     trainer = rig(make_trainer(**ONCE), {(0, 19), (1, 19)})
-    repaired = r"It had been repaired at iteration 20 \(loss was nan\): it went back to iteration 16 with a new seed\. "
+    repaired = r"It had been repaired at iteration 20 \(loss was nan\): .* back to iteration 16 with the remedy seed\. "
     with pytest.raises(
         Diverged, match=rf"^Training diverged at iteration 20 \(loss was nan\), and .* left\. {repaired}"
     ):
@@ -270,15 +270,15 @@ def test_the_ladder_s_end_tells_all_that_was_tried(make_trainer, tmp_path):
         train(trainer, tmp_path)
     assert (
         "Training diverged at iteration 4 (loss was nan), and no remedy is left. It had been repaired "
-        "at iteration 4 (loss was nan): it went back to iteration 0 with a new seed"
-        "; at iteration 4 (loss was nan): it went back to iteration 0 with 2 times the sampling steps"
-        "; at iteration 4 (loss was nan): it went back to iteration 0 with 0.3 times the learning rate"
-        "; at iteration 4 (loss was nan): it went back to iteration 0 with energy_l2 = 0.1"
+        "at iteration 4 (loss was nan): it went back to iteration 0 with the remedy seed"
+        "; at iteration 4 (loss was nan): it went back to iteration 0 with the remedy steps"
+        "; at iteration 4 (loss was nan): it went back to iteration 0 with the remedy rate"
+        "; at iteration 4 (loss was nan): it went back to iteration 0 with the remedy energy_l2"
         ". The energies are in"
     ) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert [row["attempt"] for row in rows(tmp_path)] == ["0", "1", "2", "3", "4"]
-    with pytest.raises(Diverged, match=r"energy_l2 = 0\.1"):  # and again, without climbing it anew
+    with pytest.raises(Diverged, match="the remedy energy_l2"):  # and again, without climbing it anew
         train(rig(make_trainer(**ladder), {(4, 3)}), tmp_path)
     assert len(records.read(tmp_path / "interventions.json").data["interventions"]) == 4
 

@@ -153,12 +153,11 @@ def test_the_mean_of_one_image_five_times_is_that_image():
     assert torch.equal(same[0].images, level)
 
 
-@pytest.mark.parametrize("pool", [snapshots.together, snapshots.pixelwise_mean])
 @pytest.mark.parametrize("n", [0, 4])
-def test_fewer_than_five_are_refused(pool, n):
+def test_fewer_than_five_are_refused(n):
     message = f"the training leaves {n}. Train for at least five epochs, with a sampler that keeps its chains"
     with pytest.raises(Unavailable, match=message):
-        pool(buffers(n))
+        snapshots.require_five(n)
 
 
 def test_a_damaged_file_is_an_error_and_not_a_training_that_was_too_short(make_trainer, tmp_path):
