@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import copy
 import hashlib
-import inspect
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from jembench.catalog import discovery
@@ -106,25 +105,12 @@ def _add(kind: Kind, name: str, digest: str, factory: Callable[..., Any]) -> str
 
 
 def _digest_of_module(model: nn.Module) -> str:
-    """A digest of the weights, of what the layers print of themselves, and of the source of their classes."""
+    """Return a digest of the weights and of the module's ``repr``."""
     digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__}\n{model!r}".encode())
     for name, tensor in model.state_dict().items():
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(_bytes(tensor))
-    for source in _sources(model):
-        digest.update(source.encode())
     return digest.hexdigest()
-
-
-def _sources(model: nn.Module) -> Iterator[str]:
-    """The source of each class of the user's own, as far as it can be read."""
-    classes = {type(part) for part in model.modules()}
-    for one in sorted(classes, key=lambda one: f"{one.__module__}.{one.__qualname__}"):
-        if one.__module__.partition(".")[0] not in ("torch", "torchvision"):
-            try:
-                yield inspect.getsource(one)
-            except (OSError, TypeError):  # of a class that was typed at a prompt
-                continue
 
 
 def _digest_of_dataset(data: Dataset) -> str:

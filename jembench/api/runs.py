@@ -170,8 +170,7 @@ def attack(
         return _carried_out(Plan.joined(plans), place, how, progress)
     specs, data = map(model_spec, found), map(dataset_spec, several(datasets))
     place = opened("runs" if store is None else store)
-    named = with_imports(specs, place.store)
-    suite = suite_for(models=named, datasets=list(data), seeds=seed_numbers(seeds))
+    suite = suite_for(models=with_imports(specs, place.store), datasets=list(data), seeds=seed_numbers(seeds))
     plan = make_plan(suite, recipe=recipe, settings=setting_texts(settings), limit=limit)
     return _carried_out(plan, place, how, progress)
 

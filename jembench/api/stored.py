@@ -14,6 +14,7 @@ from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
 from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import SpecError
+from jembench.experiment.imports import imports
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
 from jembench.report import references
 from jembench.report.names import matching
@@ -142,10 +143,11 @@ class OpenStore:
         """A trained model of the store, or one that was trained elsewhere.
 
         Args:
-            model: its spec, or its name where that means one; a module is looked up by its content.
+            model: its spec, its name where that means one, or the name of an import; a module is looked up by its
+                content.
             dataset: a spec, a dataset object or arrays; None: that of the trained model, if there is but one.
-            recipe: its label as tables show it (``digits+epochs=5``), or its TOML file; None: that of the trained
-                model, if there is but one. The recipe itself comes from the record of the training.
+            recipe: its label as tables show it (``digits+epochs=5``); None: that of the trained model, if there is but
+                one. The recipe itself comes from the record of the training.
             seed: of the fit.
             device: cpu, cuda, cuda:1 ...; auto takes the first GPU there is.
 
@@ -154,13 +156,13 @@ class OpenStore:
             CheckpointError: if a file is damaged.
 
         Example:
-            >>> fit = store.load(name, recipe=recipe, seed=0)
+            >>> fit = store.load(name, recipe="tiny", seed=0)
             >>> fit.data.shape, fit.recipe.epochs
             ((1, 4, 4), 4.0)
         """
         text = model_spec(model)
         data = None if dataset is None else dataset_spec(dataset)
-        known = _meant(self.store.trained(), text, data, recipe, seed)
+        known = imports(self.store, text) or _meant(self.store.trained(), text, data, recipe, seed)
         if len(known) > 1:
             meant = "; ".join(str(record.key) for record in known)
             raise SpecError(
@@ -170,7 +172,7 @@ class OpenStore:
             key, folder = known[0].key, self.store.fit_folder(known[0].key)
             plan = plan_again(known[0], data or key.dataset, str(folder), [text, recipe or ""])
         else:
-            name, *settings = [recipe] if recipe and recipe.endswith(".toml") else (recipe or "").split("+")
+            name, *settings = (recipe or "").split("+")
             plan = plan_fit(text, data or "digits", name or None, settings, seed)
         if not plan.is_pretrained and not self.store.is_trained(plan.key):
             names = "; ".join(map(str, self.fits)) or "none"
@@ -192,19 +194,12 @@ class OpenStore:
 def _meant(
     records: Sequence[FitRecord], model: str, dataset: str | None, recipe: str | None, seed: int
 ) -> Sequence[FitRecord]:
-    """Those of some trained models that are meant."""
-    found = [record for record in records if record.key.seed == seed and _is_by(recipe, record.key)]
+    """Return those of some trained models that are meant."""
+    found = [record for record in records if record.key.seed == seed and recipe in (None, record.key.recipe)]
     models = matching("models", model, [record.key.model for record in found])
     known = [record.key.dataset for record in found]
     datasets = known if dataset is None else matching("datasets", dataset, known)
     return [record for record in found if record.key.model in models and record.key.dataset in datasets]
-
-
-def _is_by(recipe: str | None, key: FitKey) -> bool:
-    """Whether a recipe, a label or a file, is that of a trained model."""
-    if recipe and recipe.endswith(".toml"):
-        return key.recipe.partition("+")[0] == Path(recipe).stem
-    return recipe in (None, key.recipe)
 
 
 def open_store(root: Location = "runs") -> OpenStore:
@@ -221,7 +216,7 @@ def load(model: str | nn.Module, *, store: Location | OpenStore = "runs", **whic
     """A trained model of a store; arguments and errors as for :meth:`OpenStore.load`.
 
     Example:
-        >>> load(name, recipe=recipe, store=store).data.shape
+        >>> load(name, recipe="tiny", store=store).data.shape
         (1, 4, 4)
     """
     return opened(store).load(model, **which)

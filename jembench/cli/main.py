@@ -110,7 +110,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "import": _command("import_:import_", "Import weights that were trained elsewhere into the store."),
     "sample": _command("sample:sample", "Draw images from a trained model as a PNG: one row per class."),
     "report": _command("report:report", "Print the results of a store, or write them to a file."),
-    "view": _command("view:view", "Show a store in a browser, while a run goes on too."),
+    "view": _command("view:view", "Show a store in a browser."),
     "compare": _command("report:compare", "Compare two models of a store, image by image and seed by seed."),
     "figures": _command("figures:figures", "Draw the results of a store, each figure with its numbers as CSV."),
     "list": _command("list_:list_", "List what is installed, and whether it works."),
@@ -132,8 +132,10 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
             "gc": _command("store:gc", "List or remove the files that nothing needs any more."),
         },
     ),
-    "push": _command("share:push", "Share a trained model as a repository, a zip archive or a folder."),
-    "fetch": _command("share:fetch", "Copy a shared model into a store."),
+    "push": _command("share:push", "Share a trained model: weights, chains, recipe, results and a model card."),
+    "fetch": _command(
+        "share:fetch", "Copy a shared model into a store, where it counts as if it had been trained there."
+    ),
     "doctor": _command(
         "doctor:doctor",
         "Report the versions, the devices and the store of a machine.",

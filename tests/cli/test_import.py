@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from jembench.api.stored import open_store
 from jembench.interfaces import DataSpec
 from jembench.models.nets import build_net
 from jembench.store import checkpoint
@@ -61,6 +62,7 @@ def test_commands_of_one_model_and_the_report_find_an_import_by_its_name(jembenc
     (folder,) = Path("runs/fits").iterdir()
     assert jembench("train", "jem-authors").out == f"{folder}\n"
     assert jembench("sample", "jem-authors").code == 0
+    assert open_store().load("jem-authors").folder == folder
     done = jembench("train", "jem-authors", "--set", "chains.sampler=sgld:steps=5")
     assert (done.code, done.out) == (2, "")
     assert "The store runs has no imported jem:net=wrn-10-1" in done.err

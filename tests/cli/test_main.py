@@ -16,76 +16,6 @@ from jembench.errors import Diverged, Fallback, SpecError
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 
-SELECTION = {"--models", "--dataset", "--recipe", "--set", "--seeds", "--metrics", "--columns", "--name", "--limit"}
-
-OPTIONS = {
-    (): {"--debug", "--version", "--help"},
-    ("run",): {
-        *("--models", "--metrics", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device", "--store"),
-        *("--max-hours", "--executor", "--skip-missing", "--dry-run", "--reference", "--format", "--help"),
-        *("--jobs", "--detach", "--trackers"),
-    },
-    ("init",): {"--output", "--force", "--help"},
-    ("reproduce",): {
-        *("--store", "--dataset", "--device", "--jobs", "--executor", "--max-hours"),
-        *("--skip-missing", "--dry-run", "--format", "--help"),
-    },
-    ("attack",): {
-        *(
-            "--models",
-            "--trackers",
-            "--norm",
-            "--eps",
-            "--refine",
-            "--eot",
-            "--smooth",
-            "--data-noise",
-            "--grad",
-            "--budget",
-            "--images",
-            "--restarts",
-            "--steps",
-        ),
-        *("--query-limit", "--dataset", "--seeds", "--recipe", "--set", "--limit", "--device"),
-        *("--max-hours", "--store", "--executor", "--skip-missing", "--dry-run", "--format", "--help"),
-        *("--jobs", "--detach"),
-    },
-    ("work",): {"--store", "--device", "--skip-missing", "--help"},
-    ("train",): {
-        *("--dataset", "--recipe", "--set", "--seed", "--device", "--max-hours", "--store", "--help"),
-        "--trackers",
-    },
-    ("estimate",): {"--dataset", "--recipe", "--set", "--against", "--device", "--rate", "--format", "--help"},
-    ("status",): {"--store", "--format", "--help"},
-    ("import",): {"--model", "--dataset", "--name", "--store", "--help"},
-    ("sample",): {
-        "--force",
-        *("--dataset", "--recipe", "--set", "--seed", "--steps", "--columns", "--output", "--device", "--store"),
-        "--help",
-    },
-    ("report",): {
-        *("--claims", "--per-seed", "--store", "--reference", "--format", "--output", "--force", "--help"),
-        *SELECTION,
-    },
-    ("compare",): {
-        *("--dataset", "--recipe", "--recipe-b", "--metrics", "--seeds", "--limit", "--resamples", "--store"),
-        *("--columns", "--name", "--format", "--help"),
-    },
-    ("figures",): {
-        *("--output", "--force", "--format", "--figures", "--width", "--titles", "--store", "--help"),
-        *SELECTION,
-    },
-    ("list",): {"--format", "--help"},
-    ("plugin",): {"--help"},
-    ("store",): {"--help"},
-    ("store", "list"): {"--store", "--format", "--help"},
-    ("store", "verify"): {"--store", "--format", "--help"},
-    ("store", "merge"): {"--store", "--format", "--help"},
-    ("store", "gc"): {"--yes", "--store", "--format", "--help"},
-    ("doctor",): {"--store", "--format", "--help"},
-}
-"""Scripts depend on these names: a new one is added here, and none is taken away."""
-
 
 def command(*path):
     """A command and its context, as the command line makes them."""
@@ -115,14 +45,6 @@ def failing(monkeypatch):
 # --- the names --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("path", OPTIONS, ids=" ".join)
-def test_option_names_are_frozen(path):
-    found, ctx = command(*path)
-    names = {name for parameter in found.get_params(ctx) for name in parameter.opts if name.startswith("--")}
-    everywhere = set() if isinstance(found, click.Group) else {"--plugin"}
-    assert names == OPTIONS[path] | everywhere
-
-
 def test_commands_are_frozen():
     commands = (
         "run init reproduce attack status work train estimate import sample report view compare figures list plugin "
@@ -131,7 +53,7 @@ def test_commands_are_frozen():
     assert list(entry.COMMANDS) == commands.split()
 
 
-@pytest.mark.parametrize("name", [path[0] for path in OPTIONS if len(path) == 1])
+@pytest.mark.parametrize("name", [name for name, late in entry.COMMANDS.items() if isinstance(late, LazyCommand)])
 def test_the_static_help_is_that_of_the_command(name):
     found, _ = command(name)
     assert found.name == name
@@ -186,14 +108,6 @@ def test_what_ends_the_program_is_reported(jembench, monkeypatch, error):
     done = jembench("list", "models")
     assert done.code == 1
     assert f"This is a bug in jembench or in a plugin: {type(error).__name__}: " in done.err
-
-
-def test_help_names_every_command(jembench):
-    done = jembench("--help")
-    assert (done.code, done.err) == (0, "")
-    for name, late in entry.COMMANDS.items():
-        assert f"  {name} " in done.out
-        assert late.help in done.out
 
 
 def test_without_a_command_the_help_is_shown(jembench):
@@ -308,11 +222,6 @@ def test_an_interrupt_says_that_finished_work_is_kept(jembench, failing):
     assert done.err.strip() == "Interrupted. Finished work is kept: the same command goes on from there."
 
 
-def test_options_have_environment_variables(jembench, monkeypatch):
-    monkeypatch.setenv("JEMBENCH_LIST_FORMAT", "json")
-    assert jembench("list").out.startswith("[")
-
-
 def test_a_reader_who_goes_away_is_no_error():
     reading, writing = os.pipe()
     os.close(reading)
@@ -348,9 +257,3 @@ def test_a_real_interrupt(tmp_path):
         _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
-
-
-def test_the_formats_are_completed_by_a_shell():
-    found, ctx = command("report")
-    (parameter,) = (parameter for parameter in found.params if parameter.name == "format")
-    assert [item.value for item in parameter.shell_complete(ctx, "m")] == ["markdown"]
