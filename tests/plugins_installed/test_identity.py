@@ -2,6 +2,7 @@
 
 import importlib.metadata
 import importlib.util
+import json
 import os
 import subprocess
 import sys
@@ -9,8 +10,6 @@ import venv
 from pathlib import Path
 
 import pytest
-
-from jembench.catalog import code_identity
 
 PLUGIN = Path(__file__).parents[2] / "plugins" / "jembench-jem"
 SITES = [path for path in sys.path if Path(path).name == "site-packages"]
@@ -24,7 +23,10 @@ print(plan_fit('jem', 'digits').key.id, 'torch' in sys.modules)
 def is_copied():
     """Whether jembench and the plugin are really installed here, by a wheel."""
     return all(
-        any(one.files and not code_identity._is_editable(one) for one in importlib.metadata.distributions(name=name))
+        any(
+            one.files and not json.loads(one.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable")
+            for one in importlib.metadata.distributions(name=name)
+        )
         for name in ("jembench", "jembench-jem")
     )
 

@@ -289,14 +289,25 @@ def test_the_executors_of_the_readme_are_made():
         ({"address": "ray://head:10001"}, "Ray client"),
         ({"address": "head"}, "host:port, auto or local"),
         ({"gpus": 1.5}, "whole number"),
-        ({"gpus": float("nan")}, "at least 0"),
-        ({"cpus": 0.0}, "at least 0.01"),
-        ({"retries": -1}, "at least 0"),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
+def test_options_that_cannot_be_are_refused(options, message):
     with pytest.raises(SpecError, match=message):
         make(**options)
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("gpus=nan", "finite number"),
+        ("gpus=-1", "at least 0"),
+        ("cpus=0", "at least 0.01"),
+        ("retries=-1", "at least 0"),
+    ],
+)
+def test_options_out_of_range_are_refused(option, message):
+    with pytest.raises(SpecError, match=message):
+        resolve("executors", f"ray:{option}")
 
 
 def test_a_cluster_that_cannot_be_used_is_named_with_the_remedy(monkeypatch):
