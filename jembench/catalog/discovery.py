@@ -11,6 +11,7 @@ import importlib
 import importlib.metadata
 import re
 import sys
+from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -73,8 +74,9 @@ class Unreadable(NamedTuple):
     problem: str
 
 
-class Catalogue(NamedTuple):
-    """Every component found, and the distributions that cannot be read."""
+@dataclass(frozen=True, eq=False)
+class Catalogue:
+    """Every component found, and the distributions that cannot be read. Each reading is a key for caches of its own."""
 
     components: tuple[Component, ...]
     unreadable: tuple[Unreadable, ...]

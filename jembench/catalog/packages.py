@@ -11,16 +11,23 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.catalog import discovery, trust, validation
-from jembench.catalog.discovery import Component
+from jembench.catalog.discovery import Catalogue, Component
 from jembench.errors import JembenchError, SpecError, unknown
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
     """Return the TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
 
+    Folders are listed once, until the catalogue is read again: a plan asks for every recipe of every fit.
+
     Raises:
         SpecError: if two packages bring a file of the same name.
     """
+    return _files(discovery.catalogue(), folder)
+
+
+@functools.lru_cache(maxsize=100)
+def _files(catalogue: Catalogue, folder: str) -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
     for component in discovery.components("suites"):
         brought: dict[str, Traversable] = {}

@@ -243,7 +243,7 @@ def test_cells_differ_by_metric_and_limit_as_well(make):
 def test_a_default_that_changes_makes_it_another_cell(make, monkeypatch, factory, option):
     import zoo_of_tests as zoo
 
-    monkeypatch.setattr(options, "_known_options", options._read_options)  # a process reads the defaults once
+    monkeypatch.setattr(options, "options_of", options.options_of.__wrapped__)  # a process reads the defaults once
     before = cell_id(make())
     changed = inspect.unwrap(getattr(samplers if factory == "pcd" else zoo, factory))
     value = changed.__kwdefaults__[option] + 1
