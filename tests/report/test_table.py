@@ -35,15 +35,6 @@ def said(table, row=0, column=1):
     return text.value, text.marks
 
 
-def test_a_row_a_model_and_a_column_a_value_in_the_order_of_the_suite(full_cells):
-    table = build(full_cells, parts=[Part("", ("iteration-time", "accuracy", "ece", "nll", "is", "fid"), ())])
-    assert [row.model for row in table.rows] == ["jem", "jem-factored", "baseline"]
-    assert [column.label for column in table.columns] == [
-        *("iteration-time", "accuracy", "ece", "nll", "is-digits-cnn", "fid-digits-cnn")
-    ]
-    assert all(tuple(row.records) == table.columns for row in table.rows)
-
-
 def test_a_metric_measured_with_other_options_alone_has_its_place_in_the_suite(cell):
     """The suite's own column is shown where a fit has it, or none has any."""
     suite = [Part("", ("is", "accuracy", "fid"), ())]
@@ -110,22 +101,11 @@ def test_seeds_give_mean_and_standard_deviation_beside_the_mean_interval(cell):
     assert "standard deviation over the seeds" in " ".join(note.text for note in tables(table)[0].footnotes)
 
 
-def test_one_seed_has_no_standard_deviation(cell):
-    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))])
-    assert entry(table, "accuracy").sd is None
-    assert "±" not in "".join(note.text for note in tables(table)[0].footnotes)
-
-
 def test_an_interval_that_one_seed_lacks_is_absent(cell):
     table = build([cell(fid=Value(20, 19, 21, 9)), cell(seed=1, fid=Value(22, None, None, 7))])
     found = entry(table, "fid")
     assert (found.value, found.low, found.high, found.n) == (21, None, None, 7)
     assert shown(table).in_one_line == "21.0 ± 1.4"
-
-
-def test_a_small_spread_is_shown_with_the_digits_of_the_mean(cell):
-    table = build([cell(seed=seed, x=Value(97 + seed / 4, 95, 99, 1)) for seed in (0, 1)])
-    assert shown(table).in_one_line == "97.12 ± 0.18 [95.0, 99.0]"
 
 
 def test_a_seed_without_value_is_left_out_and_named(cell):
@@ -162,12 +142,6 @@ def test_a_metric_that_failed_with_a_value_that_is_not_finite_says_so(cell):
     assert (found.status, found.reason, found.value) == ("failed", "accuracy is not a finite number", None)
 
 
-def test_a_metric_that_was_never_run_keeps_its_column(cell):
-    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))], parts=[Part("", ("accuracy", "fid"), ())])
-    assert [column.label for column in table.columns] == ["accuracy", "fid"]
-    assert shown(table, column=2).value == "not run"
-
-
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_not_finite_is_said_and_not_printed(cell, number):
     table = build([cell(accuracy=Value(number, 0.0, 1.0, 397))])
@@ -192,17 +166,6 @@ def test_differing_protocols_in_a_column_are_flagged(cell):
     assert "baseline: my own words" in footnotes(free)["†"]
 
 
-def test_the_table_says_what_the_recipe_is(cell):
-    value = Value(97.5, 95.4, 98.6, 397)
-    notes = [note.text for note in tables(build([cell(recipe="digits", accuracy=value)]))[0].footnotes]
-    (said,) = [text for text in notes if text.startswith("recipe digits: ")]
-    assert "short clipped chains" in said
-    assert "digits-paper" in said
-    assert not any(
-        "recipe mine" in note.text for note in tables(build([cell(recipe="mine", accuracy=value)]))[0].footnotes
-    )
-
-
 def test_other_datasets_have_other_protocols_of_course(cell):
     value = Value(97.5, 95.4, 98.6, 397)
     table = build([cell(accuracy=value), cell(dataset="svhn", accuracy=value)])
@@ -221,12 +184,6 @@ def test_seeds_under_different_protocols_are_not_averaged(cell):
     table = build([one(0, 397), one(1, 100)])
     assert entry(table, "nll").value is None
     assert footnotes(table) == {"1": "measured under protocols that must not be averaged: images=397; images=100"}
-
-
-def test_two_variants_of_a_metric_are_told_apart(cell):
-    cells = [cell("jem", f"ece:bins={bins}", ece=Value(bins / 10, None, None, 1)) for bins in (10, 15)]
-    headings = [heading.label for heading in tables(build(cells))[0].headings]
-    assert headings == ["model", "ece (ece:bins=10)", "ece (ece:bins=15)"]
 
 
 def test_a_value_under_another_name_is_not_blank(cell):
@@ -303,11 +260,6 @@ def test_of_several_seeds_the_note_names_the_one_that_was_mended(cell):
         "training of seed 1 diverged and was repaired it broke",
         "training of seed 3 diverged and was repaired so did this",
     )
-
-
-def test_nothing_is_said_of_fits_that_went_well_or_of_an_older_store(cell):
-    table = build([mended(cell), cell("baseline", accuracy=Value(97.5, 95.4, 98.6, 397))])
-    assert [row.notes for row in table.rows] == [(), ()]
 
 
 def test_other_models_rows_have_no_such_note(cell):
