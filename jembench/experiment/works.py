@@ -48,7 +48,7 @@ class Work:
     """A unit of work on one fit.
 
     ``train`` trains it; ``measure`` computes its cells; ``attack-shard`` attacks a part of the images of its one cell,
-    which a later unit measures; ``prepare`` trains the feature networks that its cells need.
+    which a later unit measures.
     """
 
     kind: WorkKind
@@ -96,7 +96,6 @@ def works(
     *,
     slots: int = 1,
     gpus: bool = False,
-    prepared: Iterable[CellPlan] = (),
     deadline: float | None = None,
     command: str = "",
 ) -> list[Work]:
@@ -109,7 +108,6 @@ def works(
             their own, and attacks are spread over workers that would have nothing to do.
         gpus: whether GPUs are shared out among units. Then metrics that only read predictions are units for the CPU:
             the unit that trains computes the predictions.
-        prepared: cells that need a feature network which is trained first. With several slots a free one does so.
         deadline: when work stops, UTC.
         command: what the user ran.
 
@@ -123,9 +121,6 @@ def works(
             raise Unavailable(fit.absent)
         base = _base(fit, plan.cells_of(fit), deadline, command)
         found += _of_fit(base, plan.cells_of(fit), split, training=not fit.is_pretrained and not trained(fit.key))
-    if slots > 1:
-        units = (_base(cell.fit, [cell], deadline, command) for cell in prepared)
-        found += [dataclasses.replace(unit, kind="prepare") for unit in units]
     return found
 
 

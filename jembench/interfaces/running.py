@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 __all__ = ["Event", "Tracker"]
 
-WorkKind = Literal["train", "measure", "attack-shard", "prepare"]
+WorkKind = Literal["train", "measure", "attack-shard"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -38,7 +38,6 @@ DONE: Mapping[str, str] = {
     "train": "trained",
     "measure": "measured",
     "attack-shard": "attacked",
-    "prepare": "feature network trained",
 }
 """Past participle of each kind of unit."""
 

@@ -34,7 +34,6 @@ class Ready(NamedTuple):
     iterations: int
     impossible: dict[str, str]  # metric -> why it is not applicable
     missing: dict[str, str]  # metric -> what it lacks, with the remedy
-    networks: dict[str, list[str]]  # metric -> the feature networks that it needs and that are trained first
 
 
 class Outlook(NamedTuple):
@@ -140,7 +139,7 @@ def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData) -> dict[str
     with progress.phase(f"building {name}"), isolated(f"The training of {name}", _to_be_noted):
         planned, iterations = _planned(fits[0], data)
     has, sampled = capabilities(planned.model), is_sampled(planned.model)
-    ready = Ready(fits[0], data.dataset, has, sampled, iterations, {}, {}, {})
+    ready = Ready(fits[0], data.dataset, has, sampled, iterations, {}, {})
     for cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.values():
         with isolated(f"The metric {cell.metric}", _to_be_noted):
             _judge(cell, planned, ready)
@@ -169,7 +168,6 @@ def _planned(fit: FitPlan, data: PlannedData) -> tuple[PlannedFit, int]:
 def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
     """Note what a metric says of a fit beforehand."""
     metric, name = cell.metric.make(), str(cell.metric)
-    planned.trained_here.clear()
     try:
         planned.require(metric.requires, cell.fit.key.model)
         if isinstance(metric, Checked):
@@ -178,11 +176,7 @@ def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
         ready.impossible[name] = str(error)
     except Unavailable as error:
         ready.missing[name] = str(error)
-    except JembenchError:
-        raise
-    except INTERRUPTS:
+    except (JembenchError, *INTERRUPTS):
         raise
     except BaseException:  # a plugin's own: it becomes the outcome of this cell, and stops no other
         return
-    else:
-        ready.networks[name] = list(planned.trained_here)

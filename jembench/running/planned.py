@@ -45,7 +45,6 @@ class PlannedFit:
     validation: int = 0  # images that the recipe holds out
     buffers: int = 0  # of the last epochs, that training will keep
     pretrained: bool = False
-    trained_here: list[str] = field(default_factory=list)  # feature networks that were asked for and are trained first
 
     def require(self, needs: frozenset[Need], name: str) -> None:
         """Check that the fit will give what a metric needs; ``name`` is the model's.
@@ -127,7 +126,4 @@ class PlannedFit:
             if isinstance(network, Checked):
                 network.check(self)
             self.of.networks[spec] = network
-        network = self.of.networks[spec]
-        if getattr(network, "trained_here", False):
-            self.trained_here.append(spec)
-        return network
+        return self.of.networks[spec]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from jembench import progress, stopping
 from jembench.catalog import plugin_files, trust
 from jembench.errors import JembenchError, SpecError, StoreError
-from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.works import Work, code_of, read, works
 from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Executor, Job
@@ -75,7 +75,6 @@ def carry_out(
         store.is_trained,
         slots=executor.slots,
         gpus=executor.gpus,
-        prepared=_prepared(needed, ready),
         deadline=deadline,
         command=provenance.this_command(),
     )
@@ -130,15 +129,6 @@ def _look_ahead(plan: Plan, *, skip_missing: bool) -> dict[str, Ready]:
     outlook = look_ahead(plan)
     outlook.check(skip_missing=skip_missing)
     return outlook.fits
-
-
-def _prepared(plan: Plan, ready: dict[str, Ready]) -> list[CellPlan]:
-    """Return, for each feature network that is trained first, a cell that needs it."""
-    first: dict[tuple[str, str], CellPlan] = {}
-    for cell in plan.cells:
-        for network in ready[cell.fit.key.id].networks.get(str(cell.metric), ()) if ready else ():
-            first.setdefault((cell.fit.key.dataset, network), cell)
-    return list({cell.id: cell for cell in first.values()}.values())
 
 
 def _in_process(

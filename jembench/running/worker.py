@@ -99,7 +99,7 @@ class Worker:
                 work=work,
             )
             do: Mapping[str, Callable[[], str | None]]
-            do = {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack, "prepare": unit.prepare}
+            do = {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack}
             with devices.threads_for(ready.dataset.spec, device), unit.isolated("The work"):
                 try:
                     return Ended(id=work.id, how="done", text=do[work.kind]() or "")
@@ -170,22 +170,6 @@ class _Unit(FitWork):
                         evaluation = trained.evaluation(set(), cell.metric.code, shown, self.work.part)
                         measure(cell.metric.make(), evaluation, self._metric(cell))  # it ends with PartDone
         stopping.check()
-
-    def prepare(self) -> None:
-        """Train the feature networks that the cells need, or wait for another process that does.
-
-        What goes wrong happens again in the unit that measures, and is the outcome there.
-        """
-        for cell in self._possible():
-            self.report(Event(kind="measuring", metric=str(cell.metric)))
-            for network in self.ready.networks.get(str(cell.metric), ()):
-                try:
-                    with self.isolated(f"The feature network {network}"):
-                        self.bank.network(network)
-                except StoreError:
-                    raise
-                except Exception:
-                    stopping.check()
 
     @contextmanager
     def _alone(self, lease: str) -> Iterator[None]:

@@ -128,16 +128,6 @@ def test_attacks_are_spread_over_the_slots_that_are_free(make, slots, parts):
     ]
 
 
-def test_feature_networks_are_prepared_last_where_several_units_run(make):
-    plan = make(metrics="accuracy ece")
-    prepared = [plan.cells[1]]
-    assert short(works(plan, untrained, slots=2, prepared=prepared)) == [
-        *short(works(plan, untrained)),
-        ("prepare", "ece", []),
-    ]
-    assert works(plan, untrained, prepared=prepared) == works(plan, untrained)
-
-
 def test_statistics_of_predictions_hold_no_gpu(make):
     """Those of a model that is trained now: its predictions are there afterwards."""
     plan = make(metrics="accuracy class-samples ece pgd:budget=quick")

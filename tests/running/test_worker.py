@@ -14,10 +14,7 @@ from jembench.experiment.suite import Suite
 from jembench.experiment.works import code_of, works
 from jembench.metrics import features
 from jembench.models import predictions
-from jembench.running.dispatch import is_done
 from jembench.running.events import Events
-from jembench.running.outlook import look_ahead
-from jembench.running.work import _prepared
 from jembench.running.worker import Worker, _Unit
 from jembench.store.store import Store
 
@@ -193,43 +190,14 @@ def test_statistics_on_the_cpu_find_the_predictions_of_the_training(make, worker
 # --- feature networks -------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def trainings(monkeypatch):
-    """The names of the datasets that feature networks were trained on, in few iterations."""
-    trained, train = [], features._train
-    monkeypatch.setitem(features.RECIPE, "iterations", 1)
-    monkeypatch.setattr(features, "_train", lambda spec, *images: trained.append(spec.name) or train(spec, *images))
-    return trained
-
-
-def test_a_feature_network_is_trained_beside_the_model_that_it_judges(make, worker, store, trainings):
-    plan = make("is:resamples=0", "energy-gap")
-    ready = look_ahead(plan).fits
-    prepared = _prepared(plan, ready)
-    assert [cell.metric.component.name for cell in prepared] == ["is"]
-    units = works(plan, store.is_trained, slots=2, prepared=prepared)
-    assert [unit.kind for unit in units] == ["train", "measure", "prepare"]
-    assert worker(store, units).carry_out(units[-1]).how == "done"
-    assert (len(trainings), store.is_trained(units[-1].fit), is_done(units[-1], store)) == (1, False, False)
-    for unit in units[:-1]:
-        assert worker(store, units).carry_out(unit).how == "done"
-    assert (len(trainings), is_done(units[-1], store)) == (1, True)
-    assert worker(store, units).carry_out(units[-1]).how == "done"
-
-
-def test_models_without_images_and_metrics_without_features_prepare_nothing(make):
-    for plan in (make("is:resamples=0", model="classifier"), make("accuracy", "energy-gap")):
-        assert _prepared(plan, look_ahead(plan).fits) == []
-
-
 def test_what_goes_wrong_in_a_feature_network_is_the_outcome_of_the_cell(make, worker, store, monkeypatch):
     def fails(*_):
         raise ZeroDivisionError("a bug of the network")
 
     monkeypatch.setattr(features, "_train", fails)
     plan = make("is:resamples=0")
-    units = works(plan, store.is_trained, slots=2, prepared=plan.cells)
-    for unit in reversed(units):
+    units = works(plan, store.is_trained, slots=2)
+    for unit in units:
         assert worker(store, units).carry_out(unit).how == "done"
     (cell,) = (store.read_cell(cell) for cell in plan.cells)
     assert (cell.outcome.status, cell.outcome.reason) == ("failed", "ZeroDivisionError: a bug of the network")
