@@ -30,9 +30,7 @@ Precision = Literal["float32", "bfloat16"]
 def mode(model: nn.Module, *, train: bool) -> Iterator[None]:
     """Put every module into training or evaluation mode, and each back into its own afterwards."""
     before = {module: module.training for module in model.modules()}
-    if train in {
-        not training for training in before.values()
-    }:  # to set the modes of WRN-28-10 takes half a millisecond
+    if any(training != train for training in before.values()):  # for WRN-28-10 it takes half a millisecond
         model.train(train)
     try:
         yield
@@ -139,18 +137,17 @@ def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, cap
     given_up = [] if given_up is None else given_up
     how = "reduce-overhead" if captured else "default"
     fast: Callable[P, T] | None = None
-    failed = False
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
-        nonlocal fast, failed
-        if not failed:
+        nonlocal fast
+        if fast is not function:
             try:
                 fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode=how)
                 return own(fast(*args, **kwargs)) if captured else fast(*args, **kwargs)
             except Exception as error:  # compilers fail in many ways; what is wrong with the function fails again below
                 if is_out_of_memory(error):
                     raise
-                fast, failed = None, True
+                fast = function
                 cause = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0]}"
                 if not given_up:
                     warnings.warn(f"Not compiled, which is slower but gives the same results ({cause}).", Fallback, 1)
@@ -172,16 +169,10 @@ def forget_compiled() -> None:
 
 def is_out_of_memory(error: BaseException) -> bool:
     """Return whether the device's memory was too small; a compiler wraps that error in its own."""
-    seen: set[int] = set()
-    left: list[BaseException | None] = [error]
-    while left:
-        one = left.pop()
-        if isinstance(one, torch.OutOfMemoryError):
-            return True
-        if one is not None and id(one) not in seen:
-            seen.add(id(one))
-            left += [one.__cause__, one.__context__, getattr(one, "inner_exception", None)]
-    return False
+    found: BaseException | None = error
+    while found is not None and not isinstance(found, torch.OutOfMemoryError):
+        found = found.__cause__ or found.__context__
+    return found is not None
 
 
 def own(value: T) -> T:

@@ -6,7 +6,7 @@ import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -44,8 +44,6 @@ def read(path: Path) -> Any:
         if start.startswith(b"PK\x03\x04"):
             with zipfile.ZipFile(path) as archive:
                 limits.check_archive(path, archive)
-        elif not start.startswith(b"\x80"):  # a pickle, which torch.save wrote until PyTorch 1.6
-            raise CheckpointError(f"{path} is no file of weights. {_REMEDY}")
         with warnings.catch_warnings(), path.open("rb") as stream:  # by its path, torch.load would go by its name
             warnings.simplefilter("ignore", UserWarning)  # of unusual files: they are read, or refused below
             return torch.load(stream, map_location="cpu", weights_only=True)
@@ -109,7 +107,7 @@ def unwrapped(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return bare
 
 
-class StateDict:
+class StateDict(NamedTuple):
     """The importer of ``torch.save(model.state_dict(), ...)`` and safetensors, of a model or of its network ``net``.
 
     Args:
@@ -117,9 +115,8 @@ class StateDict:
         entry: which state dictionary, where the file holds several: ``outer.inner``; "": the only one.
     """
 
-    def __init__(self, prefix: str, entry: str) -> None:
-        self.prefix = prefix
-        self.entry = entry
+    prefix: str
+    entry: str
 
     def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
         """Return the weights, in the model's names.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
 import torch
 from torch import nn
@@ -15,14 +14,11 @@ from jembench.models.execution import mode
 from jembench.models.wide_resnet import MOMENTUM, ResidualNet, Shape
 
 _FORMS = (
-    "Write wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), scaled-WIDTH (scaled-32), auto "
-    "(small-16 below 32 pixels, else wrn-28-10), or the import path of a function that is called with the DataSpec "
-    "(mypackage.nets:build)."
+    "Write, with numbers below 10,000, wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), "
+    "scaled-WIDTH (scaled-32), auto (small-16 below 32 pixels, else wrn-28-10), or the import path of a function that "
+    "is called with the DataSpec (mypackage.nets:build)."
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
-
-_DIGITS = 4
-"""Digits of a depth or width: a net of ten thousand layers has no end of Python objects."""
 
 _STRIDES = {"small": 1, "half": 2, "scaled": 0}
 """Strides of the first convolution: ``half`` halves the image, a quarter of the work; ``scaled`` makes maps of about 16
@@ -37,10 +33,8 @@ def wide(depth: int, width: int) -> Shape:
     """
     blocks, rest = divmod(depth - 4, 6)
     if rest or blocks < 1:
-        nearest = f"{depth - rest} and {depth - rest + 6}" if depth > 10 else "10"
-        hint = f" The code of JEM's authors builds depth 4 as depth 10: write wrn-10-{width}." if depth == 4 else ""
         raise SpecError(
-            f"A wide residual network has a depth of 6n + 4 with n >= 1, and {depth} is not. Nearest: {nearest}.{hint}"
+            f"A wide residual network has a depth of 6n + 4 with n >= 1, and {depth} is not. Write 10, 16, 22 or 28."
         )
     return Shape(16, (16 * width, 32 * width, 64 * width), blocks)
 
@@ -53,18 +47,17 @@ def small(width: int) -> Shape:
 def shape_of(text: str) -> Shape | None:
     """Return the shape that ``wrn-28-10``, ``small-12`` or ``half-48`` names; None for any other text.
 
+    Depth and width have four digits at most: a net of ten thousand layers has no end of Python objects.
+
     Raises:
-        SpecError: if there is no wide residual network of that depth, or a number is absurd.
+        SpecError: if there is no wide residual network of that depth.
     """
-    match = re.fullmatch(r"(?P<kind>wrn-(?P<depth>[1-9]\d*)|small|half|scaled)-(?P<width>[1-9]\d*)", text)
+    match = re.fullmatch(r"(?P<kind>wrn-(?P<depth>[1-9]\d{0,3})|small|half|scaled)-(?P<width>[1-9]\d{0,3})", text)
     if match is None:
         return None
-    depth, width = (match["depth"] or "10"), match["width"]
-    if max(len(depth), len(width)) > _DIGITS:
-        raise SpecError(f"The net {text[:40]} is too large: its depth and width must be below {10**_DIGITS:,}.")
     if match["depth"]:
-        return wide(int(depth), int(width))
-    return small(int(width))._replace(stride=_STRIDES[match["kind"]])
+        return wide(int(match["depth"]), int(match["width"]))
+    return small(int(match["width"]))._replace(stride=_STRIDES[match["kind"]])
 
 
 def build_net(
@@ -92,25 +85,18 @@ def build_net(
         shape = shape.for_image(height, width)
         return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout, momentum=momentum)
     if ":" in text:
-        return _build_own(text, data, {"norm": norm != "none", "dropout": dropout != 0})
-    raise SpecError(f"There is no net named {text!r}. {_FORMS}")
+        if norm != "none" or dropout:
+            raise SpecError(f"norm and dropout have no effect on the net {text}, which brings its own. Leave them out.")
+        return _build_own(text, data)
+    raise SpecError(f"There is no net named {text[:40]!r}. {_FORMS}")
 
 
-def _build_own(path: str, data: DataSpec, asked: Mapping[str, bool]) -> nn.Module:
-    for option in (name for name, is_asked in asked.items() if is_asked):
-        raise SpecError(f"{option} has no effect on the net {path}, which brings its own. Leave {option} out.")
+def _build_own(path: str, data: DataSpec) -> nn.Module:
     net = discovery.load(discovery.find("models", path))(data)
     if not isinstance(net, nn.Module):
         raise PluginError(f"{path} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module.")
     check_net(path, net, data)
     return net
-
-
-def _remedy(net: nn.Module) -> str:
-    types = {str(parameter.dtype) for parameter in net.parameters()} - {"torch.float32"}
-    if types:
-        return f"Its weights are {' and '.join(sorted(types))}, and images are torch.float32: return it with .float()."
-    return "It is called with the DataSpec: take the image size from data.shape."
 
 
 def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
@@ -127,8 +113,8 @@ def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
             output = getattr(output, "logits", output)
     except Exception as error:
         raise PluginError(
-            f"The net {path} fails on two images of {data.name}, shape {tuple(images.shape)}: "
-            f"{error_text(error)}. {_remedy(net)}"
+            f"The net {path} fails on two float32 images of {data.name}, shape {tuple(images.shape)}: "
+            f"{error_text(error)}. It is called with the DataSpec: take the image size from data.shape."
         ) from error
     shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
     if shape != expected:

@@ -92,13 +92,11 @@ def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
     Raises:
         SpecError: if the variable is no whole number from 1 up.
     """
-    if SETTING in os.environ:
-        whole = Limit(SETTING, CPU_BATCH, "images").value
-    elif device.type == "cuda":
+    if device.type == "cuda" and SETTING not in os.environ:
         pixel_bytes = GPU_PIXEL * math.prod(shape[1:])
         whole = torch.cuda.get_device_properties(device).total_memory // pixel_bytes
     else:
-        whole = CPU_BATCH
+        whole = Limit(SETTING, CPU_BATCH, "images").value
     return max(1, whole // copies)
 
 

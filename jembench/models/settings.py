@@ -36,12 +36,10 @@ def _read_autocast() -> tuple[bool, bool, int]:
 
 
 def _write_autocast(value: tuple[bool, bool, int]) -> None:
-    for device, enabled in zip(("cpu", "cuda"), value[:2], strict=True):
-        torch.set_autocast_enabled(device, enabled)
-    for _ in range(_read_autocast()[2], value[2]):
-        torch.autocast_increment_nesting()
-    for _ in range(value[2], _read_autocast()[2]):
-        torch.autocast_decrement_nesting()
+    torch.set_autocast_enabled("cpu", value[0])
+    torch.set_autocast_enabled("cuda", value[1])
+    while (depth := _read_autocast()[2]) != value[2]:
+        _ = torch.autocast_increment_nesting() if depth < value[2] else torch.autocast_decrement_nesting()
     torch.clear_autocast_cache()  # PyTorch does so when the last context ends
 
 

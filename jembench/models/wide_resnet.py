@@ -151,9 +151,9 @@ class ResidualNet(nn.Module):
         momentum: float = MOMENTUM,
     ) -> None:
         super().__init__()
+        if not (0 <= dropout < 1 and 0 < momentum <= 1):
+            raise SpecError(f"dropout is {dropout} and momentum {momentum}; they must be shares in [0, 1) and (0, 1].")
         make_norm = _norm(norm, momentum)
-        if not 0 <= dropout < 1:
-            raise SpecError(f"dropout is {dropout}; it must be a share from 0 up to, but not, 1, for example 0.3.")
         stem, (first, second, third), blocks, stride = shape
         # with a stride, a kernel of twice its size: every pixel then has the same share in what comes out
         self.conv1 = nn.Conv2d(
@@ -186,11 +186,6 @@ def in_full(head: nn.Linear, features: Float[Tensor, "B D"]) -> Float[Tensor, "B
 def _norm(name: str, momentum: float) -> Norm:
     if name not in NORMS:
         raise SpecError(f"There is no norm named {name!r}. Write one of {', '.join(NORMS)}.")
-    if not 0 < momentum <= 1:
-        raise SpecError(
-            f"momentum is {momentum}; it must be the share of a batch in the running statistics of batch norm, above 0 "
-            "and at most 1, for example 0.9."
-        )
     return partial(nn.BatchNorm2d, momentum=momentum) if name == "batch" else NORMS[name]
 
 

@@ -74,7 +74,7 @@ def test_the_check_of_memory_changes_nothing(monkeypatch):
     ],
 )
 def test_a_number_that_would_make_objects_without_end_is_refused(kind, text):
-    with pytest.raises(SpecError, match=r"it must be at least 1 and at most|must be below 10,000"):
+    with pytest.raises(SpecError, match=r"it must be at least 1 and at most|with numbers below 10,000"):
         registry.resolve(kind, text).make(DIGITS)
 
 

@@ -149,15 +149,9 @@ def test_own_net_whose_logits_are_part_of_what_it_gives(own):
     assert LogitModel(net).energy(torch.zeros(2, *COLOURS.shape)).shape == (2,)
 
 
-def test_own_net_in_another_precision(own):
-    path = own(lambda data: nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, 7)).double())
-    with pytest.raises(PluginError, match=r"Its weights are torch\.float64, and images are torch\.float32: return it"):
-        build_net(path, COLOURS)
-
-
 def test_own_net_that_fails_on_these_images(own):
     path = own(lambda data: nn.Sequential(nn.Flatten(), nn.Linear(64, data.num_classes)))
-    with pytest.raises(PluginError, match=r"fails on two images of colours, shape \(2, 3, 32, 32\): RuntimeError"):
+    with pytest.raises(PluginError, match=r"fails on two float32 images of colours, shape .* RuntimeError"):
         build_net(path, COLOURS)
 
 
@@ -172,5 +166,5 @@ def test_own_net_that_is_not_there():
 
 
 def test_norm_has_no_effect_on_an_own_net(own):
-    with pytest.raises(SpecError, match="norm has no effect on the net own_nets:build"):
+    with pytest.raises(SpecError, match="norm and dropout have no effect on the net own_nets:build"):
         build_net(own(lambda data: nn.Flatten()), COLOURS, norm="batch")

@@ -43,7 +43,7 @@ def test_an_object_with_logits_is_as_good_as_logits(net, data):
 @pytest.mark.parametrize(
     ("wrong", "text"),
     [
-        (nn.Linear(5, 3), "mine fails on two images of tiny, shape (2, 1, 8, 8): RuntimeError: "),
+        (nn.Linear(5, 3), "mine fails on two float32 images of tiny, shape (2, 1, 8, 8): RuntimeError: "),
         (nn.Flatten(), "mine gives (2, 64) for two images of tiny; it must give logits of shape (2, 3)"),
     ],
 )

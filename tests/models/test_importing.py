@@ -110,8 +110,8 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(path, tmp_path, wri
 @pytest.mark.parametrize(
     ("content", "text"),
     [
-        (b"", "is no file of weights"),
-        (b"some words", "is no file of weights"),
+        (b"", "is damaged"),
+        (b"some words", "is damaged"),
         (b"PK\x03\x04 torn", "is damaged"),
     ],
 )
