@@ -18,8 +18,8 @@ from jembench.files import cannot_write, write_bytes
 
 _STYLES = {
     **dict.fromkeys(("ok", "passed"), "green"),
-    **dict.fromkeys(("missing", "skipped", "expected failure", "stray", "kept", "busy"), "yellow"),
-    **dict.fromkeys(("broken", "incompatible", "failed", "unexpected success", "damaged"), "red"),
+    **dict.fromkeys(("missing", "skipped", "stray", "kept", "busy"), "yellow"),
+    **dict.fromkeys(("broken", "failed", "damaged"), "red"),
 }
 _UNLIMITED = 10_000  # columns, where the output is no terminal: a file or a pipe cuts nothing off
 

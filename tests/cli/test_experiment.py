@@ -101,23 +101,6 @@ def test_workers_of_the_command_line_stand_in_place_of_the_executor_of_the_file(
     assert jembench("run", experiment(text), *preview, "-j", "2").code == 0
 
 
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        ("devise = 1", "There is no key in run of mine.toml named 'devise'. Nearest: device"),
-        ("[[model]]\nspce = 1", "There is no key in model[1] of mine.toml named 'spce'. Nearest: spec"),
-        ('[[model]]\nspec = "math:sqrt"', "The suite mine.toml names math:sqrt, which runs code that you did not name"),
-        ("[[", "mine.toml is not valid TOML: "),
-        ('[[model]]\nspec = "no-such-model"', "There is no model named 'no-such-model'."),
-    ],
-)
-def test_what_is_wrong_in_a_file_is_one_paragraph(experiment, jembench, more, expected):
-    done = jembench("run", experiment(more))
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"Error: {expected}")
-    assert done.err.count("\n") == 1
-
-
 def test_a_file_is_trusted_no_more_because_the_command_line_names_it(experiment, jembench, monkeypatch):
     path = experiment()
     monkeypatch.delenv("JEMBENCH_TRUST")

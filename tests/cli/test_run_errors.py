@@ -124,21 +124,6 @@ def test_the_way_to_the_traceback_is_told_and_works(run, jembench, failing):
     assert "in training_loss" in done.err
 
 
-def test_what_a_failed_run_did_not_get_is_tried_again(run, failing):
-    assert run(models=failing, metrics="accuracy").code == 1
-    sys.modules["broken_zoo"].build = sys.modules["zoo_of_tests"].classifier  # its author has mended it
-    done = run(models=failing, metrics="accuracy")
-    assert done.code == 0
-    assert "failed" not in done.out
-
-
-def test_a_metric_that_fails_spoils_no_other(run, outcomes):
-    done = run(models="zoo_of_tests:classifier", metrics="zoo_of_tests:raises,accuracy")
-    assert done.code == 1
-    assert "ZeroDivisionError: a metric's own bug" in done.out
-    assert outcomes("runs")["zoo_of_tests:classifier", 0, "accuracy"]["status"] == "ok"
-
-
 def test_what_plugins_print_does_not_reach_stdout(run, failing):
     done = run("--format", "json", models=failing, metrics="accuracy")
     assert json.loads(done.out)["rows"][0]["values"][0]["status"] == "failed"

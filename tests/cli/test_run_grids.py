@@ -62,22 +62,6 @@ def test_grids_and_variants_are_trained_measured_and_shown(grids, table):
     assert titles(again) == ["Results", "Scores by weight"]
 
 
-def test_metrics_of_the_command_line_take_the_place_of_grids_and_models_that_of_variants(grids):
-    plan = json.loads(grids("run", "--dry-run", "--format", "json", "--metrics", "ece").out)
-    assert {metric for row in plan for metric in row["to_do"]} == {"ece"}
-    plan = json.loads(grids("run", "--dry-run", "--format", "json", "--models", "zoo_of_tests:jem").out)
-    assert [(row["model"], row["recipe"]) for row in plan] == [
-        ("zoo_of_tests:jem", "tiny"),
-        ("zoo_of_tests:jem", "tiny+batch_size=30"),
-    ]
-
-
-def test_settings_of_a_grid_s_metric(grids):
-    done = grids("run", "--models", "zoo_of_tests:jem", "--set", "zoo_of_tests:score.weight=3", "--format", "json")
-    for row in json.loads(done.out)["rows"]:
-        assert [value["metric"] for value in row["values"]] == ["accuracy", "zoo_of_tests:score:weight=3.0"]
-
-
 def test_all_that_a_store_holds_is_in_the_grids_of_the_suites_too(grids, jembench):
     grids("run", "--models", "zoo_of_tests:jem")
     assert titles(jembench("report").out) == ["Results", "Scores by weight"]
