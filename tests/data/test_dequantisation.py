@@ -7,16 +7,6 @@ import torch
 from torch import Generator
 
 from jembench.data import dequantisation as units
-from jembench.interfaces import DataSpec
-
-
-def test_uniform_density_has_eight_bits():
-    data = DataSpec(name="colour", shape=(3, 2, 2), num_classes=0, bounds=(-1.0, 1.0))
-    side = 2 * 256 / 255
-    uniform = torch.tensor([-12 * math.log(side)])
-    torch.testing.assert_close(units.bits_per_dim(uniform, data), torch.tensor([8.0]))
-    half_of_it = uniform + 12 * math.log(2)  # uniform on half a side of the cube
-    torch.testing.assert_close(units.bits_per_dim(half_of_it, data), torch.tensor([7.0]))
 
 
 def test_cells_of_all_levels_fill_the_unit_cube():

@@ -27,17 +27,6 @@ def test_spec_agrees_with_the_images(splits: tuple[Split, Split]) -> None:
         assert split.images.device.type == "cpu"
 
 
-def test_every_class_has_its_share_of_the_test(splits: tuple[Split, Split]) -> None:
-    train, test = (split.labels.bincount(minlength=10) for split in splits)
-    expected = (train + test) * 397 / 1797
-    assert (test - expected).abs().max() < 1
-
-
-def test_no_test_image_is_in_train(splits: tuple[Split, Split]) -> None:
-    train, test = ({image.numpy().tobytes() for image in split.images} for split in splits)
-    assert not train & test
-
-
 def test_pixels_are_the_seventeen_levels_rounded(splits: tuple[Split, Split]) -> None:
     from sklearn.datasets import load_digits
 

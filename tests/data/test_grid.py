@@ -1,12 +1,10 @@
 """Pictures, pixel by pixel."""
 
 import numpy as np
-import pytest
 import torch
 from PIL import Image
 
 from jembench.data import grid
-from jembench.errors import StoreError
 
 
 def generator(seed=0):
@@ -96,11 +94,3 @@ def test_the_picture_of_colour_images_that_are_not_square(tmp_path):
 def test_images_are_enlarged_by_a_whole_factor_to_at_least_the_smallest_side(tmp_path):
     grid.write_png(tmp_path / "grid.png", torch.zeros((1, 1, 28, 28), dtype=torch.uint8), torch.tensor([[0]]))
     assert picture(tmp_path / "grid.png").shape == (60, 60)
-
-
-def test_a_picture_that_cannot_be_written(tmp_path):
-    (tmp_path / "file").write_text("")
-    with pytest.raises(StoreError, match="Cannot write"):
-        grid.write_png(
-            tmp_path / "file" / "grid.png", torch.zeros((1, 1, 4, 4), dtype=torch.uint8), torch.tensor([[0]])
-        )

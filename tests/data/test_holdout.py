@@ -53,23 +53,6 @@ def test_the_two_parts_are_the_whole(labels: list[int], fraction: float, seed: i
         assert (validation.labels.bincount(minlength=len(share)) - share).abs().max() < 1
 
 
-@pytest.mark.parametrize("stratified", [False, True])
-def test_the_seed_alone_decides(stratified: bool) -> None:
-    split = numbered(torch.arange(200) % 10)
-
-    def held(seed: int) -> list[int]:
-        return numbers(holdout(split, 40, seed, stratified=stratified).validation)
-
-    assert held(1) == held(1)
-    assert set(held(1)) != set(held(2))
-
-
-def test_a_rare_class_is_held_out_too() -> None:
-    split = numbered([0] * 90 + [1] * 10)
-    validation = holdout(split, 10, stratified=True).validation
-    assert validation.labels.bincount().tolist() == [9, 1]
-
-
 def test_nothing_held_out() -> None:
     split = numbered([0, 1, 2])
     train, validation = holdout(split, 0)

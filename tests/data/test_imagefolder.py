@@ -351,8 +351,3 @@ def test_an_image_cut_short_is_named(root: Path) -> None:
 def test_more_than_eight_bits_are_not_cut_off_silently(root: Path) -> None:
     save(root / "train/dog/0.png", np.full((4, 6), 40_000, np.uint16))
     assert "more than 8 bits" in message(JembenchError, root, read=True)
-
-
-def test_a_size_below_zero() -> None:
-    with pytest.raises(SpecError, match="size of imagefolder is -1; it must be at least 0"):
-        registry.resolve("datasets", "imagefolder:root=x,size=-1")

@@ -182,12 +182,6 @@ def test_a_setting_that_does_not_fit(make, setting, expected):
     assert str(caught.value).startswith(expected)
 
 
-@pytest.mark.parametrize("unknown", [{"models": "tiger"}, {"metrics": "tiger"}])
-def test_a_component_that_does_not_exist_is_known_before_anything_is_done(make, unknown):
-    with pytest.raises(Exception, match="has no attribute 'tiger'"):
-        make(**unknown)
-
-
 # --- identity ---------------------------------------------------------------------------------------------------------
 
 SAMPLER = "pcd:steps=3,buffer=30,step_size=0.1"

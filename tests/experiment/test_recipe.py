@@ -347,12 +347,6 @@ def test_tables_of_the_new_kinds(write):
     assert recipes.load(path, ["model.norm=batch"]).label == "mine"
 
 
-def test_an_option_of_the_model_can_be_set_where_the_recipe_has_none(write):
-    recipe = recipes.load(write(), ["model.norm=batch"])
-    assert recipe.model == {"norm": "batch"}
-    assert recipe.label == "mine+model.norm=batch"
-
-
 @pytest.mark.parametrize(
     ("overrides", "label"),
     [
@@ -433,10 +427,6 @@ def test_guards_that_change_nothing_are_one_recipe():
     first, *others = [recipes.load("digits", overrides).identity for overrides in watching]
     assert all(other == first for other in others)
     assert first != recipes.load("digits").identity
-
-
-def test_the_incidental_fields_exist():
-    assert set(PATHS) > INCIDENTAL
 
 
 # --- recipes of several packages --------------------------------------------------------------------------------------

@@ -8,16 +8,6 @@ from jembench.experiment import suite_files as suite
 from jembench.experiment.planning import make_plan
 
 
-def test_hybrid():
-    hybrid = suite.load("hybrid")
-    assert hybrid.name == "hybrid"
-    assert hybrid.models == ("jem", "baseline")
-    assert hybrid.datasets == ("digits",)
-    assert hybrid.seeds == (0,)
-    assert hybrid.metrics == ("accuracy", "ece", "nll", "is", "fid", "energy-gap", "iteration-time")
-    assert hybrid.reference == ("jem-iclr2020/table1",)
-
-
 @pytest.mark.parametrize("name", ["samplers", "divergence"])
 @pytest.mark.parametrize("dataset", ["digits", "cifar10"])
 def test_each_way_to_train_is_there_guarded_and_unguarded(name, dataset):

@@ -357,11 +357,6 @@ def test_the_attacks_of_a_suite_are_those_of_the_command(installed):
     assert [part.rows for part in parts_of(suite.load("few"), [])] == [frozenset()] * 2
 
 
-def test_an_attack_for_some_datasets_alone(installed):
-    installed(few=FEW + ATTACK + 'except = ["digits"]')
-    assert {str(fit.dataset) for fit in make_plan(suite.load("few")).fits} == {"cifar10"}
-
-
 def test_what_a_file_names_stands_in_place_of_that_of_the_suites_that_it_includes(installed):
     mine = f'title = ""\ninclude = ["both"]\nmodels = ["{OTHER}"]\nseeds = [4]\nrecipe = "fast"\nlimit = 8\n'
     installed(mine=mine + ATTACK, both=UNION, few=FEW + 'metrics = ["nll"]', more=MORE)

@@ -107,12 +107,3 @@ def test_nothing_is_said_of_what_failed_or_is_the_same(store, fits, status):
     key = fits[0].key if status == "done" else dataclasses.replace(fits[0].key, id="old")
     keep(store, fits[0], lambda identity: None, key=key, status=status)
     assert told(store, fits) == []
-
-
-def test_an_empty_store_has_no_twins(store, fits):
-    assert told(store, fits) == []
-
-
-def test_records_keep_the_identity(store, fits):
-    keep(store, fits[0], lambda identity: None, key=fits[0].key)
-    assert store.read_fit(fits[0].key).identity == json.loads(json.dumps(fits[0].identity))

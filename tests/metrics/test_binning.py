@@ -30,13 +30,6 @@ def drawn(n, seed):
 # --- bins of equal width ----------------------------------------------------------------------------------------------
 
 
-def test_ece_of_a_case_made_by_hand():
-    # Bins of width 1/2: [0, .5) holds one, right at .4; [.5, 1] holds three, two of them right, mean confidence .8.
-    confidence, correct = np.array([0.4, 0.7, 0.8, 0.9]), np.array([True, True, False, True])
-    expected = 1 / 4 * (1 - 0.4) + 3 / 4 * (0.8 - 2 / 3)
-    assert whole(binning.binned_error(confidence, correct, 2), 4) == pytest.approx(expected, abs=1e-15)
-
-
 def test_a_confidence_of_exactly_one_belongs_to_the_last_bin():
     assert binning.equal_width(np.array([1.0]), bins=20).tolist() == [19]
     confidence, correct = np.array([1.0, 0.96]), np.array([False, True])  # one bin: accuracy 1/2, confidence .98
@@ -46,12 +39,6 @@ def test_a_confidence_of_exactly_one_belongs_to_the_last_bin():
 
 def test_bins_are_closed_below_and_open_above():
     assert binning.equal_width(np.array([0.0, 0.2499, 0.25, 0.5, 0.75]), bins=4).tolist() == [0, 0, 1, 2, 3]
-
-
-@pytest.mark.parametrize(("correct", "ece"), [(True, 0.0), (False, 1.0)])
-def test_the_best_and_the_worst_calibration(correct, ece):
-    for error in (binning.binned_error, binning.adaptive_error):
-        assert whole(error(np.ones(5), np.full(5, correct), 20), 5) == ece
 
 
 @given(pairs, st.integers(1, 30))
@@ -130,15 +117,6 @@ def test_each_resample_has_bins_of_equal_mass_of_its_own(pairs, bins, seed):
     indices = drawn(len(pairs), seed)
     expected = [adaptive_by_hand(confidence[row], correct[row], bins) for row in indices]
     assert np.allclose(binning.adaptive_error(confidence, correct, bins)(indices), expected, rtol=0, atol=1e-12)
-
-
-def test_bins_of_equal_mass_hold_as_many_examples_each():
-    """Of 100 examples in 4 bins the first 25 are one bin: gaps of opposite signs cancel within a bin alone."""
-    confidence = np.linspace(0.01, 0.99, 100)
-    correct = np.zeros(100, bool)
-    correct[:25] = True
-    expected = ((1 - confidence[:25]).sum() + confidence[25:].sum()) / 100
-    assert whole(binning.adaptive_error(confidence, correct, 4), 100) == pytest.approx(expected)
 
 
 def test_examples_of_the_same_confidence_are_never_parted():

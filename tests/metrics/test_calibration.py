@@ -3,11 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 from torchmetrics.classification import MulticlassCalibrationError
 
 from jembench.errors import Diverged, NotApplicable, SpecError
-from jembench.metrics.binning import binned_error
 from jembench.metrics.classification import ECE, NLL, AdaptiveECE, Brier, ClasswiseECE
 
 ERRORS = {"ece": ECE, "adaptive-ece": AdaptiveECE, "classwise-ece": ClasswiseECE}
@@ -29,11 +27,6 @@ def evaluation(fake):
         readings={("logits", "validation"): parts["validation"][0]},
         set_labels={"validation": parts["validation"][1]},
     )
-
-
-def whole(statistic, n):
-    """The statistic of the examples themselves."""
-    return statistic(np.arange(n)[None])[0]
 
 
 # --- ECE --------------------------------------------------------------------------------------------------------------
@@ -64,23 +57,6 @@ def test_the_classwise_error_is_the_mean_of_the_binary_ones(bins, evaluation):
     assert found.value == pytest.approx(100 * expected, abs=1e-9)
 
 
-def test_with_one_bin_the_classwise_error_is_that_of_the_class_frequencies(evaluation):
-    probabilities = evaluation.test_logits.double().softmax(1).mean(0)
-    frequencies = F.one_hot(evaluation.labels, 3).double().mean(0)
-    found = ClasswiseECE(bins=1).compute(evaluation).values["classwise-ece"].value
-    assert found == pytest.approx(100 * (probabilities - frequencies).abs().mean().item(), abs=1e-9)
-
-
-def test_of_two_classes_the_classwise_error_is_that_of_either(fake):
-    generator = torch.Generator().manual_seed(0)
-    logits, labels = torch.randn(300, 2, generator=generator), torch.randint(2, (300,), generator=generator)
-    found = ClasswiseECE().compute(fake.Evaluation(test_logits=logits, labels=labels))
-    for k in range(2):
-        p = logits.double().softmax(1)[:, k].numpy()
-        of_class = binned_error(p, (labels == k).numpy(), 20)
-        assert found.values["classwise-ece"].value == pytest.approx(100 * whole(of_class, 300), abs=1e-9)
-
-
 # --- temperature ------------------------------------------------------------------------------------------------------
 
 
@@ -101,13 +77,6 @@ def test_scaling_changes_no_answer_and_no_test_label_has_a_part_in_it(evaluation
     assert np.array_equal(first.arrays["correct"], ECE().compute(evaluation).arrays["correct"])
     other = evaluation.but(labels=(evaluation.labels + 1) % 3)
     assert ece.compute(other).details == first.details
-
-
-@pytest.mark.parametrize("name", ["nll", "brier"])
-def test_proper_scores_gain_by_scaling_too(name, evaluation):
-    factory = SCALED[name]
-    scaled = factory(scaling="temperature").compute(evaluation).values[f"{name}-scaled"]
-    assert scaled.value < factory().compute(evaluation).values[name].value
 
 
 @pytest.mark.parametrize("name", SCALED)

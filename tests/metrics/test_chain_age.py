@@ -88,19 +88,6 @@ def test_the_effect_size_of_every_resample_is_scipys_with_its_ties(data, n, seed
         assert -1e-12 <= share <= 1 + 1e-12
 
 
-@pytest.mark.parametrize(
-    ("ages", "classes", "expected"),
-    [
-        ([1, 1, 5, 5], [0, 0, 1, 1], 1.0),  # the age decides
-        ([1, 5, 1, 5], [0, 0, 1, 1], 0.0),  # it says nothing
-        ([3, 3, 3, 3], [0, 0, 1, 1], 0.0),  # there is but one age
-        ([1, 2, 3, 4], [2, 2, 2, 2], 0.0),  # and but one class
-    ],
-)
-def test_the_effect_size_where_it_is_known(ages, classes, expected):
-    assert epsilon_squared(np.array(ages), np.array(classes))(np.arange(4)[None]) == pytest.approx([expected])
-
-
 @pytest.mark.parametrize(("ages", "classes"), [([3] * 6, [0, 1, 2] * 2), ([1, 2, 3, 4, 5, 6], [1] * 6)])
 def test_where_nothing_can_be_tested_there_is_no_p_value(fake, ages, classes):
     samples = Samples(of_classes(torch.tensor(classes)), None, "buffer", torch.tensor(ages))

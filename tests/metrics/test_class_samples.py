@@ -5,7 +5,6 @@ import pytest
 import torch
 from scipy.stats import entropy
 
-from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import Samples, Source
 from jembench.interfaces.evaluation import KEPT
 from jembench.metrics.samples import ClassSamples
@@ -106,39 +105,3 @@ def test_a_row_holds_different_samples_of_its_class(evaluation, options):
         assert len(set(which.tolist())) == min(10, int((classes == number).sum()))
     assert np.array_equal(arrays["images"], samples[arrays["shown"]])
     assert arrays["images"].dtype == np.uint8
-
-
-def test_which_are_shown_is_a_matter_of_chance_not_of_confidence(evaluation):
-    """Over many seeds, the samples shown are as confident as all of their class."""
-    metric, shown = ClassSamples(resamples=0), []
-    for seed in range(60):
-        arrays = metric.compute(evaluation.but(seed=1000 * seed)).arrays
-        shown.append(arrays["shown"])
-    counts = np.bincount(np.concatenate(shown), minlength=60)
-    predicted, confidence = by_hand(evaluation)
-    for number in range(3):
-        members = predicted == number
-        expected = 60 * min(1, 10 / members.sum())
-        assert abs(counts[members] - expected).max() <= 5 * (expected * (1 - expected / 60)) ** 0.5
-        assert np.average(confidence[members], weights=counts[members]) == pytest.approx(
-            confidence[members].mean(), abs=0.02
-        )
-
-
-def test_the_protocol_says_where_the_samples_come_from(evaluation):
-    kept = ClassSamples().compute(evaluation).protocol
-    fresh = ClassSamples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation).protocol
-    assert "confident=0.9" in kept
-    assert "images=60" in kept
-    assert "source=buffer" in kept
-    assert "steps=5" in fresh
-
-
-def test_options_that_contradict_one_another_are_refused():
-    with pytest.raises(SpecError, match="Add source=fresh"):
-        ClassSamples(conditional=True)
-
-
-def test_samples_that_cannot_be_had_are_told(evaluation):
-    with pytest.raises(Unavailable, match="no samples from"):
-        ClassSamples(source="fresh").compute(evaluation)

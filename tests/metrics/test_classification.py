@@ -90,8 +90,3 @@ def test_scores_are_computed_in_float64(fake):
 def test_adding_a_constant_to_the_logits_changes_nothing(metric, evaluation):
     shifted = evaluation.but(test_logits=evaluation.test_logits + 4.0)
     assert value(metric, shifted)[:3] == pytest.approx(value(metric, evaluation)[:3], abs=1e-6)
-
-
-def test_the_protocol_names_data_split_and_size(evaluation):
-    protocol = METRICS["accuracy"].compute(evaluation).protocol
-    assert protocol == "accuracy:data=toy,data_noise=0,images=200,split=test"

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from jembench.data.factories import digits
-from jembench.errors import StoreError, Unavailable
+from jembench.errors import Unavailable
 from jembench.interfaces import DataSpec, Split
 from jembench.metrics import features
 from jembench.metrics.features import CnnFeatures
@@ -53,12 +53,6 @@ def test_the_network_learns_digits_and_records_how(tmp_path):
     record = tensors.read(tmp_path / "digits-cnn" / "weights.safetensors", "").seal.record
     assert record["recipe"] == features.RECIPE
     assert network.name == "digits-cnn"
-
-
-def test_features_have_the_promised_shapes_and_types(toy, tmp_path, short):
-    found = prepared(toy, tmp_path).features(toy.split("test").images)
-    assert (found.pool.shape, found.logits.shape) == ((20, 64), (20, 4))
-    assert (found.pool.dtype, found.logits.dtype, found.pool.requires_grad) == (torch.float32, torch.float32, False)
 
 
 def test_features_do_not_depend_on_the_batch_size(toy, tmp_path, short, monkeypatch):
@@ -128,9 +122,3 @@ def test_unlabelled_images_train_no_network(toy, tmp_path):
     toy.spec = dataclasses.replace(toy.spec, num_classes=0)
     with pytest.raises(Unavailable, match="trained on labels, and the dataset toy has none"):
         prepared(toy, tmp_path)
-
-
-def test_a_cache_that_cannot_be_written_is_said_so(toy, tmp_path, short):
-    (tmp_path / "file").touch()
-    with pytest.raises(StoreError, match="Cannot write"):
-        prepared(toy, tmp_path / "file")

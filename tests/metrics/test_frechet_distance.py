@@ -40,12 +40,6 @@ def test_fid_agrees_with_a_float64_computation(scale, shift):
     assert fid(first, second) == pytest.approx(fid_in_scipy(first, second), rel=1e-9)
 
 
-def test_fid_of_float32_features_is_computed_in_float64():
-    """torch-fidelity alone would take the mean of float32 features in float32."""
-    first, second = features(200, 0, shift=1e4), features(300, 1, shift=1e4)
-    assert fid(first, second) == pytest.approx(fid_in_scipy(first, second), rel=1e-9)
-
-
 def test_the_distance_of_two_normal_distributions_is_the_closed_form():
     def normal(mean, variance):
         return Moments(torch.tensor([mean]).double(), torch.tensor([[variance]]).double())

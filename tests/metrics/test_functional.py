@@ -58,11 +58,6 @@ def test_what_does_not_fit_is_refused(call, error):
         call()
 
 
-def test_there_is_no_other_metric():
-    with pytest.raises(AttributeError, match="nosuch"):
-        _ = metrics.nosuch
-
-
 def test_no_module_has_the_name_of_a_function():
     """Importing such a module would put it in the function's place."""
     assert not {path.stem for path in Path(metrics.__path__[0]).glob("*.py")} & set(metrics.__all__)

@@ -139,23 +139,6 @@ def test_the_scores_are_those_of_torch_fidelity_on_the_images_selected(selection
     assert distance == pytest.approx(float(expected), rel=1e-9)
 
 
-def test_images_sorted_by_class_score_as_any_others(generation, fake):
-    """Splits that held one class each would score 1."""
-    generation.network = fake.Features(dimensions=6)
-    ten = torch.zeros(200, 1, 4, 4, dtype=torch.uint8)
-    ten[:, 0, 0, 0] = torch.arange(200)
-    ten.view(200, 16)[torch.arange(200), 6 + torch.arange(200) // 20] = 255
-    generation.sampled = ten
-    logits = generation.network.features(ten).logits
-    metric = IS(resamples=0)
-    in_order = isc_features_to_metric(logits, splits=10, shuffle=False)["inception_score_mean"]
-    assert in_order == pytest.approx(1, abs=1e-3)
-    by_class = metric.compute(generation).values["is-pixels"].value
-    assert by_class > 7
-    generation.sampled = ten[torch.randperm(200, generator=torch.Generator().manual_seed(1))]
-    assert metric.compute(generation).values["is-pixels"].value == by_class
-
-
 def test_new_chains_and_pooled_buffers_are_scored_where_asked_for(generation, fake):
     fresh, five = Source(chains="fresh", steps=5, images=40), Source(pooling="five")
     generation.by_source[fresh] = Samples(fake.images(40, 7), None, "chains:steps=5")
@@ -166,13 +149,6 @@ def test_new_chains_and_pooled_buffers_are_scored_where_asked_for(generation, fa
     assert found.values["fid-pixels"].n == 40
     found = FID(pooling="five", resamples=0).compute(generation)
     assert {"images=300", "pooling=five-buffers", "source=buffer"} <= set(found.protocol.split(",")[1:])
-
-
-def test_too_few_selected_images_are_refused(generation):
-    with pytest.raises(Unavailable, match="fid needs at least 8 generated images"):
-        FID(selection="features", top=7).compute(generation)
-    with pytest.raises(Unavailable, match="The 61 most confident images cannot be kept of 60"):
-        FID(selection="features", top=61).compute(generation)
 
 
 def test_a_model_whose_logits_are_not_finite_selects_nothing(generation):

@@ -42,13 +42,6 @@ def test_undecided_or_identical_images_score_one():
     assert inception_score(torch.tensor([[9.0, 0.0, 0.0]]).repeat(50, 1), splits=5).mean == pytest.approx(1)
 
 
-@pytest.mark.parametrize("splits", [1, 7])
-def test_the_resampled_score_of_the_sample_itself_is_the_score(splits, logits):
-    everything = np.arange(203)[None]
-    expected = isc_features_to_metric(logits, splits=splits, shuffle=False)["inception_score_mean"]
-    assert resampled_score(logits, splits)(everything) == pytest.approx([expected], rel=1e-12)
-
-
 def test_the_resampled_score_is_the_score_of_the_resample(logits):
     indices = np.random.default_rng(0).integers(203, size=(3, 203))
     expected = [

@@ -37,25 +37,13 @@ def test_kid_over_subsets_is_torch_fidelity_s():
     assert list(kid(x, y, subsets=4, subset_size=20)) == list(theirs.values())
 
 
-def test_the_resampled_kid_agrees_with_the_definition_for_sets_of_different_size(monkeypatch):
+def test_the_resampled_kid_is_the_kid_of_the_resample(monkeypatch):
     monkeypatch.setattr(feature_scores, "_BLOCK", 7)
-    x, y = features(20, 0), features(33, 1, shift=0.5)
-    everything = np.arange(20)[None], np.arange(33)[None]
-    assert resampled_kid(x, y)(*everything) == pytest.approx([unbiased_mmd(x, y)], rel=1e-10)
-
-
-def test_the_resampled_kid_is_the_kid_of_the_resample():
     x, y = features(20, 0), features(25, 1)
     rng = np.random.default_rng(0)
     i, j = rng.integers(20, size=(2, 20)), rng.integers(25, size=(2, 25))
     expected = [unbiased_mmd(x[a], y[b]) for a, b in zip(i, j, strict=True)]
     assert resampled_kid(x, y)(i, j) == pytest.approx(expected, rel=1e-10)
-
-
-def test_subsets_estimate_the_distance_of_all_images():
-    x, y = features(60, 0), features(80, 1, shift=0.5)
-    over_subsets = kid(x, y, subsets=400, subset_size=30)
-    assert over_subsets.mean == pytest.approx(unbiased_mmd(x, y), abs=4 * over_subsets.std / 20)
 
 
 def test_standardising_uses_the_reference_and_leaves_a_constant_feature_alone():

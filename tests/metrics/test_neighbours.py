@@ -7,7 +7,6 @@ from sklearn.neighbors import NearestNeighbors
 
 from jembench import stats
 from jembench.errors import Unavailable
-from jembench.interfaces import Samples, Source
 from jembench.metrics import neighbours as module
 from jembench.metrics.neighbours import Neighbours, memorised, nearest
 
@@ -112,21 +111,6 @@ def test_the_pairs_that_are_shown_are_the_nearest_by_features(evaluation):
     np.testing.assert_allclose(of_pairs, np.sort(found.arrays["distance-net"])[:32], atol=1e-6)
 
 
-def test_only_inception_gives_the_plain_label(evaluation, fake):
-    evaluation.network = fake.Features("", 8)
-    assert list(METRIC.compute(evaluation).values)[:2] == ["memorised", "nearest-ratio"]
-
-
-def test_the_interval_of_a_share_is_not_narrower_than_wilsons_where_nothing_is_memorised(evaluation):
-    share = METRIC.compute(evaluation).values["memorised-pixels"]
-    found = METRIC.resamplings({"distance": np.full(150, 9.0), "test-distance": np.arange(200.0)})["memorised"]
-    none = stats.bootstrap_interval(
-        0.0, found._replace(statistic=lambda i, j: np.zeros(len(i))), rng=np.random.default_rng(0)
-    )
-    assert none == pytest.approx([100 * end for end in stats.wilson(0, 150)])
-    assert 0 <= share.low <= share.value <= share.high <= 100
-
-
 def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
     """Wilson's alone, which takes the threshold as known, misses it more often than not: samples are many."""
     rng = np.random.default_rng(0)
@@ -142,14 +126,6 @@ def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
         alone += low <= 0.01 <= high
     assert held >= 180
     assert alone < 100
-
-
-def test_other_images_can_be_asked_for(evaluation, fake):
-    fresh = Source(chains="fresh", steps=5)
-    evaluation.by_source[fresh] = Samples(fake.images(40, 5), None, "chains:steps=5")
-    found = Neighbours(source="fresh", steps=5, selection="features", top=20).compute(evaluation)
-    assert found.values["memorised-net"].n == 20
-    assert "selection=features" in found.protocol
 
 
 def test_few_test_images_or_copies_of_training_images_are_refused(evaluation):

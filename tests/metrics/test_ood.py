@@ -6,7 +6,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from jembench.catalog import discovery
-from jembench.errors import Diverged, SpecError, Unavailable
+from jembench.errors import Diverged
 from jembench.metrics.ood import OutOfDistribution
 from jembench.stats import wilson
 
@@ -146,17 +146,6 @@ def test_a_score_may_be_of_a_user_with_options_of_its_own(evaluation):
     metric = OutOfDistribution(set="inverted", score="refinement:steps=3")
     assert metric.protocol_options == {"score": "refinement:steps=3"}
     assert metric.scorer.steps == 3
-
-
-def test_a_score_that_does_not_exist_is_told_with_its_neighbours():
-    with pytest.raises(SpecError, match=r"(?s)log-pxy.*log-px"):
-        _ = OutOfDistribution(set="inverted", score="log-pxy").requires
-
-
-def test_a_set_that_is_missing_is_told_before_anything_is_scored(evaluation):
-    evaluation.readings = {}
-    with pytest.raises(Unavailable, match="no images named svhn"):
-        OutOfDistribution(set="svhn").compute(evaluation)
 
 
 @pytest.mark.parametrize(("name", "times"), [("inverted", 1), ("interp", (1 / 4 + 1 / 4 + 1) ** 0.5)])

@@ -1,10 +1,9 @@
 """Which images a figure shows: each once, found again by its index."""
 
 import numpy as np
-import pytest
 import torch
 
-from jembench.metrics.pictures import first_of_classes, in_rows, pictures, random_of_classes
+from jembench.metrics.pictures import first_of_classes, in_rows, pictures
 
 
 def numbered(n):
@@ -39,21 +38,3 @@ def test_rows_are_filled_one_after_the_other():
 def test_the_first_of_each_class_come_in_the_order_given():
     found = first_of_classes(np.array([4, 3, 2, 1, 0]), np.array([0, 2, 0, 0, 2]), 3)
     assert [row[row >= 0].tolist() for row in found] == [[3, 2, 0], [], [4, 1]]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_random_images_are_of_their_class(seed):
-    classes = np.arange(60) % 3
-    found = random_of_classes(classes, 4, torch.Generator().manual_seed(seed))
-    assert found.shape == (4, 10)
-    assert all((classes[row] == number).all() for number, row in enumerate(found[:3]))
-    assert len(np.unique(found[:3])) == 30
-    assert (found[3] == -1).all()
-
-
-def test_every_image_of_a_class_is_chosen_equally_often():
-    classes = np.zeros(40, int)
-    chosen = [random_of_classes(classes, 1, torch.Generator().manual_seed(seed)) for seed in range(400)]
-    counts = np.bincount(np.concatenate(chosen).ravel(), minlength=40)
-    assert counts.sum() == 4000
-    assert abs(counts - 100).max() < 5 * (100 * 0.75) ** 0.5

@@ -184,15 +184,6 @@ def test_what_it_cannot_be(options, text):
         PGD(**options)
 
 
-def test_protocols_tell_attacks_apart(evaluation):
-    metrics = [
-        PGD(images=10, restarts=1, **options)
-        for options in ({}, {"norm": "l2"}, {"eps": "8/255"}, {"steps": 20}, {"budget": "quick"})
-    ]
-    protocols = [metric.compute(evaluation).protocol for metric in metrics]
-    assert len(set(protocols)) == len(protocols)
-
-
 def test_the_numbers_behind_a_name_never_change():
     """Results in stores go by the name: a budget of other numbers needs another one."""
     assert {

@@ -11,11 +11,6 @@ def test_the_median_is_not_moved_by_a_window_in_which_the_machine_was_busy(fake)
     assert 0.09 < found.low <= 0.11 <= found.high < 9.0
 
 
-def test_one_window_has_no_interval(fake):
-    found = IterationTime().compute(fake.Evaluation(iteration_seconds=(0.2,)))
-    assert found.values["iteration-time"][:3] == (0.2, None, None)
-
-
 def test_a_time_that_was_measured_under_load_is_marked(fake):
     def remarks(other_load):
         evaluation = fake.Evaluation(iteration_seconds=(0.2, 0.3), other_load=other_load)

@@ -3,7 +3,6 @@
 import pytest
 import torch
 
-from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.models.execution import mode
@@ -68,14 +67,6 @@ def test_a_buffer_that_is_too_small_is_an_error_that_says_so(act, text):
         act()
 
 
-def test_chains_go_on_where_they_were_left_and_grow_older():
-    sampler = chains()
-    first = chain.draw(sampler, 20, flat, seeded(1))
-    second = sampler.init(20, generator=seeded(2))
-    assert torch.equal(second.x[second.slots.argsort()], first.x[first.slots.argsort()])
-    assert sampler.buffer.ages.tolist() == [3] * 20
-
-
 def test_the_buffer_begins_as_noise_of_age_0():
     sampler = chains()
     assert sampler.kept() is None
@@ -94,18 +85,6 @@ def test_restarts_happen_at_their_rate_and_begin_a_new_life():
     restarted = int((sampler.buffer.ages == 3).sum())
     assert restarted + int((sampler.buffer.ages == 6).sum()) == 2000
     assert abs(restarted - 500) < 5 * (500 * 0.75) ** 0.5
-
-
-def test_looking_at_the_samples_does_not_touch_the_buffer():
-    sampler = chains()
-    chain.draw(sampler, 10, flat, seeded())
-    kept = sampler.kept()
-    assert len(kept.x) == 20
-    images, ages = sampler.buffer.images.clone(), sampler.buffer.ages.clone()
-    kept.x.zero_()
-    kept.ages.fill_(7)
-    assert torch.equal(sampler.buffer.images, images)
-    assert torch.equal(sampler.buffer.ages, ages)
 
 
 def test_kept_chains_know_their_ages_which_count_steps_and_begin_again_at_a_restart():
@@ -183,13 +162,6 @@ def test_a_buffer_that_was_loaded_follows_its_chains_to_the_gpu():
 def test_a_buffer_of_another_size_is_refused():
     with pytest.raises(CheckpointError, match=r"\(20, 1, 2, 2\).*\(40, 1, 2, 2\)"):
         chains(size=40).load_state_dict(chains(size=20).state_dict())
-
-
-def test_the_registered_samplers_are_made_of_their_specs():
-    sampler = registry.resolve("samplers", "pcd:steps=7,step_size=0.5,noise=0,buffer=30,reinit=0.1").make(DATA)
-    assert (sampler.steps, sampler.buffer.size, sampler.reinit) == (7, 30, 0.1)
-    assert sampler.langevin == Langevin(steps=7, step_size=0.5, noise=0.0)
-    assert registry.resolve("samplers", "sgld").make(DATA).steps == 100
 
 
 def test_the_mode_of_every_module_is_put_back():

@@ -4,7 +4,7 @@ import pytest
 
 from jembench.catalog import registry
 from jembench.errors import SpecError
-from jembench.interfaces import DataSpec, Sampler
+from jembench.interfaces import DataSpec
 from jembench.sampling.sgld import Langevin
 from jembench.sampling.starts import ClassGaussianStart, UniformStart
 
@@ -22,11 +22,6 @@ def test_nothing_is_clipped_or_bounded_and_chains_start_at_noise_unless_asked_fo
     assert isinstance(plain.starts, UniformStart)
     assert (asked.langevin.clip, asked.langevin.bounds) == (1.0, DATA.bounds)
     assert isinstance(asked.starts, ClassGaussianStart)
-
-
-@pytest.mark.parametrize("name", ["sgld", "pcd", "proximal"])
-def test_samplers_keep_the_protocol(name):
-    assert isinstance(make(name), Sampler)
 
 
 def test_an_option_that_is_left_out_and_one_given_its_default_are_the_same():

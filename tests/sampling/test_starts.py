@@ -8,7 +8,7 @@ from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec, Split
 from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains
-from jembench.sampling.sgld import Langevin, ShortRun
+from jembench.sampling.sgld import Langevin
 from jembench.sampling.starts import AT_ONCE, ClassGaussianStart, UniformStart
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
@@ -126,20 +126,6 @@ def test_starts_are_independent_of_each_other(dark_grey_bright):
     assert abs(float(torch.corrcoef(pairs)[0, 1])) < 5 / 1000**0.5
 
 
-def test_starts_are_repeatable_by_seed_and_leave_the_global_generator_alone(dark_grey_bright):
-    start, before = informed(dark_grey_bright), torch.get_rng_state()
-    first = start.draw(5, None, seeded(7))
-    assert torch.equal(first, start.draw(5, None, seeded(7)))
-    assert not torch.equal(first, start.draw(5, None, seeded(8)))
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_the_training_images_stay_as_they_are(dark_grey_bright):
-    before = dark_grey_bright.images.clone()
-    informed(dark_grey_bright).draw(50, None, seeded())
-    assert torch.equal(dark_grey_bright.images, before)
-
-
 @pytest.mark.parametrize("restarted", [[], [1], [0, 2, 3], [0, 1, 2, 3]])
 @pytest.mark.parametrize("labels", [None, [2, 0, 1, 2]])
 def test_only_restarted_chains_begin_anew_in_their_own_classes(dark_grey_bright, restarted, labels):
@@ -174,13 +160,6 @@ def test_a_buffer_of_chains_without_labels_begins_with_as_many_of_each_class(dar
     sampler.init(1, generator=seeded())
     assert class_of(sampler.kept().x).bincount().tolist() == counts
     assert sampler.kept().y is None
-
-
-def test_short_runs_start_there_too(dark_grey_bright):
-    sampler = ShortRun(DATA, Langevin(steps=1, step_size=1, noise=0), ClassGaussianStart(DATA))
-    sampler.inform(dark_grey_bright)
-    y = torch.tensor([2, 0, 1])
-    assert torch.equal(class_of(sampler.init(3, y, generator=seeded()).x), y)
 
 
 def test_a_sampler_that_is_loaded_and_informed_again_goes_on_as_before(dark_grey_bright):

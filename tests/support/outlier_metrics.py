@@ -2,7 +2,6 @@
 
 from typing import Literal
 
-from jembench.metrics.ood_scores import Refinement
 from jembench.plugin import OfPrediction
 
 
@@ -17,8 +16,3 @@ def inception(*, selection: Literal["none", "model"] = "none", top: float = 1.0,
 def shifted_energy(*, by: float = 0.0):
     """A user's score: minus the energy, and a constant."""
     return OfPrediction("energy", "energy", lambda energy: by - energy)
-
-
-def in_steps(*, steps: int = 3):
-    """A user's score with a default of its own for an option that the metric has as well."""
-    return Refinement(steps)
