@@ -2,10 +2,6 @@
 
 import dataclasses
 import inspect
-import json
-import os
-import subprocess
-import sys
 
 import pytest
 
@@ -297,29 +293,19 @@ def with_model_options(zoo_of_tests, tmp_path):
     return write
 
 
-def test_the_recipe_s_options_fill_in_what_the_spec_leaves_out(with_model_options):
-    recipe = with_model_options('unused = "3"')
-    filled = resolve_model("zoo_of_tests:jem", recipe)
-    assert str(filled) == "zoo_of_tests:jem:unused=3"
-    assert filled.bound.arguments["unused"] == 3
-
-
-def test_what_the_spec_says_itself_wins(with_model_options):
-    recipe = with_model_options('unused = "3"')
-    assert resolve_model("zoo_of_tests:jem:unused=1", recipe).bound.arguments["unused"] == 1
-    assert resolve_model("zoo_of_tests:jem:unused=0", recipe).bound.arguments["unused"] == 0  # the default, said
-
-
-def test_a_model_without_such_an_option_is_as_it_was(with_model_options):
-    recipe = with_model_options('unused = "3"')
-    assert str(resolve_model("zoo_of_tests:classifier:width=8", recipe)) == "zoo_of_tests:classifier:width=8"
-    assert str(resolve_model("zoo_of_tests:factored", recipe)) == "zoo_of_tests:factored"
-
-
-def test_options_of_both_are_joined(with_model_options):
-    recipe = with_model_options('width = "6"\nfails = "true"')
-    assert resolve_model("zoo_of_tests:painter", recipe).bound.arguments == {"fails": True}
-    assert resolve_model("zoo_of_tests:classifier", recipe).bound.arguments == {"width": 6}
+@pytest.mark.parametrize(
+    ("options", "spec", "arguments"),
+    [
+        ('unused = "3"', "jem", {"unused": 3}),
+        ('unused = "3"', "jem:unused=1", {"unused": 1}),
+        ('unused = "3"', "jem:unused=0", {"unused": 0}),  # the default, said
+        ('unused = "3"', "classifier:width=8", {"width": 8}),
+        ('width = "6"\nfails = "true"', "painter", {"fails": True}),
+        ('width = "6"\nfails = "true"', "classifier", {"width": 6}),
+    ],
+)
+def test_the_recipe_s_options_fill_in_what_the_spec_leaves_out(with_model_options, options, spec, arguments):
+    assert resolve_model(f"zoo_of_tests:{spec}", with_model_options(options)).bound.arguments == arguments
 
 
 def test_a_value_that_does_not_fit_the_model_is_an_error_that_names_it(with_model_options):
@@ -371,30 +357,3 @@ def test_a_recipe_without_chains_names_no_sampler():
     (fit,) = make_plan(Suite(name="", title="", models=("glow",), datasets=("digits",), metrics=("accuracy",))).fits
     assert fit.sampler is None
     assert {component.name for component in fit.components(sampled=True)} == {"glow", "digits"}
-
-
-# --- another process --------------------------------------------------------------------------------------------------
-
-PLANNING = """
-import json, sys
-from jembench.experiment.planning import make_plan
-from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import Model
-chosen = Suite(name="zoo", title="", models=("jembench.sampling.factories:sgld",), datasets=("digits", "cifar10"),
-                     metrics=("accuracy", "ece:bins=15", "fid"), seeds=(0, 1))
-plan = make_plan(chosen, settings=["data.flip=true"], limit=7)
-heavy = sorted({"torch", "sklearn", "scipy", "torchvision", "numpy"} & sys.modules.keys())
-json.dump({"ids": [[cell.fit.key.id, cell.id] for cell in plan.cells], "heavy": heavy}, sys.stdout)
-"""
-
-
-def test_ids_are_the_same_in_every_process_and_planning_imports_nothing_heavy():
-    found = []
-    for hash_seed in ("1", "2"):
-        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        command = [sys.executable, "-c", PLANNING]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
-        found.append(json.loads(done.stdout))
-    assert found[0] == found[1]
-    assert len({tuple(ids) for ids in found[0]["ids"]}) == 12
-    assert found[0]["heavy"] == []

@@ -61,10 +61,3 @@ def test_the_ablation_of_norms_starts_chains_where_networks_with_norms_train():
     for norm, fit in normed.items():
         assert fit.sampler.bound.arguments["start"] == "class-gaussian"
         assert fit.recipe.chains.mode == ("train" if norm == "batch" else "eval")
-
-
-def test_each_variant_is_trained_once_more_under_each_arm():
-    variants = suite.load("divergence").variants_on("cifar10")
-    assert [variant.name for variant in variants] == ["as the recipe has it", "as the recipe has it, unguarded"]
-    assert [variant.settings for variant in variants] == [(), ("guard.mode=watch",)]
-    assert all(variant.covers("cifar10") and not variant.covers("digits") for variant in variants)

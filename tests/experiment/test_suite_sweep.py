@@ -178,9 +178,7 @@ def test_suites_that_include_each_other(installed):
         ('include = ["few"]\n[[variant]]\nname = "v"', "suite both includes others, and has variant of its own."),
         (FEW + GRID.replace("columns", "colums"), "There is no key in grid[0] of suite both named 'colums'."),
         (FEW + GRID + 'vlaues = ["fpr95"]', "There is no key in grid[0] of suite both named 'vlaues'. Nearest: values"),
-        (FEW + '[[variant]]\nname = "v"', "suite both lacks metrics."),
         (FEW + "metrics = []\n[[variant]]\nsettings = []", "suite both lacks variant[0].name."),
-        (FEW + "metrics = []\nrecipe = 3", "In suite both, recipe is 3; it must be a table."),
     ],
 )
 def test_a_union_a_grid_and_a_variant_are_read_strictly(installed, text, expected):
@@ -373,8 +371,6 @@ def test_what_a_file_names_stands_in_place_of_that_of_the_suites_that_it_include
     [
         (ATTACK + "nrom = 3", "There is no key in attack[0] of suite mine named 'nrom'. Nearest: norm"),
         ('[[attack]]\nname = "pdg"', "There is no attack named 'pdg'. Nearest: pgd"),
-        ('[[attack]]\nnorm = "l2"', "suite mine lacks attack[0].name. Add it to the file."),
-        ('[[model]]\nsepc = "jem"', "There is no key in model[0] of suite mine named 'sepc'. Nearest: spec"),
         (
             '[[model]]\nspec = "jem"\nname = "A"\n[[model]]\nspec = "jem"\nname = "B"',
             "suite mine gives jem the names 'A' and 'B', and trains both by the same recipe.",
@@ -383,14 +379,10 @@ def test_what_a_file_names_stands_in_place_of_that_of_the_suites_that_it_include
             'metrics = ["ece"]' + CLAIM,
             "The claim mine/accurate of suite mine is about accuracy, which is not measured.",
         ),
-        (CLAIM.replace('"jem"', "3"), "In suite mine, claim[0].model is 3; it must be text."),
-        (CLAIM.replace("within", "witin"), "There is no key in claim[0] of suite mine named 'witin'. Nearest: within"),
         (
             CLAIM.replace('than = "baseline"', ""),
             "mine/accurate has neither than nor than_metric: nothing to be higher",
         ),
-        ("claim = 3", "In suite mine, claim is 3; it must be a list."),
-        ("[run]\ndevise = 1", "There is no key in run of suite mine named 'devise'. Nearest: device"),
         ("[run]\nmax_hours = 0", "In suite mine, run.max_hours is 0; it must be greater than 0."),
     ],
 )

@@ -98,9 +98,3 @@ def test_the_values_of_a_file_are_texts():
     assert read(Grid, WRITTEN, "it") == Grid(
         title="T", metric="ece", columns={}, rows={"top": ("0.1", "500"), "flag": ("true",)}
     )
-
-
-@pytest.mark.parametrize("rows", ["score", ["score"], {"score": "log-px"}])
-def test_rows_that_are_no_options_with_values(rows):
-    with pytest.raises(SpecError, match=r"^In it, rows.* is .*; it must be a (table|list)\.$"):
-        read(Grid, WRITTEN | {"rows": rows}, "it")

@@ -51,8 +51,6 @@ def told(store, fits):
     [
         (("model", "code"), {"jembench_jem:jem": "old"}, "the code of the model"),
         (("model", "arguments", "net"), "small-2", "model.net: small-2 -> auto"),
-        (("model", "distribution"), "fork", "model.distribution: fork -> jembench-jem"),
-        (("recipe", "schedule", "cosine"), True, "recipe.schedule.cosine: true -> false"),
         (("recipe", "epochs"), 3.0, "recipe.epochs: 3.0 -> "),
         (("recipe", "of_old"), 1, "recipe.of_old: 1 -> none"),
         (("recipe", "chains", "sampler", "arguments", "steps"), 7, "recipe.chains.sampler.steps: 7 -> "),

@@ -163,10 +163,8 @@ def changed(identity, value, *keys):
 @pytest.mark.parametrize(
     ("keys", "value", "named"),
     [
-        (("model", "arguments", "unused"), 1, "model.unused: 1 -> 0"),
         (("model", "code"), "0" * 64, "the code of the model"),
         (("dataset", "code"), "0" * 64, "the code of the dataset"),
-        (("recipe", "epochs"), 3.5, "recipe.epochs: 3.5 -> 4"),
         (("recipe", "optimizer", "betas"), [0.5, 0.9], "recipe.optimizer.betas: [0.5, 0.9] -> [0.9, 0.999]"),
         (("recipe", "chains", "sampler", "distribution"), "mine", "sampler.distribution: mine -> jembench"),
     ],

@@ -71,13 +71,6 @@ def test_the_likeliest_samples_are_counted_by_class(fake):
     value = found.values["classes-densest-kept"]
     assert value.value == pytest.approx(expected)
     assert expected < found.values["classes-kept"].value
-    assert metric_of(found, "classes-densest-kept") == pytest.approx(expected)
-
-
-def metric_of(found, label):
-    """The statistic of the samples themselves, in the order in which they were kept."""
-    resampling = ClassSamples().resamplings(found.arrays)[label]
-    return resampling.statistic(np.arange(resampling.sizes[0])[None])[0]
 
 
 def test_samples_of_chains_on_a_class_are_compared_with_it(evaluation):

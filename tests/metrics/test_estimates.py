@@ -25,13 +25,6 @@ def test_the_effective_number_of_classes_is_exp_of_the_entropy(counts):
     assert ((found > 1 - 1e-12) & (found < counts.shape[1] + 1e-12)).all()
 
 
-@pytest.mark.parametrize(
-    ("counts", "expected"), [([7, 0, 0, 0], 1), ([5, 5, 0, 0], 2), ([9, 9, 9, 9], 4), ([1, 1, 2, 0], 2 * 2**0.5)]
-)
-def test_classes_of_equal_size_count_fully_and_rare_ones_less(counts, expected):
-    assert hill_number(np.array([counts])) == pytest.approx([expected])
-
-
 def test_resampled_classes_are_those_that_were_drawn():
     classes = np.array([2, 0, 0, 1])
     indices = np.array([[0, 0, 0, 0], [0, 1, 2, 3], [1, 2, 0, 0]])

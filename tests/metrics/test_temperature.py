@@ -31,11 +31,6 @@ def test_the_temperature_is_the_one_that_scipy_minimises_the_loss_by(sharper):
     assert fit_temperature(logits, labels) == pytest.approx(np.exp(best.x), rel=1e-6)
 
 
-def test_probabilities_that_are_the_frequencies_need_no_scaling():
-    logits = torch.tensor([0.5, 0.25, 0.25]).log().expand(4, 3)
-    assert fit_temperature(logits, torch.tensor([0, 0, 1, 2])) == pytest.approx(1, rel=1e-6)  # of float32 logits
-
-
 @given(st.floats(0.2, 5), st.integers(0, 20))
 def test_logits_that_are_multiplied_want_as_much_more_temperature(factor, seed):
     logits, labels = made(50, seed=seed)

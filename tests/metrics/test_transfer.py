@@ -141,15 +141,10 @@ def test_the_images_of_the_attack_itself_are_not_made_twice(evaluation):
     assert {name.partition("-")[0] for name in set(evaluation.memory) - before} == {"transfer"}
 
 
-def test_resamplings_give_the_values(evaluation):
+def test_a_resample_counts_the_images_that_are_shown_alone(evaluation):
     evaluation.sampler.by = towards(evaluation, 0.02)
     metric = Transfer(refine=1, **BUDGET)
     measured = metric.compute(evaluation)
-    resamplings = metric.resamplings(measured.arrays)
-    assert resamplings.keys() == measured.values.keys()
-    for label, resampling in resamplings.items():
-        assert resampling.sizes == (N,)
-        assert resampling.statistic(np.arange(N)[None]) == pytest.approx([measured.values[label].value])
     shown, found = measured.arrays["found-source"].copy(), measured.arrays["found"]
     shown[::2] = False
     half = metric.resamplings({**measured.arrays, "found-source": shown})["transfer-linf"].statistic

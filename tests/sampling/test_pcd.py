@@ -103,13 +103,6 @@ def test_kept_chains_know_their_ages_which_count_steps_and_begin_again_at_a_rest
     assert not torch.equal(first.ages, expected)
 
 
-def test_conditional_chains_know_their_classes():
-    sampler = chains()
-    y = torch.tensor([0, 1, 1, 4])
-    chain.draw(sampler, 4, flat, seeded(), y)
-    assert sampler.kept().y.tolist() == [number for number in range(5) for _ in range(4)]
-
-
 def test_the_state_brings_the_chains_back():
     sampler, other = chains(noise=0.1), chains(noise=0.1)
     chain.draw(sampler, 10, flat, seeded(), torch.arange(10) % 5)

@@ -22,7 +22,6 @@ from jembench.interfaces import Batch, DataSpec, Negatives, Split
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import Execution
 from jembench.models.objective import Weights, hybrid_loss
-from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(1, 8, 8), num_classes=4)
@@ -30,7 +29,6 @@ IMAGES = Split(
     torch.randint(256, (40, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0)),
     torch.arange(40) % 4,
 )
-CHAIN = ShortRun(DATA, Langevin(steps=1, step_size=0.1, noise=0.01))
 LIMIT = 4
 """How often PyTorch compiles a function for other networks: less than its own 8, which takes longer."""
 
