@@ -138,14 +138,14 @@ class Event:
     ``training``  training starts, or resumes after ``done`` of ``total`` iterations
     ``window``    ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in ``values`` the columns
                   of ``history.csv``. A window in which training diverged is included. Training that resumes sends the
-                  windows of former runs first; a tracker gets those that it has not had
+                  windows of former runs again
     ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and ``returned_to`` and
                   ``remedy`` if training was rolled back
     ``sampling``  the model's own images are being drawn
     ``measuring`` a metric is being computed: ``metric``, the ``done``-th of ``total`` of its unit
     ``measured``  its outcome is in the store: ``values`` has ``status``, ``seconds``, and by label each value with the
                   ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if there are none;
-                  ``done`` the iterations of the training. A tracker gets those too that it lacks of former runs
+                  ``done`` the iterations of the training
     ``progress``  once a second while work goes on: ``text`` says what is being done, ``metric`` for which metric,
                   ``done`` and ``total`` how far it is; ``values`` has ``unit``, what is counted. Trackers do not get it
     ``waiting``   another process works on the fit

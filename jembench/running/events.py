@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
 import os
 import platform
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
@@ -19,7 +18,7 @@ from jembench.catalog.spec import split_list
 from jembench.errors import StoreError, printable
 from jembench.experiment.works import Work
 from jembench.interfaces import Event, Tracker
-from jembench.running.trackers import PATIENCE, Tracked
+from jembench.running.trackers import Tracked
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
@@ -61,7 +60,7 @@ class Events:
     ) -> None:
         self._display = display
         self._store = store
-        self._trackers = [Tracked(spec, store) for spec in trackers]
+        self._trackers = [Tracked(spec) for spec in trackers]
 
     def __enter__(self) -> Events:
         return self
@@ -71,17 +70,6 @@ class Events:
             tracker.send(Event(kind="finished"))
         for tracker in self._trackers:
             tracker.close()
-
-    def catch_up(self, cells: Iterable[Cell]) -> None:
-        """Give trackers those results of the store that they lack: another run's, or of a run whose driver died."""
-        if not self._store or not self._trackers:
-            return
-        record = functools.cache(self._store.read_fit)
-        for cell in cells:
-            if event := measured(cell, record(cell.fit)):
-                whole = dataclasses.replace(event, fit=fields_of(cell.fit), time=time.time())
-                for tracker in self._trackers:
-                    tracker.send(whole, PATIENCE)
 
     def of(self, fit: FitKey, work: Work | None = None) -> Report:
         """Return a function that sends the events of one fit, or of a unit of work on it."""
@@ -118,10 +106,7 @@ def fields_of(fit: FitKey) -> dict[str, Any]:
 
 
 def measured(cell: Cell, fit: FitRecord | None) -> Event | None:
-    """Return an outcome as an event; None if it will be computed again for another reason than that it failed.
-
-    The event is the same whether the outcome was just computed or is read from the store.
-    """
+    """Return an outcome as an event; None if it will be computed again for another reason than that it failed."""
     outcome = cell.outcome
     if not (outcome.is_settled or outcome.status == "failed"):
         return None

@@ -150,15 +150,11 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     store.sweep()
     cells, stopped = outcomes(plan, store), None
     pending = Plan(plan.suite, unfinished(plan, cells))
-    to_do = how.place.size > 1 or bool(pending.cells)  # other processes wait even if there is nothing
-    if to_do or how.tracked_by:
+    if how.place.size > 1 or pending.cells:  # other processes wait even if there is nothing
+        cells.clear()  # there may be tens of thousands, and training takes long
         with showing(display) as shown, Events(shown, store, how.tracked_by) as events:
-            events.catch_up(cells)
-            if to_do:
-                cells.clear()  # there may be tens of thousands, and training takes long
-                stopped = _carry_out(pending, store, how, events)
-                cells, stopped = _found(plan, store, stopped)
-                events.catch_up(cells)
+            stopped = _carry_out(pending, store, how, events)
+        cells, stopped = _found(plan, store, stopped)
     # after the work: a command that finds everything done has nothing to add to what this one says
     families, metrics = {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells}
     mark_latest(store, families, metrics, plan.suite.name, plan.suite.text)

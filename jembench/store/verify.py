@@ -122,7 +122,7 @@ class _Files:
 
     def of_training(self, written: str | None, path: Path) -> None:
         """``written``: the digest in the record of the fit."""
-        if path.name == "interventions.json" or path.name.startswith("tracked-"):
+        if path.name == "interventions.json":
             _read_digest(path)
             return
         if path.name == fits.HISTORY:

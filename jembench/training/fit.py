@@ -112,7 +112,7 @@ def train(
         progress.phase("", trainer.iterations, "iterations") as shown,
     ):
         _resume(run)
-        for row in run.history:  # which a tracker may not have had
+        for row in run.history:  # a tracker may lack some; a repeated one has the values that it had
             run.send("window", row, int(row["iteration"]))
         run.send("training", {})
         while trainer.iteration < trainer.iterations:
