@@ -59,7 +59,7 @@ class Side(NamedTuple):
     cells: Mapping[int, Cell]  # by seed; each has the value
 
     def values(self, seeds: Iterable[int]) -> list[Value]:
-        """What was measured of each seed."""
+        """Return the value of each of these seeds."""
         return [self.cells[seed].outcome.values[self.label] for seed in seeds]
 
 
@@ -126,7 +126,7 @@ def compare(pair: Pair, read: Read, resamples: int = RESAMPLES) -> Comparison:
 
 
 def sides(subject: Subject) -> dict[tuple[str, str], Side]:
-    """All values of a model, by metric and label."""
+    """Return all values of a model, by metric and label."""
     found: dict[tuple[str, str], dict[int, Cell]] = {}
     for cell in subject.cells:
         if cell.outcome.status == "ok":
@@ -167,7 +167,7 @@ def conclusion(row: Difference, found: str, tendency: str) -> str:
 
 
 def adjusted(rows: Iterable[Difference]) -> list[Difference]:
-    """Each difference with its p value after Holm. Those that were not tested have None and are not counted."""
+    """Return each difference with its p value after Holm; what was not tested has None and is not counted."""
     given = list(rows)
     after = iter(paired.holm([row.larger_p for row in given if row.larger_p is not None]))
     return [row if row.larger_p is None else replace(row, p=next(after)) for row in given]
@@ -214,12 +214,12 @@ def _is_better(row: Difference) -> bool:
 
 
 def common_seeds(a: Side, b: Side | float) -> tuple[int, ...]:
-    """The seeds that both have a value of; a number has every seed."""
+    """Return the seeds that both have a value of; a number has every seed."""
     return tuple(sorted(a.cells.keys() if isinstance(b, float) else a.cells.keys() & b.cells.keys()))
 
 
 def described(a: Side, b: Side | float) -> Difference:
-    """What is compared, before it is tested."""
+    """Return the row of a comparison before it is tested."""
     sides = [side for side in (a, b) if isinstance(side, Side)]
     of_a, *_, of_b = [next(iter(side.cells.values())) for side in (a, *sides)]
     first, seeds = of_a.outcome.values[a.label], common_seeds(a, b)
@@ -238,13 +238,13 @@ def described(a: Side, b: Side | float) -> Difference:
 
 
 def not_comparable(row: Difference, protocols: Sequence[str]) -> Difference:
-    """The same, not compared because of its protocols."""
+    """Return the same row, not compared because of its protocols."""
     reason = f"measured under different protocols: {'; '.join(peculiarities(protocols))}"
     return replace(row, verdict="not comparable", reason=reason)
 
 
 def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resamples: int = RESAMPLES) -> Difference:
-    """The difference of two values over the seeds that both have, or of one and a number.
+    """Test the difference of two values over the seeds that both have, or of one and a number.
 
     Args:
         a: of at least one seed that ``b`` has too.
@@ -323,7 +323,7 @@ def _bootstrap(
 
 
 def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:
-    """The mean over the seeds as one statistic: every seed is given the same resamples.
+    """Return the mean over the seeds as one statistic: every seed is given the same resamples.
 
     Raises:
         JembenchError: if the metric has no statistic behind its value, cannot be made or is code that only the store
@@ -371,7 +371,7 @@ def _constant(number: float, beside: Resampling) -> Resampling:
 
 
 def _right(side: Side | float, seeds: Sequence[int], read: Read) -> NDArray[np.bool_] | None:
-    """Whether each image was classified rightly, where a value is the share of those and of one seed."""
+    """Return if each image was classified rightly, where a value is the share of those and of one seed; else None."""
     if isinstance(side, float) or len(seeds) > 1:
         return None
     arrays = list(read(side.cells[seeds[0]]).values())

@@ -83,7 +83,7 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
 _TYPES = {
     **dict.fromkeys(("value", "low", "high", "sd", "seconds"), "float64"),
     **dict.fromkeys(("n", "seed", "limit"), "int64"),
-    **dict.fromkeys(("latest", "comparable"), "bool"),
+    "comparable": "bool",
 }
 """The types of fields that are no texts, in Parquet."""
 

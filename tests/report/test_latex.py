@@ -111,6 +111,19 @@ def test_nothing_is_bold_if_the_difference_may_be_chance(cell, shares):
     assert "Bold" not in text
 
 
+@pytest.mark.parametrize(("metrics", "expected"), [(["accuracy"], 1), (["accuracy", "accuracy:data_noise=0.03"], 0)])
+def test_the_columns_are_adjusted_by_holm(cell, metrics, expected):
+    """Six images of one sign: p of McNemar's test is 2 / 2**6 = .031 in each column."""
+    arrays, cells = {}, []
+    for model, right in (("jem", 156), ("baseline", 150)):
+        for metric in metrics:
+            accuracy = Value(100 * right / N, None, None, N, "%", "higher")
+            cells.append(cell(model, metric, accuracy=accuracy))
+            arrays[cells[-1].id] = {"correct": np.arange(N) < right}
+    text = render(document(build(cells), cells, lambda cell: arrays[cell.id]), "latex")
+    assert len(bold(text)) == expected
+
+
 def test_from_three_seeds_on_the_seeds_are_tested_as_well(cell):
     assert bold(shown(cell, 0.9, 0.5, seeds=3)) == [r"90.00 $\pm$ 0.00"]
     varied = (0.95, 0.5, 0.6), (0.5, 0.6, 0.5)
