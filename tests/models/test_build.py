@@ -13,7 +13,6 @@ from jembench.interfaces import DataSpec
 from jembench.models.energies import LogitModel
 from jembench.models.nets import build_net
 
-DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 COLOURS = DataSpec(name="colours", shape=(3, 32, 32), num_classes=7)
 
 
@@ -37,18 +36,6 @@ def test_wide_resnet_has_the_depth_and_width_of_its_name():
     assert net(torch.zeros(2, *COLOURS.shape)).shape == (2, 7)
 
 
-def test_small_net_has_the_width_of_its_name():
-    net = build_net("small-12", DIGITS)
-    assert sum(p.numel() for p in net.parameters()) == 43_762
-
-
-def test_half_net_has_the_width_of_its_name_and_works_on_a_quarter_of_the_pixels():
-    net = build_net("half-12", COLOURS)
-    channels, height, width = COLOURS.shape
-    assert net.layer1[0].conv1.out_channels == 12
-    assert net.conv1(torch.zeros(2, channels, height, width)).shape == (2, 12, height // 2, width // 2)
-
-
 @pytest.mark.parametrize(
     ("size", "maps"),
     [
@@ -65,11 +52,6 @@ def test_scaled_net_works_on_maps_of_about_16_pixels(size, maps):
     net = build_net("scaled-4", DataSpec(name="any", shape=(3, *size), num_classes=2))
     assert net.conv1(torch.zeros(2, 3, *size)).shape == (2, 4, *maps)
     assert net(torch.zeros(2, 3, *size)).shape == (2, 2)
-
-
-def test_scaled_net_is_the_half_net_of_32_pixels():
-    shapes = [[p.shape for p in build_net(f"{kind}-4", COLOURS).parameters()] for kind in ("scaled", "half")]
-    assert shapes[0] == shapes[1]
 
 
 @pytest.mark.parametrize(
@@ -112,17 +94,6 @@ def test_own_net_is_called_with_the_data_and_comes_back_as_it_was(own):
     assert net[2].training
     assert int(net[2].num_batches_tracked) == 0
     assert all(p.grad is None for p in net.parameters())
-
-
-def test_own_net_keeps_a_frozen_part_in_evaluation_mode(own):
-    def build(data):
-        net = nn.Sequential(nn.Flatten(), nn.Linear(data.dimensions, data.num_classes))
-        net[1].eval()
-        return net
-
-    net = build_net(own(build), COLOURS)
-    assert net.training
-    assert not net[1].training
 
 
 def test_own_net_of_the_wrong_shape(own):

@@ -1,13 +1,9 @@
 """Networks that know nothing of jembench."""
 
-from types import SimpleNamespace
-
-import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
-from jembench.errors import PluginError
 from jembench.interfaces import Batch
 from jembench.models.capabilities import capabilities
 from jembench.models.objective import as_classifier
@@ -25,32 +21,6 @@ def test_it_is_trained_by_cross_entropy(net, data):
     x, y = torch.rand(4, *data.shape), torch.tensor([0, 2, 1, 1])
     loss = as_classifier(net, data, "mine").training_loss(Batch(torch.full_like(x, torch.nan), x, y), None)
     torch.testing.assert_close(loss.total, F.cross_entropy(net(x), y))
-
-
-def test_an_object_with_logits_is_as_good_as_logits(net, data):
-    class LikeTransformers(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.net = net
-
-        def forward(self, pixel_values):
-            return SimpleNamespace(loss=None, logits=self.net(pixel_values))
-
-    x = torch.rand(2, *data.shape)
-    assert torch.equal(as_classifier(LikeTransformers(), data, "mine").logits(x), net(x))
-
-
-@pytest.mark.parametrize(
-    ("wrong", "text"),
-    [
-        (nn.Linear(5, 3), "mine fails on two float32 images of tiny, shape (2, 1, 8, 8): RuntimeError: "),
-        (nn.Flatten(), "mine gives (2, 64) for two images of tiny; it must give logits of shape (2, 3)"),
-    ],
-)
-def test_a_network_that_gives_no_logits_is_told_of_at_once(wrong, text, data):
-    with pytest.raises(PluginError) as caught:
-        as_classifier(wrong, data, "mine")
-    assert text in str(caught.value)
 
 
 def test_a_layer_named_like_a_method_is_none(data):

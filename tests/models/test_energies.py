@@ -69,10 +69,3 @@ def test_sampling_leaves_gradients_and_graph_as_they_were():
     assert all(parameter.requires_grad for parameter in model.parameters())
     assert not energy.requires_grad
     assert not grad.requires_grad
-
-
-def test_the_gradient_is_there_under_no_grad():
-    model, x = LogitModel(net()), torch.randn(2, 3, 2, 2)
-    with torch.no_grad():
-        assert torch.equal(grad_energy(model)(x, None)[1], grad_energy(model)(x, None)[1])
-    assert float(grad_energy(model)(x, None)[1].abs().sum()) > 0

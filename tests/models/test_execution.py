@@ -186,13 +186,6 @@ def test_a_network_that_flattens_with_view_is_as_before_with_one_warning():
     torch.testing.assert_close(grad.double(), torch.autograd.grad(expected.sum(), x64)[0], rtol=1e-4, atol=1e-6)
 
 
-def test_a_trainer_of_such_a_network_warns_once_and_trains():
-    with pytest.warns(Fallback) as told:
-        trainer = make_trainer(Viewing())
-    assert len(told) == 1
-    assert torch.isfinite(trainer.iterate()["loss"])
-
-
 def test_another_error_of_the_network_is_its_own():
     class Wrong(nn.Module):
         def __init__(self):
@@ -262,16 +255,6 @@ def test_memory_that_is_too_small_says_nothing_about_the_compiler(monkeypatch, f
     assert given_up == []
 
 
-def test_functions_of_one_training_warn_once_and_each_says_why(monkeypatch):
-    monkeypatch.setattr(torch, "compile", no_backend)
-    given_up = []
-    functions = [compiled(lambda x: x, given_up) for _ in range(2)]
-    with pytest.warns(Fallback) as told:
-        assert [function(1) for function in functions] == [1, 1]
-    assert len(told) == 1
-    assert given_up == ["OSError: no C++ compiler"] * 2
-
-
 def test_a_trainer_remembers_how_it_computed(monkeypatch):
     monkeypatch.setattr(torch, "compile", no_backend)
     assert make_trainer().computed == {
@@ -290,30 +273,6 @@ def test_a_trainer_remembers_how_it_computed(monkeypatch):
     assert trainer.computed["not_compiled"] == ["OSError: no C++ compiler"] * 2
     with pytest.warns(Fallback):
         assert make_trainer(Viewing()).computed["layout"] == "contiguous"
-
-
-def test_a_function_that_is_wrong_fails_with_its_own_error(monkeypatch):
-    monkeypatch.setattr(torch, "compile", no_backend)
-
-    def wrong(x):
-        raise ZeroDivisionError("mine")
-
-    function = compiled(wrong)
-    with pytest.warns(Fallback), pytest.raises(ZeroDivisionError, match="mine"):
-        function(1)
-    with pytest.raises(ZeroDivisionError, match="mine"):  # and warns no more
-        function(1)
-
-
-def test_a_gradient_without_a_compiler_is_the_plain_one(monkeypatch):
-    monkeypatch.setattr(torch, "compile", no_backend)
-    model, x = LogitModel(small()), torch.randn(5, 3, 8, 8, generator=seeded())
-    evaluate = grad_energy(model, Execution(compiled=True))
-    with pytest.warns(Fallback):
-        energy, grad = evaluate(x, None)
-    expected = grad_energy(model)(x, None)
-    torch.testing.assert_close(energy, expected[0])
-    torch.testing.assert_close(grad, expected[1])
 
 
 class Plain(nn.Module):

@@ -1,7 +1,5 @@
 """The first batch comes once, in whatever copy of a network it came."""
 
-import copy
-
 from torch import nn
 
 from jembench.models.densities import FirstBatch
@@ -23,14 +21,3 @@ def test_whoever_loads_the_state_knows():
     assert not fresh.is_to_come
     network.load_state_dict({"first.over": FirstBatch().over})
     assert fresh.is_to_come
-
-
-def test_a_copy_is_another_one():
-    first = FirstBatch()
-    copied = copy.deepcopy(first)
-    copied.end()
-    assert first.is_to_come
-    first.load_state_dict(copied.state_dict())
-    assert not first.is_to_come
-    copied.load_state_dict(FirstBatch().state_dict())
-    assert (copied.is_to_come, first.is_to_come) == (True, False)

@@ -57,12 +57,6 @@ def test_a_prefix_of_ones_own_among_wrappers(before, after, model, data, tmp_pat
     assert torch.equal(read(tmp_path / "w.pt", data, "weights:prefix=student.").logits(x), model.logits(x))
 
 
-def test_a_prefix_may_hold_a_wrapper_s_name(model, data, tmp_path):
-    torch.save({f"module.f.{name}": value for name, value in model.state_dict().items()}, tmp_path / "w.pt")
-    x = torch.rand(5, *data.shape)
-    assert torch.equal(read(tmp_path / "w.pt", data, "weights:prefix=module.f.").logits(x), model.logits(x))
-
-
 def test_a_prefix_that_no_name_has_is_refused(model, data, tmp_path):
     torch.save(model.state_dict(), tmp_path / "w.pt")
     told = r"No name in .* 'student\.'; one of them is net\..*\. Choose another prefix"
@@ -101,16 +95,6 @@ def test_what_begins_with_the_prefix_must_fit_whole(change, text, model, data, t
         read(tmp_path / "w.pt", data, "weights:prefix=model.")
 
 
-def test_one_of_several_is_read(model, data, tmp_path):
-    average = {name: value / 2 for name, value in model.state_dict().items()}
-    torch.save({"model": model.state_dict(), "ema": average}, tmp_path / "w.pt")
-    with pytest.raises(CheckpointError, match="holds several state_dicts; those in it: model, ema"):
-        read(tmp_path / "w.pt", data)
-    assert torch.equal(
-        read(tmp_path / "w.pt", data, "weights:entry=ema").state_dict()[min(average)], average[min(average)]
-    )
-
-
 def test_a_network_that_nearly_fits_is_told_in_its_own_names(model, data, tmp_path):
     weights = dict(model.net.state_dict())
     del weights["class_output.bias"]
@@ -134,12 +118,6 @@ def test_other_precisions_fit(dtype, model, data, tmp_path):
     torch.save({name: value.to(dtype) for name, value in model.state_dict().items()}, tmp_path / "w.pt")
     for name, value in read(tmp_path / "w.pt", data).state_dict().items():
         assert torch.equal(value, model.state_dict()[name].to(dtype).float())
-
-
-def test_weights_of_another_model_are_listed(model, data, tmp_path):
-    torch.save(model.state_dict(), tmp_path / "w.pt")
-    with pytest.raises(CheckpointError, match=r"do not fit baseline:net=small-8, and nothing was imported: net\."):
-        read(tmp_path / "w.pt", data, model="baseline:net=small-8")
 
 
 def test_the_model_must_be_named(model, data, tmp_path):

@@ -153,10 +153,6 @@ def test_any_image_size_channels_and_classes(norm, shape):
     assert net(images(2, *shape)).shape == (2, 7)
 
 
-def test_a_single_pixel_is_an_image():
-    assert ResidualNet(1, 2, wide(10, 1))(images(1, 1, 1, 1)).shape == (1, 2)
-
-
 @pytest.mark.parametrize("norm", ["none", "instance", "layer", "act"])
 def test_rows_of_a_batch_are_independent(norm):
     torch.manual_seed(0)

@@ -2,12 +2,11 @@
 
 import pytest
 import torch
-from fake_gpu import GPU, FakeGenerator, MixedDevices, fake_gpu
+from fake_gpu import GPU, MixedDevices, fake_gpu
 from fake_graph import fake_graphs
 
 from jembench import seeds
 from jembench.catalog import registry
-from jembench.data.augment import Augmentation
 from jembench.experiment import recipe_files as recipes
 from jembench.interfaces import DataSpec, Split
 from jembench.sampling.graph import WARM_UP
@@ -98,16 +97,6 @@ def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resum
         assert [graph.log[:3] for graph in graphs] == [["register", "capture", "replay"]] * 2
     assert (trainer.computed["captured"], trainer.computed["not_captured"]) == (True, [])
     compare(resumed.model.state_dict(), plain.model.state_dict())
-
-
-@pytest.mark.parametrize(("pad", "flip", "launches"), [(0, False, 0), (0, True, 13), (1, False, 12), (1, True, 16)])
-def test_an_augmentation_is_a_look_up_of_few_operations(gpu, pad, flip, launches):
-    augment, generator = Augmentation(pad=pad, flip=flip), FakeGenerator()
-    images = torch.zeros(5, 3, 8, 8, dtype=torch.uint8, device=GPU)
-    augment(images, generator)
-    gpu.launches.clear()
-    augment(images, generator)
-    assert (len(gpu.launches), gpu.waits) == (launches, [])
 
 
 @pytest.mark.parametrize(

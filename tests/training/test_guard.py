@@ -230,10 +230,6 @@ def intervened(*remedies):
     return [Intervention(iteration=8, reason="it went wrong", returned_to=4, remedy=remedy) for remedy in remedies]
 
 
-def test_nothing_done_changes_nothing():
-    assert guard.adjustment([]) == Adjustment(seeds=0, steps=1, rate=1.0, energy_l2=0.0)
-
-
 def test_remedies_add_up_and_each_begins_randomness_anew():
     done = intervened("seed", "steps", "rate", "energy_l2", "steps", "rate", "energy_l2")
     found = [guard.adjustment(done[:number]) for number in range(1, 8)]

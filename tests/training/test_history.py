@@ -59,12 +59,3 @@ def test_the_guide_lists_every_column_in_its_order(make_trainer, tmp_path, logge
     written = columns(tmp_path / "history.csv")
     assert {*written, *logged} == documented().keys()
     assert written == [name for name in documented() if name in written]
-
-
-def test_the_learning_rate_is_that_of_the_first_iteration(make_trainer, tmp_path):
-    trainer = make_trainer(**{"schedule.name": "linear", "log_every": 4})
-    first = trainer.learning_rate
-    train(trainer, tmp_path)
-    with (tmp_path / "history.csv").open() as stream:
-        row = next(csv.DictReader(stream))
-    assert float(row["learning_rate"]) == first != trainer.learning_rate

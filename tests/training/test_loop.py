@@ -5,10 +5,9 @@ import torch
 from torch import nn
 
 from jembench.data.pixels import to_float
-from jembench.errors import CheckpointError, JembenchError
+from jembench.errors import JembenchError
 from jembench.experiment import recipe_files as recipes
 from jembench.interfaces import Loss, Split
-from jembench.store.checkpoint import load_weights
 from jembench.training.guard import Adjustment
 from jembench.training.loop import Trainer
 from tests.training.conftest import DATA, linear
@@ -37,30 +36,6 @@ def test_a_training_keeps_the_precision_that_it_began_with(make_trainer):
     resumed.load_state_dict(begun.state_dict())
     assert resumed.computed["precision"] == "bfloat16"
     assert float(resumed.iterate()["loss"]) == float(begun.iterate()["loss"])
-
-
-def test_the_seed_decides_everything(make_trainer):
-    first, same, other = make_trainer(), make_trainer(), make_trainer(seed=1)
-    losses = [[float(trainer.iterate()["loss"]) for _ in range(5)] for trainer in (first, same, other)]
-    assert losses[0] == losses[1]
-    assert losses[0] != losses[2]
-
-
-def test_training_draws_nothing_from_the_global_generator(make_trainer):
-    trainer = make_trainer()
-    before = torch.get_rng_state()
-    trainer.iterate()
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_validation_changes_nothing(make_trainer):
-    plain, looked_at = make_trainer(), make_trainer()
-    for _ in range(3):
-        plain.iterate()
-        looked_at.iterate()
-        looked_at.validate()
-        looked_at.sampler.kept()
-    assert float(plain.iterate()["loss"]) == float(looked_at.iterate()["loss"])
 
 
 def test_conditional_chains_are_of_the_batch_s_own_classes(make_trainer, toy_models):
@@ -107,30 +82,6 @@ def test_what_the_epochs_of_the_sources_come_to_on_the_50000_images_of_cifar10(t
     if name == "sada":  # milestones are counted in the same epochs
         factors = [recipe.schedule.make()(i, trainer.batches.per_epoch, iterations) for i in (23_399, 23_400, 70_200)]
         assert factors == pytest.approx([1, 0.2, 0.2**3])
-
-
-def test_the_learning_rate_warms_up_and_decays(make_trainer):
-    trainer = make_trainer(
-        **{"schedule.warmup_iterations": 4, "schedule.decay": 0.5, "schedule.decay_epochs": "[1, 2]"}
-    )
-    rates = []
-    for iteration in range(36):
-        trainer.iteration = iteration
-        rates.append(trainer.learning_rate)
-    assert rates[:5] == pytest.approx([0, 0.0025, 0.005, 0.0075, 0.01])
-    assert rates[8:10] == pytest.approx([0.01, 0.005])
-    assert rates[17:19] == pytest.approx([0.005, 0.0025])
-
-
-def test_weights_of_another_model_are_refused_and_nothing_is_loaded(make_trainer):
-    model = make_trainer().model
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    foreign = {"net.1.weight": torch.zeros(7, 16), "head.bias": torch.zeros(3)}
-    with pytest.raises(CheckpointError) as error:
-        load_weights(model, foreign)
-    for words in ("net.1.bias is missing", "head.bias is unknown", "net.1.weight is (7, 16) instead of (3, 16)"):
-        assert words in str(error.value)
-    assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
 
 
 # --- the two batches --------------------------------------------------------------------------------------------------
@@ -236,17 +187,6 @@ def test_both_terms_may_be_trained_on_the_same_images(make_trainer):
     assert seen[-1] == 18  # one pass: the images once, and as many samples
 
 
-def test_both_terms_on_the_same_images_may_have_fewer_chains_than_images(make_trainer):
-    trainer = make_trainer(**{"data.shared": "true", "data.labelled_batch": 15})
-    seen = []
-    trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, negatives)) or loss
-    trainer.iterate()
-    ((batch, negatives),) = seen
-    assert torch.equal(batch.x, batch.x_labelled)
-    assert (len(batch.x), len(batch.y_labelled), len(negatives.x)) == (15, 15, 9)
-    assert trainer.batches.per_epoch == 81 // 15  # an epoch is a pass over the images
-
-
 def test_few_images_get_as_many_iterations_as_the_recipe_says_at_least(make_trainer):
     whole = make_trainer(epochs=2).iterations
     assert make_trainer(epochs=2, least_iterations=whole + 3).iterations == whole + 3
@@ -312,33 +252,6 @@ def test_the_model_s_mode_while_sampling_is_the_recipe_s(make_trainer):
 # --- the step ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("adaptive", [True, False])
-def test_a_sharpness_aware_step_follows_the_gradient_at_the_sharpest_point(make_trainer, toy_models, adaptive):
-    settings = {"optimizer.name": "sgd", "optimizer.learning_rate": 0.5, "optimizer.sharpness": 0.3}
-    trainer = make_trainer(toy_models["classifier"], **settings, **{"optimizer.adaptive": str(adaptive).lower()})
-    layer, seen = trainer.model.net[1], []
-    trainer.model.watch = lambda batch, negatives, loss: seen.append((batch, loss.total.item())) or loss
-    before = [p.detach().double().clone() for p in (layer.weight, layer.bias)]
-    values = trainer.iterate()
-    (batch, first), (again, second) = seen  # two passes over one batch
-    assert batch is again
-    assert second > first
-    assert float(values["loss"]) == pytest.approx(first)
-
-    def gradient(weights):
-        weight, bias = (w.clone().requires_grad_() for w in weights)
-        logits = batch.x_labelled.double().flatten(1) @ weight.T + bias
-        loss = -logits.log_softmax(1)[torch.arange(9), batch.y_labelled].mean()
-        return torch.autograd.grad(loss, (weight, bias))
-
-    g = gradient(before)
-    scaled = [w.abs() * gw if adaptive else gw for w, gw in zip(before, g, strict=True)]
-    length = torch.cat([part.flatten() for part in scaled]).norm()
-    uphill = [w + 0.3 * (w.square() * gw if adaptive else gw) / length for w, gw in zip(before, g, strict=True)]
-    for found, w, gw in zip((layer.weight, layer.bias), before, gradient(uphill), strict=True):
-        torch.testing.assert_close(found.double(), w - 0.5 * gw, rtol=1e-4, atol=1e-6)
-
-
 def test_the_second_pass_of_a_sharpness_aware_step_leaves_running_statistics_alone(make_trainer, toy_models):
     class Normed(toy_models["classifier"]):
         def __init__(self, net):
@@ -352,13 +265,6 @@ def test_the_second_pass_of_a_sharpness_aware_step_leaves_running_statistics_alo
     torch.testing.assert_close(norm.running_mean, 0.9 * seen[0].mean(0))
     torch.testing.assert_close(norm.running_var, 0.1 + 0.9 * seen[0].var(0))
     assert int(norm.num_batches_tracked) == 1
-
-
-def test_without_sharpness_there_is_one_pass(make_trainer):
-    trainer, seen = make_trainer(), []
-    trainer.model.watch = lambda batch, negatives, loss: seen.append(1) or loss
-    trainer.iterate()
-    assert len(seen) == 1
 
 
 def test_the_penalty_is_the_mean_square_of_both_energies(make_trainer):

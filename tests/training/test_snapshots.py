@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from fits import Killed, kill_from, rig
+from fits import rig
 
 from jembench.data.pixels import to_uint8
 from jembench.errors import CheckpointError, Unavailable
@@ -32,14 +32,6 @@ def watching(trainer, seen):
             seen[trainer.adjustment.seeds, event.done] = to_uint8(chains, trainer.data.bounds)
 
     return report
-
-
-def assert_same_buffers(folder, other):
-    found, expected = snapshots.read(folder), snapshots.read(other)
-    assert len(found) == len(expected) == 5
-    assert ages(folder) == ages(other)
-    for one, another in zip(found, expected, strict=True):
-        assert torch.equal(one.images, another.images)
 
 
 # --- when they are kept -----------------------------------------------------------------------------------------------
@@ -86,15 +78,6 @@ def test_without_chains_that_are_kept_there_are_none(model, settings, make_train
 
 
 # --- killed, gone back on ---------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("stop", [20, 28, 32, 48, 52])
-def test_a_fit_that_was_killed_keeps_the_same_ones(stop, make_trainer, tmp_path):
-    train(make_trainer(**LONG), tmp_path / "straight")
-    with pytest.raises(Killed):
-        train(make_trainer(**LONG), tmp_path / "killed", kill_from(stop))
-    train(make_trainer(**LONG), tmp_path / "killed")
-    assert_same_buffers(tmp_path / "straight", tmp_path / "killed")
 
 
 def test_one_that_was_kept_on_the_way_to_divergence_is_kept_anew(make_trainer, tmp_path):
@@ -144,13 +127,6 @@ def test_the_mean_is_of_each_pixel_of_each_slot():
     assert found.images.dtype == torch.uint8
     assert found.labels.tolist() == list(range(6))
     assert found.ages is None
-
-
-def test_the_mean_of_one_image_five_times_is_that_image():
-    level = torch.arange(256, dtype=torch.uint8).view(1, 1, 16, 16)
-    same = [Samples(level.clone(), None, "buffer")] * 5
-    assert torch.equal(snapshots.pixelwise_mean(same).images, level)
-    assert torch.equal(same[0].images, level)
 
 
 @pytest.mark.parametrize("n", [0, 4])
