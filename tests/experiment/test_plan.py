@@ -216,11 +216,6 @@ def test_another_fit_has_another_id(make, other):
     assert fit_id(make(**other)) != fit_id(make())
 
 
-def test_a_copy_of_a_recipe_under_another_name_is_the_same_recipe(make, zoo_of_tests, tmp_path):
-    (tmp_path / "mine.toml").write_text((zoo_of_tests / "tiny.toml").read_text())
-    assert fit_id(make(recipe=str(tmp_path / "mine.toml"))) == fit_id(make())
-
-
 def test_cells_differ_by_metric_and_limit_as_well(make):
     plans = [make(), make(metrics="energy"), make(metrics="score:weight=2"), make(limit=5), make(limit=6)]
     assert len({cell_id(plan) for plan in plans}) == 5
@@ -330,18 +325,6 @@ def recipes_of(models, **chosen):
 def test_each_model_of_a_run_has_its_own_recipe():
     found = recipes_of(["jem", "baseline", "igebm", "glow"])
     assert found == {"jem": "digits", "baseline": "digits", "igebm": "igebm-digits", "glow": "glow-digits"}
-
-
-def test_a_model_s_own_recipe_comes_before_the_suite_s():
-    found = recipes_of(["jem", "glow"], recipe={"digits": "digits-validation"})
-    assert found == {"jem": "digits-validation", "glow": "glow-digits"}
-
-
-def test_a_recipe_that_is_asked_for_is_everybody_s():
-    plan = make_plan(
-        Suite(name="", title="", models=("jem", "glow"), datasets=("digits",), metrics=("accuracy",)), recipe="fast"
-    )
-    assert [fit.recipe.label for fit in plan.fits] == ["fast", "fast"]
 
 
 def test_a_model_trained_elsewhere_has_the_recipe_that_trains_nothing():

@@ -67,17 +67,6 @@ def test_a_buffer_that_is_too_small_is_an_error_that_says_so(act, text):
         act()
 
 
-def test_the_buffer_begins_as_noise_of_age_0():
-    sampler = chains()
-    assert sampler.kept() is None
-    state = sampler.init(5, generator=seeded())
-    everything = sampler.kept()
-    assert torch.equal(everything.x[state.slots], state.x)
-    assert float(everything.x.abs().max()) <= 1
-    assert float(everything.x.std()) == pytest.approx(3**-0.5, abs=0.1)
-    assert sampler.buffer.ages.tolist() == [0] * 20
-
-
 def test_restarts_happen_at_their_rate_and_begin_a_new_life():
     sampler = chains(reinit=0.25, size=2000)
     chain.draw(sampler, 2000, flat, seeded(1))
@@ -89,6 +78,7 @@ def test_restarts_happen_at_their_rate_and_begin_a_new_life():
 
 def test_kept_chains_know_their_ages_which_count_steps_and_begin_again_at_a_restart():
     sampler = chains(steps=3)
+    assert sampler.kept() is None
     slots = chain.draw(sampler, 5, flat, seeded(1)).slots
     expected = torch.zeros(20, dtype=torch.int64)
     expected[slots] = 3
