@@ -13,11 +13,10 @@ from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from graphlib import TopologicalSorter
 
-from jembench.catalog import trust
 from jembench.errors import Fallback, OutOfTime, StoreError, WorkFailed
 from jembench.experiment.works import Work
 from jembench.interfaces import Event
-from jembench.interfaces.running import Driver, Ended, Executor
+from jembench.interfaces.running import Ended, Executor
 from jembench.running.events import Events, fields_of
 from jembench.stopping import Stopped
 from jembench.store.store import Store
@@ -43,7 +42,6 @@ class Dispatch:
         units: all of them; those that others wait for come first.
         store: where results go.
         executor: is open.
-        driver: what the executor knows of the run.
         events: get what happens.
         run: the record of the run.
         in_process: whether units run in this process: their events come by themselves, and so do interrupts.
@@ -54,7 +52,6 @@ class Dispatch:
         units: Sequence[Work],
         store: Store,
         executor: Executor,
-        driver: Driver,
         events: Events,
         run: RunRecord,
         *,
@@ -64,7 +61,6 @@ class Dispatch:
         self._order = {work.id: order for order, work in enumerate(units)}
         self._store = store
         self._executor = executor
-        self._driver = driver
         self._events = events
         self._run = run
         self._in_process = in_process
@@ -224,19 +220,15 @@ class Dispatch:
     def _failed(self) -> WorkFailed:
         first = self._failures[0]
         log = f" Its log: {first.log}." if first.log else ""
+        command = shlex.join(["jembench", "work", first.id, "--store", str(self._store.root)])
         error = WorkFailed(
             f"{len(self._failures)} of {len(self._units)} units of work were not carried out. The first one, "
             f"{self._units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}: "
-            f"{first.text}{log} To run it by hand: `{self._by_hand(first.id)}`. `jembench status` shows all."
+            f"{first.text}{log} To run it by hand: `{command}`. `jembench status` shows all."
         )
         if all(failure.how == "refused" for failure in self._failures):
             error.exit_code = 2
         return error
-
-    def _by_hand(self, unit: str) -> str:
-        trusted = self._driver.environment.get(trust.VARIABLE, "")
-        variables = [f"{trust.VARIABLE}={shlex.quote(trusted)}"] if trusted else []
-        return " ".join([*variables, "jembench", shlex.join(self._driver.arguments([unit]))])
 
     # --- following ----------------------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ def carry_out(
         try:
             with progress.phase("starting workers"):
                 executor.open(driver)
-            Dispatch(units, store, executor, driver, events, run, in_process=isinstance(executor, LocalExecutor)).run()
+            Dispatch(units, store, executor, events, run, in_process=isinstance(executor, LocalExecutor)).run()
         finally:
             with progress.phase("ending workers"):
                 executor.close()

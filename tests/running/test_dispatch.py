@@ -8,7 +8,7 @@ import pytest
 from jembench.errors import Fallback, OutOfTime, WorkFailed
 from jembench.experiment.works import Work, WorkCell
 from jembench.interfaces import Event
-from jembench.interfaces.running import Driver, Ended
+from jembench.interfaces.running import Ended
 from jembench.running import dispatch, work
 from jembench.running.dispatch import Dispatch
 from jembench.running.events import Events
@@ -140,16 +140,10 @@ def start(store):
         executor = fake(store, endings or {}, here=here)
         executor.works = {unit.id: unit for unit in units}
         executor.names = {unit.id: unit.cells[0].id for unit in units}
-        driver = Driver(
-            store=store.root,
-            arguments=lambda ids: ["work", *ids, "--store", str(store.root), "--device", "cpu"],
-            environment={"JEMBENCH_TRUST": "zoo:jem"},
-            carry_out=lambda job: None,
-        )
         run = RunRecord(id=RUN, command="", host="", pid=1, time=0.0, units=len(units))
         store.works.write_run(run)
         recorder = Recorder()
-        made = Dispatch(units, store, executor, driver, Events(recorder, store), run, in_process=False)
+        made = Dispatch(units, store, executor, Events(recorder, store), run, in_process=False)
         return made, executor, recorder
 
     return start
@@ -277,7 +271,7 @@ def test_a_failure_is_told_at_the_end_with_all_that_is_needed(start, store, how)
     assert "1 of 6 units of work were not carried out. The first one, attack-shard part 2 of 2 jem on digits" in text
     assert f"ended on node7 as {how}: what went wrong." in text
     assert ("Its log: /logs/7." in text) == (how == "failed")
-    command = f"JEMBENCH_TRUST=zoo:jem jembench work {failed} --store {store.root} --device cpu"
+    command = f"jembench work {failed} --store {store.root}"
     assert f"To run it by hand: `{command}`. `jembench status` shows all." in text
     assert caught.value.exit_code == (2 if how == "refused" else 1)
     assert left(store) == [f"{failed}.events", f"{failed}.json"]
