@@ -18,7 +18,7 @@ from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
-from jembench.store.verify import Finding
+from jembench.store.walk import Finding
 
 
 class Pushed(NamedTuple):

@@ -23,7 +23,7 @@ from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
-from jembench.store.verify import Finding
+from jembench.store.walk import Finding
 
 if TYPE_CHECKING:
     from torch import nn

@@ -13,11 +13,10 @@ from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.cli.parameters import PATH
 from jembench.errors import SpecError
-from jembench.store import inventory
+from jembench.store import inventory, walk
 from jembench.store import merge as merging
-from jembench.store import verify as verifying
 from jembench.store.store import Store
-from jembench.store.verify import Finding
+from jembench.store.walk import Finding
 
 _COPIED = {"ok", "copied"}
 """What a table of findings need not list."""
@@ -84,7 +83,7 @@ def verify(store: Path, format: str) -> int:
     The exit code is 1 if a file is damaged. Files that do not belong to the store are listed but are no
     failure. Nothing is written.
     """
-    found = verifying.verify(Store(store))
+    found = walk.verify(Store(store))
     print_findings(store, found, "files", format)
     return int(any(finding.status == "damaged" for finding in found))
 
@@ -96,9 +95,9 @@ def verify(store: Path, format: str) -> int:
 def merge(stores: Sequence[Path], store: Path, format: str) -> int:
     """Copy what --store lacks from other stores.
 
-    Copies fits, results with their arrays, predictions and features, after checking their digests. A result that is in
-    both and differs is kept as it is in --store, and so is a fit that a process is working on. The exit code is 1 if
-    something was not copied. The same command completes a merge that was interrupted.
+    Copies fits, and results with their arrays, after checking their digests. A result that is in both and differs is
+    kept as it is in --store, and so is a fit that a process is working on. The exit code is 1 if something was not
+    copied. The same command completes a merge that was interrupted.
     """
     target = Store(store)
     for source in stores:

@@ -13,14 +13,14 @@ from pathlib import Path
 from jembench.catalog import limits
 from jembench.errors import CheckpointError, DamagedError, SpecError
 from jembench.files import copy
-from jembench.store import cells, fits, manifest, outcome, records, tensors
+from jembench.store import fits, manifest, outcome, records, tensors
 from jembench.store.fits import WEIGHTS, FitRecord
 from jembench.store.latest import asked, newest
 from jembench.store.layout import listed
 from jembench.store.manifest import MANIFEST
 from jembench.store.outcome import Cell, FitKey
-from jembench.store.store import Store
-from jembench.store.verify import verify
+from jembench.store.store import Store, read_cell
+from jembench.store.walk import verify
 
 _CHAINS = re.compile(r"(sampler|buffer-.)\.safetensors")
 
@@ -125,7 +125,7 @@ def _checked(folder: Path) -> FitRecord:
         if finding.status in ("damaged", "stray"):
             raise DamagedError(f"{finding.file}: {finding.reason}")
     for path in listed(folder / "cells"):
-        if (fit := cells.read(path).fit).id != record.key.id:
+        if (fit := read_cell(path).fit).id != record.key.id:
             raise DamagedError(f"cells/{path.name} is a result of another model, {fit}.")
     for path in listed(folder / "arrays"):
         try:

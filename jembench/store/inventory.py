@@ -1,29 +1,22 @@
-"""What a store has, and what of it nothing needs any more."""
+"""The contents of a store, and those of its files that nothing needs any more."""
 
 from __future__ import annotations
 
 import datetime
 import os
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from jembench.catalog import spec
-from jembench.catalog.spec import slug
-from jembench.errors import SpecError
 from jembench.files import abandoned, cannot_write
 from jembench.store import fits
 from jembench.store.fits import UNREADABLE
 from jembench.store.layout import PARTS, id_of, listed
-from jembench.store.outcome import Cell, FitKey
+from jembench.store.outcome import FitKey
 from jembench.store.store import LEASES, Store
-
-_HASH = re.compile("[0-9a-f]{16}")
-"""The name of a folder of predictions."""
-
+from jembench.store.walk import walk
 
 # --- what there is ----------------------------------------------------------------------------------------------------
 
@@ -40,14 +33,14 @@ class Entry(NamedTuple):
 
 
 class Total(NamedTuple):
-    """What a folder of a store takes."""
+    """The files of a folder of a store."""
 
     files: int
     size: int  # in bytes
 
 
 class Inventory(NamedTuple):
-    """What a store has."""
+    """The contents of a store."""
 
     fits: list[Entry]
     unfinished: list[str]  # folders of trainings without a record that can be read
@@ -55,7 +48,7 @@ class Inventory(NamedTuple):
 
 
 def inventory(store: Store) -> Inventory:
-    """The trained models of a store, and the space that each kind of file takes.
+    """List the trained models of a store, and the space that each kind of file takes.
 
     Raises:
         SpecError: if there is no such folder.
@@ -63,7 +56,7 @@ def inventory(store: Store) -> Inventory:
     store.check_exists()
     measured = Counter(cell.fit.id for cell in store.contents().cells)
     found = Inventory([], [], {part: _size(store.root / part) for part in PARTS})
-    for folder in _folders(store.root / "fits"):
+    for folder in filter(Path.is_dir, listed(store.root / "fits")):
         try:
             record, moment = fits.read(folder), (folder / fits.RECORD).stat().st_mtime
             written = datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="seconds")
@@ -85,10 +78,6 @@ def _size(folder: Path) -> Total:
     return Total(len(sizes), sum(sizes))
 
 
-def _folders(folder: Path) -> list[Path]:
-    return [path for path in listed(folder) if path.is_dir()]
-
-
 # --- what is garbage --------------------------------------------------------------------------------------------------
 
 
@@ -100,8 +89,17 @@ class Garbage(NamedTuple):
     reason: str
 
 
+_REASONS = {
+    "checkpoint": "the training has ended",
+    "arrays": "no cell has these arrays",
+    "readings": "no model in the store has these weights",
+    "features": "no result is from this network",
+}
+"""Why files of a kind that are not needed can be removed."""
+
+
 def garbage(store: Store) -> list[Garbage]:
-    """The files of a store that no result, no training and no later run needs, in the order of their names.
+    """List the files of a store that no result, no training and no later run needs, in the order of their names.
 
     These are checkpoints of trainings that have ended, arrays without a cell, predictions of weights and features of
     networks that no result in the store is from, and what killed processes left. Units of work stay: they may wait in a
@@ -110,17 +108,10 @@ def garbage(store: Store) -> list[Garbage]:
 
     Raises:
         SpecError: if there is no such folder.
+        StoreError: if the store, or one of its folders, cannot be listed.
     """
-    store.check_exists()
-    arrays = list((store.root / "arrays").glob("*.npz"))  # before the leases, and these before the cells
-    busy = store.in_work()
-    folders = [folder for folder in _folders(store.root / "fits") if id_of(folder) not in busy]
-    found = [(path, "the training has ended") for folder in folders for path in _old_checkpoints(folder)]
-    if not busy:
-        cells = {id_of(path) for path in (store.root / "cells").glob("*.json")}
-        found += [(path, "no cell has these arrays") for path in arrays if id_of(path) not in cells]
-        found += [(path, "no model in the store has these weights") for path in _old_readings(store, folders)]
-        found += [(path, "no result is from this network") for path in _old_features(store)]
+    found = [(item.path, _REASONS[item.kind]) for item in walk(store) if not item.is_needed and item.kind in _REASONS]
+    if not store.in_work():
         left = [path for part in PARTS for path in abandoned(store.root / part)]
         left += [*abandoned(store.root, below=False), *(store.root / LEASES).glob("*.json")]
         found += [(path, "a killed process left it") for path in left]
@@ -158,35 +149,3 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
     except OSError as error:
         raise cannot_write(Path(error.filename or store.root), error) from error
     return left
-
-
-def _old_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints of a training that has ended with a model: it is never resumed."""
-    with suppress(*UNREADABLE):
-        if fits.read(folder).status != "failed" and fits.has_weights(folder):
-            return fits.checkpoints(folder)
-    return []
-
-
-def _old_readings(store: Store, folders: Iterable[Path]) -> list[Path]:
-    try:
-        trained = [folder for folder in folders if (folder / fits.WEIGHTS[0]).exists()]
-        known = {store.readings_of(id_of(folder), fits.weights_digest(folder)) for folder in trained}
-    except UNREADABLE:
-        return []  # those of a damaged model cannot be recognised
-    unknown = [folder for folder in _folders(store.root / "readings") if folder not in known]
-    return [path for folder in unknown if _HASH.fullmatch(folder.name) for path in folder.glob("*.safetensors")]
-
-
-def _old_features(store: Store) -> list[Path]:
-    kept = list((store.features / "of-images").glob("*.safetensors"))
-    cells, problems = store.contents() if kept else ([], [])
-    networks = set(filter(None, map(_network, cells)))
-    return [] if problems else [path for path in kept if path.stem.rpartition("-")[0] not in networks]
-
-
-def _network(cell: Cell) -> str:
-    """The feature network that a cell was measured with, as files of features name it; "" if with none."""
-    with suppress(SpecError):
-        return slug(dict(spec.parse(cell.outcome.protocol).arguments).get("features", ""))
-    return ""

@@ -10,26 +10,23 @@ from collections import defaultdict
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from jembench.errors import CheckpointError, SpecError, StoreError
-from jembench.files import copy, digest
-from jembench.store import cells, fits, records, tensors
+from jembench.errors import CheckpointError, SpecError
+from jembench.files import copy
+from jembench.store import fits, tensors
 from jembench.store.fits import UNREADABLE, FitRecord
 from jembench.store.latest import copy_log
 from jembench.store.layout import Layout, id_of, listed
 from jembench.store.outcome import Cell, encode
-from jembench.store.store import Store
-from jembench.store.verify import Finding, Status
-
-_KINDS = {".safetensors", ".json", ".csv", ".png"}
-"""Endings of the files in the folder of a fit."""
+from jembench.store.store import Store, read_cell
+from jembench.store.walk import Finding, Item, Status, walk_fit
 
 
 def merge(source: Store, target: Store) -> list[Finding]:
-    """Copy into ``target`` what it lacks of ``source``: fits, cells with arrays, predictions, features and the log.
+    """Copy into ``target`` what it lacks of ``source``: fits, cells with their arrays, and the log.
 
-    A fit that is being worked on in either store is left alone, unless ``target`` itself holds its lease. Of a fit or a
-    cell that is in both and differs, the one of ``target`` is kept, unless it is to be computed again and that of
-    ``source`` is not.
+    Predictions and features are not copied: they are computed again where a metric needs them. A fit that is being
+    worked on in either store is left alone, unless ``target`` itself holds its lease. Of a fit or a cell that is in
+    both and differs, the one of ``target`` is kept, unless it is to be computed again and that of ``source`` is not.
 
     Returns:
         A finding for each fit and file that was ``copied``, ``kept`` as it is in ``target``, ``damaged`` in ``source``,
@@ -47,25 +44,35 @@ def merge(source: Store, target: Store) -> list[Finding]:
     folders = {id_of(folder): folder for folder in listed(source.root / "fits") if folder.is_dir()}
     for fit_id in {**folders, **cells}:
         work.merge_fit(fit_id, folders.get(fit_id), cells.get(fit_id, []))
-    for folder in listed(source.root / "readings"):
-        work.merge_cache(folder)
-    for folder in listed(source.features):
-        work.merge_cache(folder) if folder.name == "of-images" else work.merge_network(folder)
     copy_log(source, target)
     return work.findings
 
 
 def merge_stores(source: Path, target: Path) -> list[Finding]:
-    """Copy into a store the results of another one; gives those that could not be copied.
+    """Copy the results of a unit of work, which had a store of its own; return those that could not be copied.
+
+    Predictions, shards of attacks and feature networks are copied too: some units have no other result, and units
+    without a GPU read them.
 
     Raises:
         StoreError: if a file cannot be written.
     """
-    return [one for one in merge(Store(source), Store(target)) if one.status in ("busy", "damaged")]
+    found = [one for one in merge(Store(source), Store(target)) if one.status in ("busy", "damaged")]
+    for path in sorted(one for part in ("readings", "features") for one in source.glob(f"{part}/*/*.safetensors")):
+        name = path.relative_to(source)
+        if (target / name).exists():
+            continue
+        try:
+            tensors.check(path)
+        except UNREADABLE as error:
+            found.append(Finding(str(name), "damaged", str(error)))
+        else:
+            copy(path, target / name)
+    return found
 
 
 class _Merge:
-    """Goes through a store, and notes what was done."""
+    """A merge with the findings that it has made so far."""
 
     def __init__(self, source: Store, target: Store) -> None:
         self.source, self.target = source, target
@@ -78,11 +85,11 @@ class _Merge:
         self.findings.append(Finding(str(path.relative_to(self.source.root)), status, str(reason)))
 
     def place(self, path: Path) -> Path:
-        """Where a fit or a file of the source belongs in the target: what has its id may have another name there."""
+        """Return where a fit or a cell of the source belongs in the target, where it may have another name."""
         return self.there.place(path.parent.name, path.name, listed=True)
 
     def alone(self, name: str) -> AbstractContextManager[object]:
-        """The lease of a fit or a cell of the target, or None."""
+        """Take the lease of a fit or a cell of the target, unless ``target`` holds it; None if a process does."""
         return nullcontext(True) if self.target.holds(name) else self.target.lease(name)
 
     # --- fits ---------------------------------------------------------------------------------------------------------
@@ -111,7 +118,7 @@ class _Merge:
                         self.note(path, "busy", "another process computes it in the target")
 
     def lacks_fit(self, folder: Path) -> bool:
-        """Whether a fit is to be copied; notes why it cannot be."""
+        """Return whether a fit is to be copied; note why it cannot be."""
         fit_id, there = id_of(folder), self.place(folder)
         try:
             mine = _record(folder)
@@ -138,27 +145,26 @@ class _Merge:
         if not self.lacks_fit(folder):  # it came meanwhile
             return
         try:
-            record = _record(folder)
-            files = [path for path in listed(folder) if path.suffix in _KINDS and path.name != fits.RECORD]
-            _check_fit(folder, files, record)
+            items = [item for item in walk_fit(folder) if item.kind != "stray"]
+            for item in items:
+                item.check()
         except UNREADABLE as error:
             self.note(folder, "damaged", error)
             return
-        files.sort(key=lambda path: tensors.age_of(path) if path.name.startswith("checkpoint") else -2)
-        for path in [*files, *([folder / fits.RECORD] if record else [])]:
-            copy(path, there / path.name)
+        for item in sorted(items, key=_order):
+            copy(item.path, there / item.path.name)
         self.note(folder, "copied")
 
     # --- cells --------------------------------------------------------------------------------------------------------
 
     def lacking_cells(self) -> dict[str, list[Path]]:
-        """The cells that the target lacks, by the ids of their fits; notes those that differ."""
+        """Return the cells that the target lacks, by the ids of their fits; note those that differ."""
         found: defaultdict[str, list[Path]] = defaultdict(list)
         for path in listed(self.source.root / "cells"):
             if path.suffix != ".json":
                 continue
             try:
-                cell = cells.read(path)
+                cell = read_cell(path)
             except UNREADABLE as error:
                 self.note(path, "damaged", error)
                 continue
@@ -170,15 +176,15 @@ class _Merge:
         return found
 
     def their_cell(self, path: Path) -> Cell | None:
-        """The target's cell of that id, if it has one that can be read."""
+        """Read the cell of that id in the target; return None if it has none that can be read."""
         with suppress(*UNREADABLE):
-            return cells.read(self.place(path))
+            return read_cell(self.place(path))
         return None
 
     def copy_cell(self, path: Path) -> None:
         """Copy a cell after its arrays."""
         try:
-            cell, theirs = cells.read(path), self.their_cell(path)
+            cell, theirs = read_cell(path), self.their_cell(path)
             if theirs and not _replaces(cell, theirs):  # it came meanwhile
                 return
             self.source.check_arrays(cell)
@@ -191,84 +197,38 @@ class _Merge:
         copy(path, self.place(path))
         self.note(path, "copied")
 
-    # --- what can be computed again -----------------------------------------------------------------------------------
-
-    def merge_cache(self, folder: Path) -> None:
-        """Copy files of tensors whose names say what they are of."""
-        for path in folder.glob("*.safetensors"):
-            there = self.target.root / path.relative_to(self.source.root)
-            if not there.exists():
-                self.copy_checked([path], there.parent)
-
-    def merge_network(self, folder: Path) -> None:
-        """Copy a feature network, its record last."""
-        there = self.target.features / folder.name
-        files = sorted(folder.glob("*.safetensors")) + sorted(folder.glob("*.json"))
-        if not all((there / path.name).exists() for path in files):
-            self.copy_checked(files, there)
-        elif any(_digest(path) != _digest(there / path.name) for path in files):
-            self.note(folder, "kept", "the target has another network of this name")
-
-    def copy_checked(self, files: list[Path], there: Path) -> None:
-        """Copy files, all of them or none."""
-        try:
-            for path in files:
-                _check(path)
-        except UNREADABLE as error:
-            self.note(path, "damaged", error)
-            return
-        for path in files:
-            copy(path, there / path.name)
-            self.note(path, "copied")
-
 
 # --- what a file says -------------------------------------------------------------------------------------------------
 
 
 def _record(folder: Path) -> FitRecord | None:
-    """The record of a fit; None if it has not been finished."""
+    """Read the record of a fit; return None if it has not been finished."""
     try:
         return fits.read(folder)
     except FileNotFoundError:
         return None
 
 
-def _check(path: Path) -> str:
-    """The digest in a file, after it was checked; of another kind of file, that of its bytes."""
-    if path.suffix == ".safetensors":
-        return tensors.check(path).digest
-    if path.suffix == ".json":
-        records.read(path)
-    return digest(path)
-
-
-def _check_fit(folder: Path, files: list[Path], record: FitRecord | None) -> None:
-    found = {path.name: _check(path) for path in files}
-    for name, written in (record.files if record else {}).items():
-        if found.get(name) != written:
-            raise StoreError(f"{folder / name} is not the file that the training left.")
-
-
-def _digest(path: Path) -> str:
-    with suppress(OSError):
-        return digest(path)
-    return ""
+def _order(item: Item) -> tuple[str, int]:
+    """Sort the files of a fit: those of the training, checkpoints from the oldest on, and the record."""
+    kinds = {"checkpoint": "b", "record": "c"}
+    return kinds.get(item.kind, "a"), tensors.age_of(item.path) if item.kind == "checkpoint" else 0
 
 
 def _weights(folder: Path) -> str:
-    """What tells the weights of two trainings apart; "" if there are none."""
+    """Return what tells the weights of two trainings apart; "" if there are none."""
     with suppress(CheckpointError):
         return fits.weights_digest(folder)
     return ""
 
 
 def _replaces(cell: Cell, theirs: Cell) -> bool:
-    """Whether the target would compute its own cell again, and this one is better or newer."""
+    """Return whether the target would compute its own cell again, and this one is better or newer."""
     return not theirs.outcome.is_settled and (cell.outcome.is_settled or _time(cell) > _time(theirs))
 
 
 def _is_same(cell: Cell, theirs: Cell) -> bool:
-    """Whether two cells say the same, whenever and wherever they were measured."""
+    """Return whether two cells say the same, whenever and wherever they were measured."""
     one, other = cell.outcome, theirs.outcome
     same = (one.status, one.protocol, cell.arrays) == (other.status, other.protocol, theirs.arrays)
     return same and encode(one.values) == encode(other.values)

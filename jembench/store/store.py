@@ -14,9 +14,10 @@ What a process did not finish is simply not there, so running the same command a
 from __future__ import annotations
 
 import dataclasses
-import gc
 import hashlib
+import io
 import warnings
+import zipfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -25,9 +26,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from jembench import files
 from jembench.errors import DamagedError, Fallback, SpecError, StoreError
 from jembench.files import write_bytes
-from jembench.store import cells, fits, lease, outcome, records
+from jembench.store import fits, lease, outcome, records
 from jembench.store.fits import FitRecord
-from jembench.store.layout import PARTS, AnyCell, Layout, file_name, fit_name, listed
+from jembench.store.layout import PARTS, AnyCell, Layout, file_name, fit_name, id_of, listed
 from jembench.store.lease import Held, Holder
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.works import WorkFiles
@@ -46,18 +47,6 @@ class Contents(NamedTuple):
 
     cells: list[Cell]
     problems: list[str]  # one sentence a file
-
-
-@contextmanager
-def _without_garbage_collection() -> Iterator[None]:
-    """Reading tens of thousands of objects that all stay takes twice as long while Python looks for garbage."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
 
 
 class Store(Layout):
@@ -176,13 +165,12 @@ class Store(Layout):
         """
 
         def read() -> Cell:
-            found = cells.read(self.cell_path(cell))
+            found = read_cell(self.cell_path(cell))
             self.check_arrays(found)
             return found
 
         return _or_none(read)
 
-    @_without_garbage_collection()
     def read_cells(self, wanted: Iterable[AnyCell]) -> list[Cell]:
         """The outcomes that there are of some cells; each file is read once.
 
@@ -205,28 +193,39 @@ class Store(Layout):
         self.check_lease(cell.id)
         self.check_lease(cell.fit.id)
         if arrays:
-            content = cells.encode_arrays(arrays)
+            content = _encode(arrays)
             cell = dataclasses.replace(cell, arrays=hashlib.sha256(content).hexdigest())
             write_bytes(self.arrays_path(cell, listed=True), content)
         records.write(self.cell_path(cell, listed=True), outcome.encode(cell))
 
     def read_arrays(self, cell: Cell) -> dict[str, np.ndarray[Any, Any]]:
-        """A cell's per-example values; none, if it was written without.
+        """Read the per-example values of a cell; none, if it was written without.
 
         Raises:
             DamagedError: if the file is not the one that was written with the cell, or holds other than plain arrays.
         """
-        return cells.read_arrays(self.arrays_path(cell), cell)
+        import numpy as np
+
+        if not cell.arrays:
+            return {}
+        path = self.arrays_path(cell)
+        with _explained(path, cell):
+            content = files.read_bytes(path)
+            _compare(cell, hashlib.sha256(content).hexdigest())
+            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+                return dict(arrays)
 
     def check_arrays(self, cell: Cell) -> None:
-        """Whether the file of a cell's arrays is the one that was written with it. Imports no NumPy.
+        """Check that the file of a cell's arrays is the one that was written with it. Imports no NumPy.
 
         Raises:
             DamagedError: if not.
         """
-        cells.check_arrays(self.arrays_path(cell), cell)
+        if cell.arrays:
+            path = self.arrays_path(cell)
+            with _explained(path, cell):
+                _compare(cell, files.digest(path))
 
-    @_without_garbage_collection()
     def contents(self) -> Contents:
         """Every cell in the store. A file that is not a cell is reported and passed over."""
         found: dict[str, Cell] = {}
@@ -235,7 +234,7 @@ class Store(Layout):
             try:
                 if path.suffix != ".json":
                     raise StoreError(f"{path} is not a cell, and is passed over.")
-                cell = cells.read(path)
+                cell = read_cell(path)
                 if cell.id in found:
                     raise StoreError(f"{path} holds the cell {cell.id} a second time, and is passed over.")
                 found[cell.id] = cell
@@ -302,6 +301,20 @@ class Store(Layout):
         return run not in ("", but_by) and bool(self.in_work(run))
 
 
+def read_cell(path: Path) -> Cell:
+    """Read the cell in a file, which is named after it.
+
+    Raises:
+        FileNotFoundError: if there is none.
+        DamagedError: if it is damaged, or of another name.
+        StoreError: if it was written by a newer version.
+    """
+    cell = outcome.from_json(records.read(path))
+    if cell.id != id_of(path):
+        raise DamagedError(f"{path} holds the cell {cell.id}, which is not the one of its name. {records.REMEDY}")
+    return cell
+
+
 def lost_units(root: Path, units: Iterable[str]) -> set[str]:
     """Return those of the units that have begun and whose worker is dead: all its leases are free.
 
@@ -314,6 +327,36 @@ def lost_units(root: Path, units: Iterable[str]) -> set[str]:
     found = ((unit, store.works.latest(unit)) for unit in units)
     begun = {unit: at.started.worker for unit, at in found if at.started and at.last and at.last.kind != "queued"}
     return {unit for unit, worker in begun.items() if not alive.get(worker, True)}
+
+
+def _encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """Encode arrays as ``np.savez_compressed`` does, for labels of any name, without a pickle or the time of day."""
+    from numpy.lib import format as npy
+
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for label, array in arrays.items():
+            entry = zipfile.ZipInfo(f"{label}.npy")
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(entry, "w", force_zip64=True) as member:
+                npy.write_array(member, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def _compare(cell: Cell, found: str) -> None:
+    if cell.arrays != found:
+        raise ValueError("its content does not match the digest in the cell")
+
+
+@contextmanager
+def _explained(path: Path, cell: Cell) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:  # numpy checks little: damaged bytes make it raise anything
+        raise DamagedError(
+            f"{path} cannot be read ({error}): it was cut short, edited or exchanged. `jembench run` computes the cell "
+            f"{cell.id} again."
+        ) from error
 
 
 def _or_none(read: Callable[[], Read]) -> Read | None:

@@ -14,7 +14,7 @@ import jembench as jb
 from jembench.running import fits
 from jembench.store import manifest, records
 from jembench.store.store import Store
-from jembench.store.verify import verify
+from jembench.store.walk import verify
 
 TINY = {"epochs": 0.2, "chains.sampler": "pcd:steps=1,buffer=100"}
 RUN = ["run", "hybrid", "--models", "jem,baseline", "--metrics", "accuracy,ece", "--limit", "50"]

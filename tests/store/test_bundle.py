@@ -16,7 +16,7 @@ from jembench.store import bundle, manifest, records, tensors
 from jembench.store.merge import merge
 from jembench.store.outcome import encode
 from jembench.store.store import Store
-from jembench.store.verify import verify
+from jembench.store.walk import verify
 
 
 @pytest.fixture(scope="module")
@@ -205,7 +205,7 @@ def failed(shared):
         (flipped, "README.md was cut short, edited or exchanged"),
         (lambda shared: (shared / "README.md").unlink(), "README.md is missing"),
         (lambda shared: (shared / "manifest.json").write_text("{"), "manifest.json is not valid JSON"),
-        (exchanged, "It is not the file that the training left"),
+        (exchanged, "model.safetensors is not the file that the training left"),
         (of_another_fit, "is a result of another model"),
         (no_weights, "It does not hold one trained model"),
         (two_fits, "It does not hold one trained model"),

@@ -13,7 +13,7 @@ from jembench.store import checkpoint, records
 from jembench.store.inventory import garbage, inventory, remove
 from jembench.store.layout import PARTS
 from jembench.store.store import Store
-from jembench.store.verify import verify
+from jembench.store.walk import verify
 
 
 @pytest.fixture(scope="module")

@@ -7,10 +7,10 @@ import pytest
 from small_store import small_store
 
 from jembench.errors import SpecError, StoreError
-from jembench.store import cells, checkpoint, merge, records, tensors
+from jembench.store import checkpoint, merge, records, tensors
 from jembench.store.latest import asked, experiment, mark_latest
-from jembench.store.store import Store
-from jembench.store.verify import verify
+from jembench.store.store import Store, read_cell
+from jembench.store.walk import verify
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +36,9 @@ def both(whole, target):
 
 
 def content(store):
-    return {str(path.relative_to(store.root)): path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
+    """The files of a store by their names, but for what is computed again."""
+    files = {str(path.relative_to(store.root)): path for path in store.root.rglob("*") if path.is_file()}
+    return {name: path.read_bytes() for name, path in files.items() if not name.startswith(("readings", "features"))}
 
 
 def found(source, target):
@@ -54,7 +56,7 @@ def flip(path):
 
 def changed(store, pattern, **fields):
     """Write a cell anew with other fields of its outcome, measured at another time."""
-    cell = store.contents().cells[0] if pattern is None else cells.read(next(store.root.glob(pattern)))
+    cell = read_cell(next(store.root.glob(pattern)))
     time = fields.pop("time", "2027-01-01T00:00:00+00:00")
     outcome = dataclasses.replace(cell.outcome, **fields)
     new = dataclasses.replace(cell, outcome=outcome, provenance={**cell.provenance, "time": time})
@@ -67,8 +69,18 @@ def test_an_empty_store_becomes_the_same(source, target):
     assert set(statuses(source, target)) == {"copied"}
     (source.root / "cells" / "notes.txt").unlink()
     assert content(target) == content(source)
+    assert not list(target.root.glob("readings")) + list(target.root.glob("features"))  # are computed again
     assert merge.merge(source, target) == []
     assert {finding.status for finding in verify(target)} == {"ok"}
+
+
+def test_pictures_are_copied_and_foreign_files_are_not(source, target):
+    folder = next(source.root.glob("fits/jem*s0*"))
+    for name in ("samples.png", "notes.txt", "notes.json"):
+        (folder / name).write_text("mine")
+    merge.merge(source, target)
+    copied = {path.name for path in target.root.rglob("*")}
+    assert copied & {"samples.png", "notes.txt", "notes.json"} == {"samples.png"}
 
 
 def test_a_name_with_dots_is_no_other_fit(source, target):
@@ -80,9 +92,9 @@ def test_a_name_with_dots_is_no_other_fit(source, target):
 
 def test_two_halves_become_one(source, target, whole):
     other = Store(shutil.copytree(source.root, source.root.with_name("other")))
-    for path in [*source.root.glob("*/*jem*"), *source.root.glob("readings/*")]:
+    for path in source.root.glob("*/*jem*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
-    for path in [*other.root.glob("*/*baseline*"), *other.root.glob("features/*")]:
+    for path in other.root.glob("*/*baseline*"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     for half in (source, other):
         assert set(statuses(half, target)) == {"copied"}
@@ -111,15 +123,6 @@ def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, 
         assert content(place) == content(source)
 
 
-def test_a_feature_network_that_was_copied_in_part_is_completed(source, target):
-    merge.merge(source, target)
-    (target.features / "digits-cnn" / "record.json").unlink()
-    assert set(statuses(source, target)) == {"copied"}
-    assert content(target) == content(source)
-    tensors.write(target.features / "digits-cnn" / "weights.safetensors", {}, {})
-    assert statuses(source, target) == ["kept"]
-
-
 @pytest.mark.parametrize(
     ("damaged", "refused", "absent"),
     [
@@ -128,7 +131,6 @@ def test_a_feature_network_that_was_copied_in_part_is_completed(source, target):
         ("fits/jem*s0*/fit.json", "fits/jem-digits-digits-s0-jem000", "fits/jem*s0*"),
         ("cells/ece-jem*s0*", "cells/ece-jem-digits-s0-ecejem000.json", "*/ece-jem*s0*"),
         ("arrays/ece-jem*s0*", "cells/ece-jem-digits-s0-ecejem000.json", "*/ece-jem*s0*"),
-        ("features/digits-cnn/weights*", "features/digits-cnn/weights.safetensors", "features/digits-cnn"),
     ],
 )
 def test_what_is_damaged_is_refused_by_name_and_the_rest_copied(source, target, damaged, refused, absent):
@@ -154,7 +156,7 @@ def test_a_damaged_file_of_the_target_is_replaced(source, both):
 
 
 def test_a_result_that_differs_is_kept_and_it_is_said_which_is_newer(source, both):
-    values = {"accuracy": cells.read(next(source.root.glob("cells/ece-*"))).outcome.values["ece"]}
+    values = {"accuracy": read_cell(next(source.root.glob("cells/ece-*"))).outcome.values["ece"]}
     path = changed(source, "cells/accuracy-jem*s0*", values=values)
     before = content(both)
     assert found(source, both) == {
@@ -260,3 +262,18 @@ def test_only_what_could_not_be_copied_is_said_of_a_worker_s_store(source, both)
     assert [problem.status for problem in problems] == ["busy"]
     assert merge.merge_stores(source.root, both.root) == []
     assert both.is_trained(cell.fit)
+
+
+def test_what_other_units_read_comes_with_the_results_of_a_worker_s_store(source, target):
+    files = [*source.root.glob("readings/*/*"), *source.root.glob("features/*/*")]
+    names = [path.relative_to(source.root) for path in files]
+    network = source.features / "digits-cnn" / "weights.safetensors"
+    whole = network.read_bytes()
+    flip(network)
+    assert [(one.status, one.file) for one in merge.merge_stores(source.root, target.root)] == [
+        ("damaged", "features/digits-cnn/weights.safetensors")
+    ]
+    network.write_bytes(whole)
+    assert merge.merge_stores(source.root, target.root) == []
+    assert len(names) == 4 + 2
+    assert all((target.root / name).read_bytes() == (source.root / name).read_bytes() for name in names)

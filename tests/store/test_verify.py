@@ -11,7 +11,7 @@ from small_store import small_store
 from jembench.errors import SpecError, StoreError
 from jembench.store import records
 from jembench.store.store import Store
-from jembench.store.verify import verify
+from jembench.store.walk import verify
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def test_files_that_are_whole_and_in_the_place_of_others_are_found(root):
     one, other = sorted(root.glob("arrays/accuracy-*"))[:2]
     shutil.copy(one, other)
     found = told(root)
-    assert found[str(second.relative_to(root))].reason == "It is not the file that the training left."
+    assert found[str(second.relative_to(root))].reason == f"{second} is not the file that the training left."
     assert "does not match the digest in the cell" in found[str(other.relative_to(root))].reason
     assert sum(finding.status == "damaged" for finding in found.values()) == 2
     assert sum(finding.status == "stray" for finding in found.values()) == 1  # the readings of the second

@@ -1,0 +1,275 @@
+"""The one walk over the files of a store: their kinds, which of them are needed, and their checks.
+
+Verification runs the checks, garbage collection takes what is not needed, and a merge copies what has passed its check.
+Writes nothing, and imports no torch.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple, TypeVar
+
+from jembench.catalog import spec
+from jembench.catalog.spec import slug
+from jembench.errors import SpecError, StoreError
+from jembench.files import digest, read_bytes
+from jembench.store import fits, manifest, records, tensors
+from jembench.store.fits import UNREADABLE
+from jembench.store.latest import EXPERIMENTS, LOG, asked, experiment
+from jembench.store.layout import PARTS, id_of, listed
+from jembench.store.manifest import CARD, MANIFEST
+from jembench.store.outcome import Cell
+from jembench.store.store import LEASES, Store, read_cell
+
+T = TypeVar("T")
+
+Check = Callable[[], object]
+"""Raises what is wrong with a file."""
+
+Kind = Literal[
+    "cell", "arrays", "record", "training", "checkpoint", "picture", "readings", "features", "other", "stray"
+]
+"""``stray``: no file of a store; ``training``: left by a training; ``picture``: nothing is read from it."""
+
+_HASH = re.compile("[0-9a-f]{16}")
+"""The name of a folder of predictions."""
+
+
+class Item(NamedTuple):
+    """A file of a store."""
+
+    path: Path
+    kind: Kind
+    is_needed: bool  # by a result, a training, or a process that works on the store
+    check: Check
+
+
+def walk(store: Store) -> Iterator[Item]:
+    """Give every file of a store that is not hidden, but for leases, units of work and figures.
+
+    Raises:
+        SpecError: if there is no such folder.
+        StoreError: if the store, or one of its folders, cannot be listed.
+    """
+    store.check_exists()
+    root = store.root
+    arrays = _list(root / "arrays")
+    busy = store.in_work()  # after the arrays and before the cells: a process writes a cell after its arrays
+    cells: dict[str, Cell | None] = {}  # None: it cannot be read
+    for path in _list(root / "cells"):
+        yield _cell(path, cells)
+    yield from _arrays(store, arrays, cells, bool(busy))
+    readings: set[Path] | None = set()  # of the models; None: one model cannot be read
+    for folder in _list(root / "fits"):
+        yield from walk_fit(folder, is_busy=id_of(folder) in busy)
+        try:
+            if readings is not None and (folder / fits.WEIGHTS[0]).exists():
+                readings.add(store.readings_of(id_of(folder), fits.weights_digest(folder)))
+        except UNREADABLE:
+            readings = None
+    for folder in _list(root / "readings"):
+        if not folder.is_dir() or not _HASH.fullmatch(folder.name):
+            yield _stray(folder)
+            continue
+        is_needed = bool(busy) or readings is None or folder in readings
+        for path in _list(folder):
+            if path.suffix != ".safetensors":
+                yield _stray(path)
+            elif is_needed:
+                yield Item(path, "readings", True, partial(_check_tensors, path))
+            else:
+                yield Item(path, "readings", False, partial(_is_stray, "no model in the store has these weights"))
+    yield from _features(store, cells, bool(busy))
+    for path in _list(root / EXPERIMENTS):
+        yield Item(path, "other", True, partial(_check_experiment, store, path))
+    parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
+    alone = {LOG: partial(_check_log, store), MANIFEST: partial(_check_manifest, root)}
+    for path in _list(root):
+        if path.name in alone:
+            yield Item(path, "other", True, alone[path.name])
+        elif path.name not in parts:
+            yield _stray(path)
+
+
+def walk_fit(folder: Path, *, is_busy: bool = False) -> Iterator[Item]:
+    """Give every file in the folder of a fit, also those that its record names and that are missing.
+
+    Args:
+        folder: of the fit.
+        is_busy: whether a process works on it, and may need its checkpoints.
+
+    Raises:
+        StoreError: if it cannot be listed.
+    """
+    if not folder.is_dir():
+        yield _stray(folder)
+        return
+    found, record = set(listed(folder)), None
+    if (path := folder / fits.RECORD) in found:  # otherwise the training goes on, or was stopped
+        record, check = _attempt(lambda: fits.read(folder))
+        yield Item(path, "record", True, check)
+    written = record.files if record else {}
+    has_ended = record is not None and record.status != "failed" and fits.has_weights(folder) and not is_busy
+    for path in sorted({*found, *(folder / name for name in written)} - {folder / fits.RECORD}):
+        expected = written.get(path.name)
+        if path.suffix == ".png":
+            yield Item(path, "picture", True, lambda: None)
+        elif path.name == "interventions.json":
+            yield Item(path, "training", True, partial(records.read, path))
+        elif path.name == fits.HISTORY:
+            yield Item(path, "training", True, partial(_check_history, path, expected))
+        elif path.suffix != ".safetensors":
+            yield _stray(path)
+        elif path.name.startswith("checkpoint-"):
+            yield Item(path, "checkpoint", not has_ended, partial(_check_tensors, path, expected))
+        else:
+            yield Item(path, "training", True, partial(_check_tensors, path, expected))
+
+
+def _cell(path: Path, cells: dict[str, Cell | None]) -> Item:
+    """Read a cell, and note it in ``cells``."""
+    if path.suffix != ".json":
+        return _stray(path)
+    if cells.get(id_of(path)):
+        return Item(path, "cell", True, partial(_fail, StoreError(f"It holds the cell {id_of(path)} a second time.")))
+    cells[id_of(path)], check = _attempt(lambda: read_cell(path))
+    return Item(path, "cell", True, check)
+
+
+def _arrays(store: Store, found: list[Path], cells: dict[str, Cell | None], is_busy: bool) -> Iterator[Item]:
+    owners = {store.arrays_path(cell): cell for cell in cells.values() if cell and cell.arrays}
+    for path in sorted({*found, *owners}):
+        if path in owners:
+            yield Item(path, "arrays", True, partial(store.check_arrays, owners[path]))
+        elif path.suffix != ".npz":
+            yield _stray(path)
+        else:
+            why = "no cell that can be read was written with it"
+            yield Item(path, "arrays", is_busy or id_of(path) in cells, partial(_is_stray, why))
+
+
+def _features(store: Store, cells: dict[str, Cell | None], is_busy: bool) -> Iterator[Item]:
+    networks = {_network(cell) for cell in cells.values()}
+    is_known = not is_busy and None not in cells.values()
+    for folder in _list(store.features):
+        for path in _list(folder) if folder.is_dir() else [folder]:
+            is_unused = folder.name == "of-images" and is_known and path.stem.rpartition("-")[0] not in networks
+            if folder.is_dir() and path.suffix == ".safetensors":
+                yield Item(path, "features", not is_unused, partial(_check_tensors, path))
+            else:
+                yield _stray(path)
+
+
+def _network(cell: Cell | None) -> str:
+    """Return the feature network that a cell was measured with, as files of features name it; "" if with none."""
+    with suppress(SpecError):
+        return slug(dict(spec.parse(cell.outcome.protocol).arguments).get("features", "")) if cell else ""
+    return ""
+
+
+def _list(folder: Path) -> list[Path]:
+    return [path for path in listed(folder) if path.suffix != ".png"]
+
+
+def _attempt(read: Callable[[], T]) -> tuple[T | None, Check]:
+    """Read a file; return its content, None if it cannot be read, and a check that raises why."""
+    try:
+        return read(), lambda: None
+    except UNREADABLE as error:
+        return None, partial(_fail, error)
+
+
+# --- checks -----------------------------------------------------------------------------------------------------------
+
+
+class _Stray(Exception):
+    """The reason why a file belongs to nothing that is in the store."""
+
+
+def _stray(path: Path) -> Item:
+    return Item(path, "stray", False, partial(_is_stray, "no such file is written there"))
+
+
+def _is_stray(reason: str) -> None:
+    raise _Stray(reason)
+
+
+def _fail(error: Exception) -> None:
+    raise error
+
+
+def _check_tensors(path: Path, written: str | None = None) -> None:
+    """Check a file of tensors; ``written``: the digest in the record of its fit."""
+    seal = tensors.check(path)
+    if not seal.is_sealed:
+        raise StoreError("It has no digest.")
+    _compare(path, written, seal.digest)
+
+
+def _check_history(path: Path, written: str | None) -> None:
+    _compare(path, written, digest(path))
+
+
+def _compare(path: Path, written: str | None, found: str) -> None:
+    if written not in (None, found):
+        raise StoreError(f"{path} is not the file that the training left.")
+
+
+def _check_experiment(store: Store, path: Path) -> None:
+    if not experiment(store, path.name):
+        raise StoreError("It is not the file that its name says.")
+
+
+def _check_log(store: Store) -> None:
+    lines = sum(bool(line) for line in read_bytes(store.root / LOG).splitlines())
+    if torn := lines - len(asked(store)):
+        raise StoreError(f"{torn} of {lines} lines cannot be read.")
+
+
+def _check_manifest(root: Path) -> None:
+    for name, entry in manifest.read(root).items():
+        if not (root / name).exists() or digest(root / name) != entry.sha256:
+            raise StoreError(f"{name} is missing, or is not the file that was shared.")
+
+
+# --- verification -----------------------------------------------------------------------------------------------------
+
+
+Status = Literal["ok", "damaged", "stray", "copied", "kept", "busy"]
+"""``stray``: belongs to nothing in the store. The last three are of a merge."""
+
+
+class Finding(NamedTuple):
+    """A file, and what was found of it or done with it."""
+
+    file: str  #: relative to the store
+    status: Status
+    reason: str = ""
+
+
+def verify(store: Store) -> list[Finding]:
+    """Check every file of a store; ``stray`` are those that belong to nothing in it. Pictures are passed over.
+
+    Returns:
+        A finding for each file, in the order of their names.
+
+    Raises:
+        SpecError: if there is no such folder.
+        StoreError: if the store, or one of its folders, cannot be listed.
+    """
+    return sorted(_verified(store.root, item) for item in walk(store) if item.kind != "picture")
+
+
+def _verified(root: Path, item: Item) -> Finding:
+    name = str(item.path.relative_to(root))
+    try:
+        item.check()
+    except _Stray as reason:
+        return Finding(name, "stray", str(reason))
+    except UNREADABLE as error:
+        return Finding(name, "damaged", str(error))
+    return Finding(name, "ok")
