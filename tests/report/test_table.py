@@ -186,6 +186,12 @@ def test_seeds_under_different_protocols_are_not_averaged(cell):
     assert footnotes(table) == {"1": "measured under protocols that must not be averaged: images=397; images=100"}
 
 
+def test_two_variants_of_a_metric_are_told_apart(cell):
+    cells = [cell("jem", f"ece:bins={bins}", ece=Value(bins / 10, None, None, 1)) for bins in (10, 15)]
+    headings = [heading.label for heading in tables(build(cells))[0].headings]
+    assert headings == ["model", "ece (ece:bins=10)", "ece (ece:bins=15)"]
+
+
 def test_a_value_under_another_name_is_not_blank(cell):
     small, large = Value(21, 19, 24, 1000), Value(38, 36, 40, 1000)
     table = build([cell("jem", "fid", fid_digits_cnn=small), cell("jem", "fid", dataset="cifar10", fid=large)])
