@@ -1,14 +1,11 @@
 """Devices by their names, and threads."""
 
-import dataclasses
-
 import pytest
 import torch
 
 from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import DataSpec
 from jembench.models import devices
-from jembench.models.execution import Execution
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda")
 SMALL = DataSpec(name="small", shape=(1, 32, 32), num_classes=2)
@@ -84,24 +81,6 @@ def test_small_images_are_worked_on_by_one_thread_of_the_cpu(two_threads, data, 
 
 
 # --- how a network is computed ----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("device", [CPU, CUDA])
-@pytest.mark.parametrize("data", [SMALL, LARGE])
-@pytest.mark.parametrize(
-    ("wanted", "expected"),
-    [
-        ({"precision": "float32", "layout": "contiguous", "compile": "off"}, Execution()),
-        (
-            {"precision": "bfloat16", "layout": "channels_last", "compile": "on"},
-            Execution(precision="bfloat16", channels_last=True, compiled=True),
-        ),
-    ],
-)
-def test_what_is_wanted_is_given(data, device, wanted, expected):
-    found = devices.execution(data, device, **wanted)
-    assert dataclasses.replace(found, captured=False) == expected
-    assert found.captured == (device is CUDA and wanted["compile"] == "on")
 
 
 def test_the_cpu_computes_in_float32_and_has_a_name():

@@ -5,13 +5,6 @@ from torch import nn
 from jembench.models.densities import FirstBatch
 
 
-def test_it_comes_once():
-    first = FirstBatch()
-    assert first.is_to_come
-    first.end()
-    assert not first.is_to_come
-
-
 def test_whoever_loads_the_state_knows():
     seen, fresh = FirstBatch(), FirstBatch()
     seen.end()

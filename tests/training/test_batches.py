@@ -61,11 +61,6 @@ def test_a_batch_must_be_fillable(batch_size: int) -> None:
         IndexStream(23, batch_size, generator())
 
 
-def source(bounds: tuple[float, float] = (-1.0, 1.0)) -> ImageSource:
-    images = torch.randint(256, (50, 3, 8, 8), generator=generator(9), dtype=torch.uint8)
-    return ImageSource(Split(images, torch.arange(50)), bounds, CPU)
-
-
 def test_labels_stay_with_their_images() -> None:
     levels = torch.arange(50, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 8, 8)
     x, y = ImageSource(Split(levels, torch.arange(50)), (0.0, 255.0), CPU).draw(
@@ -81,13 +76,3 @@ def test_unlabelled_images_have_no_labels() -> None:
     x, y = ImageSource(Split(images, None), (-1.0, 1.0), CPU).draw(torch.arange(2), Augmentation(), 0.0, generator())
     assert y is None
     assert (x == -1).all()
-
-
-def test_a_draw_is_repeated_by_its_generator_and_leaves_the_images_alone() -> None:
-    images, plain = source(), Augmentation()
-    everything = torch.arange(len(images))
-    untouched = images.draw(everything, plain, 0.0, generator())[0]
-    both = Augmentation(pad=2, flip=True)
-    first, again = (images.draw(everything, both, 0.03, generator(3))[0] for _ in range(2))
-    assert torch.equal(first, again)
-    assert torch.equal(images.draw(everything, plain, 0.0, generator())[0], untouched)

@@ -283,19 +283,6 @@ def test_a_model_that_keeps_its_energies_to_itself_is_trained_all_the_same(make_
     assert "highest_sample" not in trainer.iterate()
 
 
-def test_adjustments_last_until_the_next_and_travel_with_the_state(make_trainer):
-    trainer = make_trainer(energy_l2=0.01)
-    trainer.adjust(Adjustment(seeds=2, steps=2, rate=0.3, energy_l2=0.1))
-    watched = Watched(trainer)
-    trainer.iterate()
-    assert len(watched.calls) == trainer.sampling_steps == 6
-    assert trainer.optimizer.param_groups[0]["lr"] == pytest.approx(0.003)
-    other = make_trainer(energy_l2=0.01)
-    other.load_state_dict(trainer.state_dict())
-    assert other.adjustment == trainer.adjustment
-    assert float(other.iterate()["loss"]) == float(trainer.iterate()["loss"])
-
-
 def test_each_intervention_begins_other_randomness_and_none_the_same(make_trainer):
     def first(seeds):
         trainer = make_trainer()
