@@ -1,0 +1,70 @@
+"""Make ``store.zip`` anew from real runs of this code on digits, some minutes of one core.
+
+    python tests/golden/make_store.py && pytest tests/golden --update-golden
+
+The ids in it are those of installed plugins: an editable installation adds its code to them. Weights, images and
+caches are left out, and so are all arrays but those that ``jembench compare`` reads.
+"""
+
+import json
+import os
+import shlex
+import tempfile
+import zipfile
+from pathlib import Path
+
+from jembench.catalog import code_identity
+from jembench.cli.main import main
+
+STORE = Path(__file__).with_name("store.zip")
+FOLDERS = ("arrays", "cells", "fits")
+FILES = {"fit.json", "history.csv", "interventions.json"}
+"""The files of a fit that reports read."""
+
+COMPARED = ("accuracy", "ece", "ood")
+"""Metrics of the recipe ``digits-validation`` whose arrays are kept."""
+
+RUNS = [
+    "run hybrid --models jem,baseline,jem-factored",
+    "run hybrid --models glow --metrics accuracy,energy-gap",
+    "run hybrid --models jem --set epochs=1 --set optimizer.learning_rate=1e8 --set guard.mode=off --metrics accuracy",
+    "run hybrid --models baseline --limit 100 --metrics accuracy",
+    "run calibration --seeds 0,1",
+    "run hybrid --recipe digits-validation --seeds 0,1 --metrics ood:set=interp",
+    "run ood --metrics ood:set=interp,ood:set=uniform,ood:set=interp,score=max-py,ood:set=uniform,score=max-py",
+    "run samples --metrics class-samples,log-density,chain-age,is,is:pooling=mean,fid:source=fresh,steps=20",
+    "run robustness --models jem,baseline --metrics pgd:budget=quick,pgd:budget=quick,refine=1,boundary:budget=quick",
+]
+
+
+def make_runs() -> None:
+    """Carry the runs out in the folder ``runs`` of the working directory."""
+    code_identity.code = lambda module, of_package=False: ""
+    for line in RUNS:
+        main([*shlex.split(line), "--executor", "local"])
+
+
+def is_kept(path: Path) -> bool:
+    """Return whether a file of the store belongs into the archive."""
+    if path.parts[0] == "fits":
+        return path.name in FILES
+    if path.parts[0] != "arrays":
+        return True
+    cell = json.loads(Path("runs/cells", path.with_suffix(".json").name).read_text())
+    return cell["fit"]["recipe"] == "digits-validation" and cell["metric"].split(":")[0] in COMPARED
+
+
+def pack() -> None:
+    """Write the archive: files by name, with one time for all."""
+    paths = sorted(path.relative_to("runs") for folder in FOLDERS for path in Path("runs", folder).rglob("*.*"))
+    with zipfile.ZipFile(STORE, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in [*filter(is_kept, paths), Path("asked.jsonl")]:
+            info = zipfile.ZipInfo(path.as_posix(), (2026, 1, 1, 0, 0, 0))
+            archive.writestr(info, Path("runs", path).read_bytes(), zipfile.ZIP_DEFLATED)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        make_runs()
+        pack()
