@@ -215,7 +215,7 @@ def _caveats(row: Difference) -> Iterator[str]:
         yield row.reason
     if row.images_test and row.training_p is None:
         seeds = ", ".join(map(str, row.seeds))
-        yield f"of seed {seeds} alone: from {SEEDS} seeds on it is judged what training anew would change"
+        yield f"only seeds: {seeds}; from {SEEDS} seeds on, the effect of training anew is judged too"
 
 
 def _not_measured(found: Sequence[Finding]) -> Iterator[Table]:
