@@ -15,7 +15,6 @@ from jembench.errors import SpecError
 from jembench.report.pair import Pair, find_pair
 from jembench.report.record import subjects
 from jembench.report.selection import EVERY
-from jembench.store.latest import asked
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -76,7 +75,7 @@ def compare(
         b: the other; the differences are a - b.
         store: where both were measured.
         dataset: that both were measured on; None: the one that they share.
-        recipe: the label of the recipe of both; None: whatever there is, the last asked for first.
+        recipe: the label of the recipe of both; None: the one that both have.
         recipe_b: that of b, where it is another.
         metrics: compare these alone, as for :func:`selection`; columns, seeds, names and limit as well.
         resamples: of the bootstrap; no p value is below 1 / (resamples + 1).
@@ -101,7 +100,6 @@ def compare(
         dataset=dataset,
         recipe=recipe,
         recipe_b=recipe_b,
-        commands=[command.families for command in asked(place)],
     )
     chosen = selection(metrics=metrics, columns=columns)
     cells = chosen.among([cell for subject in pair for cell in subject.cells])

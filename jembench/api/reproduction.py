@@ -1,4 +1,4 @@
-"""Running a shared result again: from the records of a store, without the files that it was asked by."""
+"""The reproduction of a shared store: a plan from the records alone, without the files that asked for the results."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec, trust
 from jembench.catalog.discovery import Kind
-from jembench.errors import DamagedError, SpecError
-from jembench.experiment import suite_files as suites
+from jembench.errors import SpecError
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, plan_again
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
@@ -17,43 +16,42 @@ from jembench.experiment.twins import between
 from jembench.report.reproduction import Pair
 from jembench.report.selection import read
 from jembench.store.fits import FitRecord
-from jembench.store.latest import EXPERIMENTS, LOG, asked, asked_by, experiment, newest
+from jembench.store.latest import asked, newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 
 class Reproduction(NamedTuple):
-    """What is measured again."""
+    """The plan of a reproduction beside the results that it repeats."""
 
     plan: Plan
     cells: list[Cell]  # of the store, one for each cell of the plan
     differing: list[str]  # how the identities of fits and metrics differ from those of the store
 
     def pairs(self, store: Store) -> list[Pair]:
-        """Each result of the former store, and that of the new one."""
+        """Pair each result of the former store with that of the new one."""
         return [Pair(cell, store.read_cell(planned)) for cell, planned in zip(self.cells, self.plan.cells, strict=True)]
 
 
 def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproduction:
-    """The plan of what a store holds, by the recipes of its records.
+    """Plan the current results of a store, by the recipes of its records.
 
     Args:
-        source: the folder of a store: all its current results. Or the file of an experiment, of a store or outside it:
-            what the store, or the one that the file names, has of it.
+        source: the folder of the store.
         datasets: specs in place of those of the same names, for files that lie elsewhere.
 
     Raises:
-        SpecError: if there is no such result, or if it cannot be planned here; for components that are not installed.
-        DamagedError: if a record, or the file of an experiment in a store, is damaged.
+        SpecError: if there is no result, or if it cannot be planned here; for components that are not installed.
+        DamagedError: if a record is damaged.
     """
-    store, text = _found(source)
+    if not source.is_dir():
+        raise SpecError(f"There is no store {source}. Name the folder of a store.")
+    store = Store(source)
     cells = [cell for cell in newest(read(store), asked(store)) if cell.outcome.status == "ok"]
-    if text:
-        commands = asked_by(store, text)
-        cells = [cell for cell in cells if any(command.covers(cell) for command in commands)]
     if not cells:
-        whose = f"that {source} asked for, as it is now" if text else "that could be measured again"
-        raise SpecError(f"The store {store.root} holds no result {whose}. `jembench report` shows what it holds.")
+        raise SpecError(
+            f"The store {source} holds no result that could be measured again. `jembench report` shows what it holds."
+        )
     _check_installed(store, cells)
     places = {bare_name(dataset): dataset for dataset in datasets}
     fits: dict[str, FitPlan] = {}
@@ -71,26 +69,7 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
         if cell.provenance.get("metric_id", metric.id) != metric.id:
             differing[f"the code or the options of the metric {cell.metric}"] = None
         planned.append(CellPlan(fit=fits[cell.fit.id], metric=metric, limit=cell.provenance.get("limit")))
-    suite = Suite(name=source.stem, title="", text=text)
-    return Reproduction(Plan(suite, planned), cells, list(differing))
-
-
-def _found(source: Path) -> tuple[Store, str]:
-    """The store, and the text of the experiment that is meant alone."""
-    if source.is_dir():
-        return Store(source), ""
-    if not source.is_file():
-        raise SpecError(f"There is no store and no file {source}. Name the folder of a store, or an experiment's file.")
-    store = Store(source.absolute().parent.parent)
-    if source.absolute().parent.name == EXPERIMENTS and (store.root / LOG).exists():
-        if not (text := experiment(store, source.name)):
-            raise DamagedError(
-                f"{source} is damaged or was edited: its content does not match the digest in its name. Name the store "
-                f"{store.root} for all that it holds, or the file that the experiment was run from."
-            )
-        return store, text
-    suite = suites.load(str(source))
-    return Store(Path(suite.run.store or "runs")), suite.text
+    return Reproduction(Plan(Suite(name=source.stem, title=""), planned), cells, list(differing))
 
 
 def _record(store: Store, cell: Cell) -> FitRecord:
@@ -101,7 +80,7 @@ def _record(store: Store, cell: Cell) -> FitRecord:
 
 
 def _check_installed(store: Store, cells: Sequence[Cell]) -> None:
-    """Whether the models, datasets and metrics of cells are installed."""
+    """Check that the models, datasets and metrics of cells are installed."""
     lacking, made_with = dict[str, None](), dict[str, None]()
     kinds: dict[str, Kind] = {"model": "models", "dataset": "datasets", "metric": "metrics"}
     known = {kind: {one.name for one in discovery.components(kind)} for kind in kinds.values()}

@@ -50,9 +50,9 @@ class Shown:
     def __str__(self) -> str:
         return str(self.table())
 
-    def _repr_html_(self) -> str:
-        """What a notebook shows."""
-        return markup.fragment(self.document)
+    def _repr_markdown_(self) -> str:
+        """Return the tables as a notebook shows them."""
+        return markup.markdown(self.document)
 
 
 class Results(Shown, Sequence[Record]):

@@ -22,21 +22,20 @@ from jembench.store.store import Store
 EXAMPLES = options.examples(
     "jembench reproduce shared --dry-run",
     "jembench reproduce shared --store again",
-    "jembench reproduce shared/experiments/paper-0123456789ab.toml --dataset cifar10:root=/data",
+    "jembench reproduce shared --dataset cifar10:root=/data",
 )
 
 
 @click.command("reproduce", epilog=EXAMPLES)
-@click.argument("source", metavar="STORE|FILE", type=PATH)
+@click.argument("source", metavar="STORE", type=PATH)
 @click.option("--dataset", type=DATASETS, help="Datasets whose files lie elsewhere here: cifar10:root=/data.")
 @options.measuring
 @click.pass_context
 def reproduce(ctx: click.Context, source: Path, dataset: list[str] | None, command: RunCommand) -> int:
     """Measure the results of a store again and compare them.
 
-    Everything that the store holds, or what it holds of an experiment's FILE, is trained and measured in a new store by
-    the recipes of its records. The exit code is 0 if every value is the same or within the intervals, else 1. The same
-    command resumes a stopped one.
+    Everything that the store holds is trained and measured in a new store by the recipes of its records. The exit code
+    is 0 if every value is the same or within the intervals, else 1. The same command resumes a stopped one.
     """
     store = command.store
     if store.exists() and source.exists() and store.samefile(source):

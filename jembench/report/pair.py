@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from jembench.errors import SpecError
@@ -18,7 +18,7 @@ class Pair(NamedTuple):
 
     @property
     def names(self) -> tuple[str, str]:
-        """What tells the two apart: their models or, where these are called the same, their recipes."""
+        """Return the two models' names or, where these are the same, their recipes."""
         if self.a.name != self.b.name:
             return self.a.name, self.b.name
         return self.a.recipe, self.b.recipe
@@ -32,11 +32,8 @@ def find_pair(
     dataset: str | None = None,
     recipe: str | None = None,
     recipe_b: str | None = None,
-    commands: Sequence[Collection[str]] = (),
 ) -> Pair:
     """Find two models on the same dataset and, if no recipe is given, trained by the same recipe where there is one.
-
-    Of several recipes on one dataset, it takes the one that the last command asked for.
 
     Args:
         known: what the store has.
@@ -45,7 +42,6 @@ def find_pair(
         dataset: the spec or the name of one; None: whatever there is.
         recipe: its label; None: whatever there is.
         recipe_b: that of ``b``, where it is another.
-        commands: the families of the fits that each command asked for, the oldest first.
 
     Raises:
         SpecError: if the store has no such model or pair, or more than one.
@@ -58,7 +54,7 @@ def find_pair(
     if pairs and not distinct:
         raise SpecError(f"Both models are {pairs[0].a}. Name two, or two recipes of one with --recipe and --recipe-b.")
     alike = [pair for pair in distinct if pair.a.recipe == pair.b.recipe]
-    candidates = _of_last_command(distinct if recipe_b or not alike else alike, commands)
+    candidates = distinct if recipe_b or not alike else alike
     if len(candidates) == 1:
         return candidates[0]
     if not candidates:
@@ -75,20 +71,10 @@ def find_pair(
 
 
 def _meant(known: Sequence[Subject], model: str, recipe: str | None) -> Sequence[Subject]:
-    """The one model that is meant, by that recipe or by each."""
+    """Find the one model that is meant, by that recipe or by each."""
     found = ranked("models", [model], known, lambda subject: subject.model)
     models = list(dict.fromkeys(subject.model for subject in found))
     if len(models) > 1:
         raise SpecError(f"The store has more than one model {model}: {', '.join(models)}. Write the one that you mean.")
     recipes = [recipe] if recipe else None
     return ranked("recipe", recipes, found, lambda subject: subject.recipe, f"of {models[0]} in the store")
-
-
-def _of_last_command(pairs: Sequence[Pair], commands: Sequence[Collection[str]]) -> Sequence[Pair]:
-    """Those that the last command asked for which asked for any; all of them, if they are of several datasets."""
-    if len({pair.a.dataset for pair in pairs}) > 1:
-        return pairs
-    for families in reversed(commands):
-        if found := [pair for pair in pairs if all(subject.cells[0].fit.family in families for subject in pair)]:
-            return found
-    return pairs

@@ -46,10 +46,6 @@ class Asked(NamedTuple):
     metrics: frozenset[str]  # Resolved.id
     experiment: str = ""  # the name of a file in ``EXPERIMENTS``; "": none asked
 
-    def covers(self, cell: Cell) -> bool:
-        """Whether it asked for a cell."""
-        return cell.fit.family in self.families and cell.provenance.get("metric_id") in self.metrics
-
 
 def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
     """The cells that count, in their order.
@@ -126,11 +122,6 @@ def _dataset(cell: Cell) -> str:
 def asked(store: Store) -> list[Asked]:
     """What was asked for in a store, the oldest first. Lines that are torn or in another form are ignored."""
     return sorted((found for line in _lines(store) if (found := _parsed(line))), key=lambda found: found.time)
-
-
-def asked_by(store: Store, text: str) -> list[Asked]:
-    """What a file of this content asked for, the oldest first."""
-    return [one for one in asked(store) if one.experiment.endswith(_ending(text))]
 
 
 def copy_log(source: Store, target: Store) -> None:

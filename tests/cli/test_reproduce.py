@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from jembench.store import latest
 from jembench.store.store import Store
 
 
@@ -59,42 +58,6 @@ def test_the_plan_alone(shared, jembench):
     assert not Path("reproduced").exists()
 
 
-def test_what_one_file_asked_for(shared, jembench, zoo_of_tests):
-    text = (
-        'title = "Mine"\nmodels = ["zoo_of_tests:classifier"]\ndatasets = ["zoo_of_tests:data"]\n'
-        f'metrics = ["ece"]\nrecipe = "{zoo_of_tests / "tiny.toml"}"\n'
-    )
-    Path("mine.toml").write_text(text)
-    assert jembench("run", "mine.toml").code == 0
-    for file in (Path("mine.toml"), *Path("runs", "experiments").iterdir()):
-        plan = json.loads(jembench("reproduce", file, "--dry-run", "--format", "json").out)
-        assert [fit["to_do"] for fit in plan] == [["ece"]]
-    Path("mine.toml").write_text(text + "seeds = [0, 1]")
-    done = jembench("reproduce", "mine.toml")
-    assert (done.code, done.err[:69]) == (2, "Error: The store runs holds no result that mine.toml asked for, as it")
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff\xfe", b'title = "Mine"\n', bytes(2_000_000)])
-def test_an_experiment_that_is_not_as_it_was_is_named(jembench, content):
-    store = Store(Path("runs"))
-    store.root.mkdir()
-    latest.mark_latest(store, ["family"], ["metric"], "mine", 'title = "Other"\n')
-    (file,) = Path("runs", "experiments").iterdir()
-    file.write_bytes(content)
-    done = jembench("reproduce", file, "--dry-run")
-    assert (done.code, done.out) == (2, "")
-    assert done.err.startswith(f"Error: {file} is damaged or was edited")
-
-
-def test_an_empty_file_reproduces_nothing(shared, jembench):
-    Path("experiments").mkdir()  # any folder may have that name
-    for file in (Path("empty.toml"), Path("experiments", "empty.toml")):
-        file.touch()
-        done = jembench("reproduce", file, "--dry-run")
-        assert (done.code, done.out) == (2, "")
-        assert str(file) in done.err
-
-
 def test_components_that_are_not_installed(shared, jembench):
     def by_a_plugin(cell):
         plugins = [*cell.provenance["plugins"], "zoo-park 1.0 [lion = zoo:lion]"]
@@ -120,13 +83,15 @@ def test_code_that_the_store_alone_names_is_refused(shared, jembench, monkeypatc
 @pytest.mark.parametrize(
     ("arguments", "expected"),
     [
-        (["nowhere"], "There is no store and no file nowhere."),
+        (["nowhere"], "There is no store nowhere. Name the folder of a store."),
+        (["mine.toml"], "There is no store mine.toml. Name the folder of a store."),
         (["empty"], "The store empty holds no result that could be measured again."),
         (["empty", "--store", "empty"], "--store is empty, the store that is reproduced. Name another folder."),
     ],
 )
 def test_what_cannot_be_reproduced(jembench, arguments, expected):
     Path("empty").mkdir()
+    Path("mine.toml").touch()
     done = jembench("reproduce", *arguments)
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"Error: {expected}")
