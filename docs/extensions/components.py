@@ -31,8 +31,7 @@ def _rows(kind: Any) -> Iterator[list[nodes.Element]]:
             yield _row(suite.name, "", suite.found.title, [], suite.problem)
     elif kind == "recipes":
         for recipe in listing.recipes():
-            uses = [*recipe.found.models, *recipe.found.default_for]
-            yield _row(recipe.name, "", recipe.found.title, uses, recipe.problem)
+            yield _row(recipe.name, "", recipe.found.title, [], recipe.problem)
     elif kind == "references":
         for table in listing.published():
             first = table.found[0]

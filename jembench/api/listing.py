@@ -15,7 +15,6 @@ from jembench.catalog.options import options_of
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError
 from jembench.experiment import recipe_files, suite_files
-from jembench.experiment.recipe import Recipe
 from jembench.report import references
 from jembench.report.record import grouped
 
@@ -100,11 +99,3 @@ def _listed(name: str, load: Callable[[str], Any]) -> Listed:
         return Listed(name, load(name), "")
     except JembenchError as error:
         return Listed(name, None, str(error))
-
-
-def purpose(recipe: Recipe) -> str:
-    """Return the models and the datasets whose default a recipe is, in words; "" if there are none."""
-    purposes = {"of": recipe.models, "on": recipe.default_for}
-    words = [f"{word} {', '.join(names)}" for word, names in purposes.items() if names]
-    most = f" with up to {recipe.most_images:,} training images" if recipe.most_images else ""
-    return f"the default {' '.join(words)}{most}" if words else ""

@@ -15,7 +15,6 @@ from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.cli.parameters import RECIPE
 from jembench.errors import SpecError
-from jembench.experiment.recipe import Recipe
 from jembench.report.references import Published
 
 
@@ -25,11 +24,6 @@ class Files(NamedTuple):
     find: Callable[[], Sequence[Listed]]
     fields: Callable[[Any], dict[str, Any]]  # of JSON
     columns: dict[str, str]  # of the table: their headings by the fields
-
-
-def _recipe(recipe: Recipe) -> dict[str, Any]:
-    text = "\n".join(filter(None, (recipe.title, listing.purpose(recipe))))
-    return {"title": text, "settings": recipe.settings}
 
 
 def _published(table: Sequence[Published]) -> dict[str, Any]:
@@ -42,7 +36,9 @@ def _published(table: Sequence[Published]) -> dict[str, Any]:
 
 FILES = {
     "suites": Files(listing.suites, lambda suite: {"title": suite.title}, {"title": "what it is"}),
-    "recipes": Files(listing.recipes, _recipe, {"title": "what it is"}),
+    "recipes": Files(
+        listing.recipes, lambda recipe: {"title": recipe.title, "settings": recipe.settings}, {"title": "what it is"}
+    ),
     "references": Files(listing.published, _published, {"title": "of which paper", "columns": "columns"}),
 }
 LISTS = (*KINDS, "recipes", "references")
@@ -56,7 +52,8 @@ def list_(kind: str | None, name: str | None, format: str) -> None:
     """List what is installed, and whether it works.
 
     Every component is imported. With KIND, say what each one is and which options it has; the last line names the
-    kinds. `jembench list recipe NAME` prints the file of a recipe.
+    kinds. `jembench list recipe NAME` prints the file of a recipe. A recipe named after a model, a dataset or both
+    (MODEL-DATASET) is their default; every other model is trained by the recipe `paper`.
     """
     if (kind == "recipe") != (name is not None):
         raise SpecError("`jembench list recipe NAME` shows one recipe; `jembench list recipes` lists the names.")

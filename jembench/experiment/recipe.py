@@ -143,11 +143,6 @@ class Recipe:
     least_iterations: Count = 0  # however few images an epoch has
     processes: AtLeast1 = 1  # that train together, each with other noise
     source: str = ""  # of imported weights: the first 12 digits of the SHA-256 of their file; "": trained here
-    default_for: tuple[str, ...] = ()  # datasets that use this recipe by default
-    most_images: Count = 0  # training images up to which they do; 0: any number
-    models: tuple[
-        str, ...
-    ] = ()  # the models that it is made for, which use it there; none: all that have none of theirs
     overrides: tuple[str, ...] = ()  # what --set made different from the file, "epochs=5"
 
     @property
@@ -173,7 +168,7 @@ class Recipe:
     def settings(self) -> dict[str, Any]:
         """Everything that can be set to change the trained model."""
         fields = dataclasses.asdict(self)
-        for incidental in ("name", "title", "default_for", "most_images", "models", "overrides"):
+        for incidental in ("name", "title", "overrides"):
             del fields[incidental]
         return fields
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
-import math
 import warnings
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from importlib.resources.abc import Traversable
 from typing import Any
 
 from jembench.catalog import packages, registry, spec
@@ -116,53 +113,47 @@ def _written(value: Any) -> str:
 
 # --- which recipe is the default --------------------------------------------------------------------------------------
 
-_ANY_MODEL = _ANY_DATASET = ""
+_PAPER = "paper"
 
-Candidates = list[tuple[str, int]]
-"""Recipes, and the training images up to which they are the default; 0: any number."""
+_FOLDER, _SMALL, _MOST_IMAGES = "imagefolder", "small-images", 5000
+"""The dataset whose default goes by its size: the recipe up to that many training images."""
 
 
 def for_model(model: str, dataset: str) -> str:
-    """The recipe that a model is trained by on a dataset by default, both given by their specs.
+    """Return the recipe that a model is trained by on a dataset by default, both given by their specs.
 
-    Raises:
-        SpecError: if more than one recipe says that it is.
+    It is the first that is installed under the name MODEL-DATASET, MODEL or DATASET; else ``paper``.
     """
     return made_for(model, dataset) or default_for(dataset)
 
 
-def default_for(dataset: str) -> str:
-    """The recipe that models without one of their own are trained with on a dataset, given by its spec or its name.
-
-    Raises:
-        SpecError: if more than one recipe says that it is.
-    """
-    name = spec.parse(dataset).name
-    return _only(_candidates()[_ANY_MODEL, name], dataset, name) or "paper"
-
-
 def made_for(model: str, dataset: str) -> str | None:
-    """The recipe that is made for a model, both given by their specs or names; None: there is none of its own.
+    """Return the recipe named after a model, and the dataset if there is one for both; None: there is none."""
+    name = spec.parse(model).name
+    candidates = (f"{name}-{spec.parse(dataset).name}", name)
+    return next((each for each in candidates if each in packages.files("recipes")), None)
 
-    One that is made for the model on this dataset comes before one that is made for it on any.
 
-    Raises:
-        SpecError: if more than one recipe says that it is.
-    """
-    known, name, data = _candidates(), spec.parse(model).name, spec.parse(dataset).name
-    return _only(known[name, data], dataset, f"{name} on {data}") or _only(known[name, _ANY_DATASET], dataset, name)
+def default_for(dataset: str) -> str:
+    """Return the recipe that models without one of their own are trained by on a dataset, given by its spec."""
+    name = spec.parse(dataset).name
+    if name == _FOLDER:
+        images = training_images(dataset)
+        name = _PAPER if images is None or images > _MOST_IMAGES else _SMALL
+    return name if name in packages.files("recipes") else _PAPER
 
 
 def usual_for(model: str, dataset: str) -> list[str]:
-    """The recipes that a model may have by default on datasets of that name, however many images they have."""
-    known = _candidates()
-    named = known[model, dataset] or known[model, _ANY_DATASET] or known[_ANY_MODEL, dataset]
-    return [name for name, _ in named] or ["paper"]
+    """Return the recipes that a model may have by default on datasets of that name, whatever the number of images."""
+    own = made_for(model, dataset)
+    if own or spec.parse(dataset).name != _FOLDER:
+        return [own or default_for(dataset)]
+    return [_PAPER, _SMALL]
 
 
 @functools.lru_cache(maxsize=100)
 def training_images(dataset: str) -> int | None:
-    """The number of training images of a dataset, given by its spec, where it is known without reading them.
+    """Return the number of training images of a dataset, given by its spec, where it is known without reading them.
 
     It is looked up once, until ``cache_clear``.
     """
@@ -172,39 +163,3 @@ def training_images(dataset: str) -> int | None:
         found: int | None = getattr(resolved.factory(**resolved.bound.arguments), "train_size", None)
         return found
     return None
-
-
-def _candidates() -> Mapping[tuple[str, str], Candidates]:
-    """The recipes that say that they are the default, by model and dataset."""
-    return _candidates_of(tuple(sorted(packages.files("recipes").items())))
-
-
-@functools.lru_cache(maxsize=10)
-def _candidates_of(files: tuple[tuple[str, Traversable], ...]) -> Mapping[tuple[str, str], Candidates]:
-    found: defaultdict[tuple[str, str], Candidates] = defaultdict(list)
-    for name, file in files:
-        fields = parse(file.read_bytes(), str(file))
-        models, datasets = _texts(fields.get("models")), _texts(fields.get("default_for"))
-        most = fields.get("most_images")
-        for model in models or [_ANY_MODEL]:
-            for dataset in datasets or ([_ANY_DATASET] if models else []):
-                found[model, dataset].append((name, most if isinstance(most, int) else 0))
-    return found
-
-
-def _texts(value: Any) -> list[str]:
-    """The texts in a list. A value that is none is an error when the recipe is loaded."""
-    return [one for one in value if isinstance(one, str)] if isinstance(value, list) else []
-
-
-def _only(candidates: Candidates, dataset: str, of: str) -> str | None:
-    """The recipe for the fewest images that the dataset does not exceed, else the one for any number."""
-    limits = {most for _, most in candidates}
-    if limits - {0}:
-        count = training_images(dataset)
-        limits = {most for most in limits if not most or (count is not None and count <= most)}
-    limit = min(limits, key=lambda most: most or math.inf, default=0)
-    names = [name for name, most in candidates if most == limit]
-    if len(names) > 1:
-        raise SpecError(f"{' and '.join(names)} are both the default recipe of {of}. Choose one with --recipe.")
-    return names[0] if names else None

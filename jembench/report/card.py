@@ -90,5 +90,5 @@ def _toml(fields: Mapping[str, Any], path: str = "") -> Iterator[str]:
     for key, value in fields.items():
         if isinstance(value, Mapping):
             yield from _toml(value, f"{path}{key}.")
-        elif value is not None and (path or key not in ("name", "default_for", "models", "overrides")):
+        elif value is not None and (path or key not in ("name", "overrides")):
             yield f"{path}{key} = {json.dumps(value, ensure_ascii=False)}"

@@ -89,7 +89,6 @@ def test_recipes(jembench):
     done = jembench("list", "recipes", "--format", "json")
     assert (done.code, done.err) == (0, "")
     digits = next(recipe for recipe in json.loads(done.out) if recipe["name"] == "digits")
-    assert digits["title"].endswith("the default on digits")
     assert digits["problem"] == ""
     assert digits["settings"]["epochs"] == 34
     assert digits["settings"]["optimizer"]["name"] == "adam"

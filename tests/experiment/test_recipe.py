@@ -106,7 +106,7 @@ def test_svhn_is_trained_as_the_paper_says_but_never_mirrored():
 
 @pytest.mark.parametrize(
     ("dataset", "recipe"),
-    [("digits", "digits"), ("cifar10", "paper"), ("cifar100", "paper"), ("svhn", "paper-svhn"), ("a:b", "paper")],
+    [("digits", "digits"), ("cifar10", "paper"), ("cifar100", "paper"), ("svhn", "svhn"), ("a:b", "paper")],
 )
 def test_the_default_recipe_of_a_dataset(dataset, recipe):
     assert recipes.default_for(dataset) == recipe
@@ -221,7 +221,7 @@ def test_a_file_that_is_no_toml(tmp_path, content):
         ('"Mine"', "5", "In recipe mine, title is 5; it must be text."),
         ('"sgd"', '"lion"', "In recipe mine: There is no optimizer named 'lion'. Known: adam, sgd."),
         ('title = "Mine"', 'title = "Mine"\nschedule = 3', "In recipe mine, schedule is 3; it must be a table."),
-        ('"Mine"', '"Mine"\ndefault_for = "x"', "In recipe mine, default_for is 'x'; it must be a list."),
+        ('"sgd"', '"sgd"\nbetas = 5', "In recipe mine, optimizer.betas is 5; it must be a list."),
         (
             '"sgd"',
             '"sgd"\nbetas = [0.9, "x"]',
@@ -370,7 +370,7 @@ def changed(value, path):
 
 
 PATHS = list(leaves(recipes.load("digits")))
-INCIDENTAL = {("name",), ("title",), ("default_for",), ("most_images",), ("models",), ("overrides",)}
+INCIDENTAL = {("name",), ("title",), ("overrides",)}
 
 
 @pytest.mark.parametrize("path", PATHS, ids=".".join)
@@ -387,59 +387,18 @@ def test_guards_that_change_nothing_are_one_recipe():
     assert first != recipes.load("digits").identity
 
 
-# --- recipes of several packages --------------------------------------------------------------------------------------
+# --- which recipe is the default --------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def shipped(tmp_path, monkeypatch):
-    """Take the place of what the suite packages bring."""
-
-    def ship(**files):
-        for name, content in files.items():
-            (tmp_path / f"{name}.toml").write_text(content)
-        found = {name: tmp_path / f"{name}.toml" for name in files}
-        monkeypatch.setattr(packages, "files", lambda folder: found)
-
-    return ship
-
-
-def test_two_default_recipes_of_one_dataset_are_a_choice_for_the_user(shipped):
-    shipped(a='default_for = ["cats"]', b='default_for = ["cats", "dogs"]')
-    assert recipes.default_for("dogs") == "b"
-    with pytest.raises(SpecError, match=r"^a and b are both the default recipe of cats\. Choose one with --recipe\.$"):
-        recipes.default_for("cats")
-
-
-def test_a_recipe_made_for_a_model_is_the_default_of_no_other(shipped):
-    shipped(a='default_for = ["cats"]', b='default_for = ["cats"]\nmodels = ["lion"]', c='models = ["lion", "tiger"]')
-    assert recipes.default_for("cats") == "a"
-    assert recipes.made_for("lion", "cats") == "b"
-    assert recipes.made_for("lion", "dogs") == recipes.made_for("tiger", "cats") == "c"
+def test_the_recipe_of_a_model_and_a_dataset_has_their_names(monkeypatch):
+    found = dict.fromkeys(["cats", "lion", "lion-cats", "tiger", "paper"])
+    monkeypatch.setattr(packages, "files", lambda folder: found)
+    assert recipes.for_model("lion:net=small-2", "cats:side=8") == "lion-cats"
+    assert recipes.for_model("lion", "dogs") == "lion"
+    assert recipes.for_model("tiger", "cats") == "tiger"
+    assert recipes.for_model("bear", "cats") == "cats"
+    assert recipes.for_model("bear", "dogs") == "paper"
     assert recipes.made_for("bear", "cats") is None
-
-
-@pytest.mark.parametrize(
-    ("images", "recipe"),
-    [(1, "tiny"), (10, "tiny"), (11, "middling"), (200, "middling"), (201, "large"), (None, "large")],
-)
-def test_the_default_is_the_recipe_for_the_fewest_images_that_are_enough(shipped, monkeypatch, images, recipe):
-    shipped(
-        large='default_for = ["cats"]',
-        middling='default_for = ["cats"]\nmost_images = 200',
-        tiny='default_for = ["cats"]\nmost_images = 10',
-    )
-    monkeypatch.setattr(recipes, "training_images", lambda dataset: images)
-    assert recipes.default_for("cats") == recipe
-    assert recipes.usual_for("lion", "cats") == ["large", "middling", "tiny"]
-
-
-def test_two_recipes_for_as_many_images_are_a_choice_for_the_user(shipped, monkeypatch):
-    shipped(a='default_for = ["cats"]\nmost_images = 9', b='default_for = ["cats"]\nmost_images = 9')
-    monkeypatch.setattr(recipes, "training_images", lambda dataset: 5)
-    with pytest.raises(SpecError, match=r"^a and b are both the default recipe of cats\."):
-        recipes.default_for("cats")
-    monkeypatch.setattr(recipes, "training_images", lambda dataset: 10)
-    assert recipes.default_for("cats") == "paper"
 
 
 def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatch):
@@ -453,14 +412,10 @@ def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatc
     assert recipes.training_images(folder) == 5
     assert recipes.training_images("imagefolder:root=nowhere") is None
     assert recipes.default_for("imagefolder:root=nowhere") == "paper"
+    assert recipes.usual_for("jem", "imagefolder:root=nowhere") == ["paper", "small-images"]
+    assert recipes.usual_for("glow", "imagefolder:root=nowhere") == ["glow"]
     first = tmp_path / "set" / "train" / "cat" / "0.png"
     monkeypatch.setattr(folders, "_list_images", lambda folder: {f"cat/{n}": first for n in range(5001)})
     recipes.training_images.cache_clear()
     assert recipes.default_for(folder) == "paper"
     recipes.training_images.cache_clear()
-
-
-@pytest.mark.parametrize("claim", ["5", '"cats"'])
-def test_a_claim_that_is_no_list_claims_nothing(shipped, claim):
-    shipped(a=f"default_for = {claim}")
-    assert recipes.default_for("cats") == "paper"

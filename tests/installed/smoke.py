@@ -50,7 +50,13 @@ def lists():
     assert {"jem", "jem-factored", "baseline", "adversarial", "igebm", "glow", "residual-flow"} <= models.keys()
     assert not any(model["problem"] for model in models.values()), models
     recipes = {recipe["name"]: recipe for recipe in json.loads(run("list", "recipes", "--format", "json"))}
-    assert {"factored-digits", "adversarial", "igebm-digits", "glow-digits", "residual-flow-digits"} <= recipes.keys()
+    assert {
+        "jem-factored-digits",
+        "adversarial",
+        "igebm-digits",
+        "glow-digits",
+        "residual-flow-digits",
+    } <= recipes.keys()
     assert not any(recipe["problem"] for recipe in recipes.values()), recipes
     run("plugin", "new", "model", "my-ebm", "--folder", "my-ebm")  # its templates came along
     assert Path("my-ebm", "my_ebm", "model.py").is_file()
