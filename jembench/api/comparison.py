@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from jembench.api.arguments import selection
 from jembench.api.live import model_spec
-from jembench.api.results import Shown, dataframe
+from jembench.api.results import Shown
 from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import SpecError
 from jembench.report.pair import Pair, find_pair
@@ -17,7 +17,6 @@ from jembench.report.record import subjects
 from jembench.report.selection import EVERY
 
 if TYPE_CHECKING:
-    from pandas import DataFrame
     from torch import nn
 
     from jembench.report.comparison import Comparison as ComparedPair
@@ -40,14 +39,6 @@ class Comparison(Shown):
 
     def __repr__(self) -> str:
         return f"<Comparison of {' and '.join(self.found.pair.names)}: {len(self.records)} values>"
-
-    def to_dataframe(self) -> DataFrame:
-        """The records as a ``pandas.DataFrame``.
-
-        Raises:
-            Unavailable: if pandas is not installed.
-        """
-        return dataframe(self.records)
 
 
 def compare(

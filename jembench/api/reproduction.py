@@ -81,18 +81,18 @@ def _record(store: Store, cell: Cell) -> FitRecord:
 
 def _check_installed(store: Store, cells: Sequence[Cell]) -> None:
     """Check that the models, datasets and metrics of cells are installed."""
-    lacking, made_with = dict[str, None](), dict[str, None]()
-    kinds: dict[str, Kind] = {"model": "models", "dataset": "datasets", "metric": "metrics"}
-    known = {kind: {one.name for one in discovery.components(kind)} for kind in kinds.values()}
-    for cell in cells:
-        for what, text in (("model", cell.fit.model), ("dataset", cell.fit.dataset), ("metric", cell.metric)):
-            if ":" not in spec.parse(text).name and bare_name(text) not in known[kinds[what]]:
-                lacking[f"the {what} {bare_name(text)}"] = None
-                plugins = cell.provenance.get("plugins")
-                made_with |= dict.fromkeys(str(one) for one in plugins or () if f"[{bare_name(text)} = " in str(one))
-    if lacking:
+    kinds: tuple[Kind, ...] = ("models", "datasets", "metrics")
+    known = {(kind, one.name) for kind in kinds for one in discovery.components(kind)}
+    named = {
+        pair for cell in cells for pair in zip(kinds, (cell.fit.model, cell.fit.dataset, cell.metric), strict=True)
+    }
+    bare = {(kind, bare_name(text)) for kind, text in named if ":" not in spec.parse(text).name}
+    if lacking := sorted(bare - known):
+        plugins = dict.fromkeys(str(one) for cell in cells for one in cell.provenance.get("plugins") or ())
+        made_with = [one for one in plugins if any(f"[{name} = " in one for _, name in lacking)]
         where = f" They are of {', '.join(made_with)}." if made_with else ""
         raise SpecError(
-            f"The store {store.root} names components that are not installed here: {', '.join(lacking)}.{where} "
+            f"The store {store.root} names components that are not installed here: "
+            f"{', '.join(f'the {kind[:-1]} {name}' for kind, name in lacking)}.{where} "
             "Install their distributions, or name their file with --plugin, and run the command again."
         )

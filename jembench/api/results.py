@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +46,25 @@ class Shown:
             ['kind', 'model', 'printed_as']
         """
         return formats.render(self.document, format)
+
+    def to_dataframe(self) -> DataFrame:
+        """Return the rows of the format ``csv`` but for published numbers as a ``pandas.DataFrame``.
+
+        Raises:
+            Unavailable: if pandas is not installed.
+
+        Example:
+            >>> results.per_seed().to_dataframe()[["seed", "label"]].values.tolist()[:3]
+            [[0, 'accuracy'], [0, 'ece'], [1, 'accuracy']]
+        """
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise Unavailable(
+                f"A data frame needs pandas, which cannot be imported ({error}). Install it: pip install "
+                '"jembench[pandas]"'
+            ) from error
+        return DataFrame([row for row in self.document.records() if row.get("kind", "measured") == "measured"])
 
     def __str__(self) -> str:
         return str(self.table())
@@ -120,33 +139,3 @@ class Results(Shown, Sequence[Record]):
     def __repr__(self) -> str:
         models = len({cell.fit.names for cell in self.cells})
         return f"<Results: {len(self)} records of {models} models>"
-
-    def to_dataframe(self, *, per_seed: bool = False) -> DataFrame:
-        """The records as a ``pandas.DataFrame``, a row each.
-
-        Args:
-            per_seed: a row for each seed, whose number is in the column ``seed``, instead of one over all seeds.
-
-        Raises:
-            Unavailable: if pandas is not installed.
-
-        Example:
-            >>> results.to_dataframe(per_seed=True)[["seed", "label"]].values.tolist()[:3]
-            [[0, 'accuracy'], [0, 'ece'], [1, 'accuracy']]
-        """
-        return dataframe(export.values_of(self.cells, self._names) if per_seed else map(dataclasses.asdict, self))
-
-
-def dataframe(rows: Iterable[Mapping[str, Any]]) -> DataFrame:
-    """Records as a ``pandas.DataFrame``, a row each.
-
-    Raises:
-        Unavailable: if pandas is not installed.
-    """
-    try:
-        from pandas import DataFrame
-    except ImportError as error:
-        raise Unavailable(
-            f'A data frame needs pandas, which cannot be imported ({error}). Install it: pip install "jembench[pandas]"'
-        ) from error
-    return DataFrame(list(rows))

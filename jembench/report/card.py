@@ -21,7 +21,7 @@ LICENSE = "unknown"
 
 
 def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, license: str = LICENSE) -> str:
-    """A model card in Markdown. Its front matter is YAML, as the Hugging Face Hub reads it.
+    """Return a model card in Markdown. Its front matter is YAML, as the Hugging Face Hub reads it.
 
     Args:
         of: the fit.
@@ -34,7 +34,6 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
 
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     limits = {cell.provenance["limit"] for cell in measured if cell.provenance.get("limit")}
-    rows = [row for cell in measured for row in _rows(cell)]
     pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     provenance = {"command": "not known", "python": "", "packages": {}, "hardware": {}, **of.provenance}
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
@@ -43,15 +42,12 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         fit=of.key,
         model=spec.parse(of.key.model).name,
         dataset=spec.parse(of.key.dataset).name,
-        title=f"{of.key.model} on {of.key.dataset}",
         license=license,
-        rows=rows,
-        metrics=sorted({row["type"] for row in rows}),
-        gaps=[cell for cell in cells if cell.outcome.status == "na"],
+        rows=[row for cell in measured for row in _rows(cell)],
+        cells=cells,
         limits=sorted(limits),
         whole=any(not cell.provenance.get("limit") for cell in measured),
         pictures=pictures,
-        has_samples=any(picture.endswith("samples.png") for picture in pictures),
         source=source,
         manifest=MANIFEST,
         provenance=provenance,
@@ -61,32 +57,27 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
 
 
 def _rows(cell: Cell) -> Iterator[dict[str, Any]]:
-    """The values of a result, each as a line of the table."""
+    """Yield the values of a result, each as a line of the table."""
     (subject,) = subjects([cell])
     for column in columns_of(cell.metric, [cell]):
         found = record([cell], column, subject)
         numbers = [number for number in (found.value, found.low, found.high) if number is not None]
         yield {
             "type": spec.parse(cell.metric).name,
-            "label": column.label.replace("|", r"\|"),
-            "value": found.value,
+            "of": found,
             "finite": all(map(math.isfinite, numbers)),  # a hub takes no other numbers
-            "unit": column.unit,
-            "n": found.n,
             "text": record_text(found, Footnotes()),
-            "protocol": found.protocol.replace("|", r"\|"),
-            "args": {"low": found.low, "high": found.high, "n": found.n, "protocol": found.protocol},
         }
 
 
 def _distributions(provenance: Mapping[str, Any]) -> list[str]:
-    """What must be installed, with versions; what has no distribution is named with its file."""
+    """Return what must be installed, with versions; what has no distribution is named with its file."""
     parts = [str(line).partition(" [")[0] for line in provenance.get("plugins", ())]
     return list(dict.fromkeys(f"`{part}`" for part in ["jembench", *parts] if not part.startswith("jembench ")))
 
 
 def _toml(fields: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """The lines of a recipe file; what says how the recipe was chosen is left out."""
+    """Yield the lines of a recipe file; what says how the recipe was chosen is left out."""
     for key, value in fields.items():
         if isinstance(value, Mapping):
             yield from _toml(value, f"{path}{key}.")

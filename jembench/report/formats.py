@@ -89,12 +89,7 @@ _TYPES = {
 
 
 def to_parquet(document: Document) -> bytes:
-    """A Parquet file in full precision, a row for each value."""
-    return parquet(document.fields, document.records())
-
-
-def parquet(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
-    """A Parquet file with these columns; the items of a list have spaces between them.
+    """Return a Parquet file in full precision, a row for each value; the items of a list have spaces between them.
 
     Raises:
         Unavailable: if pyarrow is not installed.
@@ -107,8 +102,8 @@ def parquet(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> bytes:
             f"Parquet needs pyarrow, which cannot be imported ({error}). Install it: pip install "
             '"jembench[parquet]"; or write CSV.'
         ) from error
-    kinds = [(name, pyarrow.type_for_alias(_TYPES.get(name, "string"))) for name in fields]
-    flat = [{name: _joined(value) for name, value in row.items()} for row in rows]
+    kinds = [(name, pyarrow.type_for_alias(_TYPES.get(name, "string"))) for name in document.fields]
+    flat = [{name: _joined(value) for name, value in row.items()} for row in document.records()]
     stream = io.BytesIO()
     write_table(pyarrow.Table.from_pylist(flat, pyarrow.schema(kinds, {"Software": "jembench"})), stream)
     return stream.getvalue()

@@ -91,7 +91,7 @@ def test_records_are_tidy(folder):
 def test_a_data_frame_over_seeds_and_of_each(folder):
     _, found = folder
     mean = found.to_dataframe().set_index(["model", "label"])["value"]
-    each = found.to_dataframe(per_seed=True)
+    each = found.per_seed().to_dataframe()
     assert sorted(each["seed"].unique()) == [0, 1]
     assert each.groupby(["model", "label"])["value"].mean().to_dict() == pytest.approx(mean.to_dict())
 

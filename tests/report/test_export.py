@@ -58,7 +58,7 @@ def test_csv_has_every_row_in_full_precision(rows):
 
 def test_parquet_has_the_same_rows_and_their_types(rows):
     parquet = pytest.importorskip("pyarrow.parquet")
-    found = parquet.read_table(io.BytesIO(formats.parquet(VALUES, rows)))
+    found = parquet.read_table(io.BytesIO(formats.to_parquet(formats.of_records(list, VALUES, rows))))
     assert found.column_names == VALUES
     assert found.to_pylist() == rows
     types = {field.name: str(field.type) for field in found.schema}
@@ -68,4 +68,4 @@ def test_parquet_has_the_same_rows_and_their_types(rows):
 def test_parquet_without_pyarrow_says_what_to_install(rows, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(Unavailable, match=r'pip install "jembench\[parquet\]"; or write CSV'):
-        formats.parquet(VALUES, rows)
+        formats.to_parquet(formats.of_records(list, VALUES, rows))

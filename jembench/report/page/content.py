@@ -14,8 +14,7 @@ from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.page.tables import origin, overview
 from jembench.report.sections import Report
 from jembench.report.text import Table
-from jembench.store.fits import FitRecord
-from jembench.store.outcome import Cell, FitKey
+from jembench.store.outcome import Cell
 
 _SAMPLES = ("class-samples", "confident-samples", "neighbours", "distal")
 """The metrics whose figures show images."""
@@ -71,34 +70,18 @@ def collect(
     if pictures is None:
         return page
     metrics = {record.metric for view in views for row in view.rows for record in row.records.values()}
-    seeds = pictures.of_seeds([cell for cell in cells if cell.metric in metrics], names)
-    return _with_store(page, cells, trained, pictures, names, own_claims, seeds)
-
-
-def _with_store(
-    page: Page,
-    cells: Sequence[Cell],
-    trained: Mapping[FitKey, FitRecord | None],
-    pictures: Pictures,
-    names: Names,
-    own_claims: Sequence[Claim],
-    seeds: Sequence[Picture],
-) -> Page:
-    """Return the page with what a store holds beside the numbers."""
-    figures = pictures.of_metrics(cells, names) | ({"seeds": seeds} if seeds else {})
+    figures = pictures.of_metrics(cells, names)
+    if seeds := pictures.of_seeds([cell for cell in cells if cell.metric in metrics], names):
+        figures["seeds"] = seeds
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
-    interventions = {fit: record.interventions if record else () for fit, record in trained.items()}
+    recipes = {fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False) for fit, of in trained.items() if of}
     return replace(
         page,
         figures=figures,
         samples=[*pictures.of_samples(cells, names), *images],
-        trainings=[one for fit, notes in interventions.items() for one in pictures.of_training(fit, notes, names)],
+        trainings=[one for fit, of in trained.items() for one in pictures.of_training(fit, of, names)],
         claims=_claims(own_claims, cells, pictures),
-        recipes={
-            fit.recipe: json.dumps(record.recipe, indent=1, ensure_ascii=False)
-            for fit, record in trained.items()
-            if record
-        },
+        recipes=recipes,
         left_out=list(pictures.left_out),
     )
 

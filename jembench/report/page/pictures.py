@@ -11,6 +11,7 @@ from jembench.experiment.sweep import bare_name
 from jembench.files import read_bytes
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.record import grouped
+from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
@@ -58,11 +59,11 @@ class Pictures:
 
         return self._figures(training.seeds_of(cells, names))
 
-    def of_training(self, fit: FitKey, interventions: Iterable[str], names: Names = NO_NAMES) -> list[Picture]:
-        """Return the energies of a training, with what the guard did."""
+    def of_training(self, fit: FitKey, record: FitRecord | None, names: Names = NO_NAMES) -> list[Picture]:
+        """Return the energies of a training, with what the guard did by its record."""
         from jembench.report.figures import training
 
-        notes = tuple(interventions)
+        notes = tuple(record.interventions) if record else ()
         planned = training.energies_of([fit], self.store.history, self.note, names)
         return [picture._replace(notes=notes) for picture in self._figures(planned)]
 
