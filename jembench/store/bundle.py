@@ -17,9 +17,8 @@ from jembench.store import fits, manifest, outcome, records, tensors
 from jembench.store.fits import WEIGHTS, FitRecord
 from jembench.store.latest import asked, newest
 from jembench.store.layout import listed
-from jembench.store.manifest import MANIFEST
 from jembench.store.outcome import Cell, FitKey
-from jembench.store.store import Store, read_cell
+from jembench.store.store import Store
 from jembench.store.walk import verify
 
 _CHAINS = re.compile(r"(sampler|buffer-.)\.safetensors")
@@ -47,19 +46,17 @@ def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tu
     record, home = store.read_fit(fit), store.fit_folder(fit)
     if record is None or not store.is_trained(fit):
         raise SpecError(f"The training of {fit} has not ended, or it failed: there is no model to share.")
-    there = folder / "fits" / home.name
     for path in listed(home):
-        if manifest.is_part(f"fits/{home.name}/{path.name}") and (chains or not _CHAINS.fullmatch(path.name)):
-            copy(path, there / path.name, durable=False)
+        name = f"fits/{home.name}/{path.name}"
+        if manifest.is_part(name) and (chains or not _CHAINS.fullmatch(path.name)):
+            copy(path, folder / name, durable=False)
     if not chains:
-        record = _without_chains(record, there)
+        record = _without_chains(record, folder / "fits" / home.name)
     current = newest(store.contents().cells, asked(store))
     results = [cell for cell in current if cell.fit.id == fit.id and cell.outcome.is_settled]
     for cell in results:
-        path, arrays = store.cell_path(cell), store.arrays_path(cell)
-        if arrays.exists():
-            copy(arrays, folder / "arrays" / arrays.name, durable=False)
-        copy(path, folder / "cells" / path.name, durable=False)
+        for path in filter(Path.exists, (store.arrays_path(cell), store.cell_path(cell))):
+            copy(path, folder / path.relative_to(store.root), durable=False)
     for finding in verify(Store(folder)):
         if finding.status == "damaged":
             raise DamagedError(f"{finding.file} in {store.root} cannot be shared: {finding.reason}")
@@ -101,12 +98,8 @@ def unpack(source: Path, folder: Path, name: str = "", within: Path | None = Non
     """
     name = name or str(source)
     try:
-        with manifest.opened(source, within or source) as open_:
-            manifest.copy(open_, MANIFEST, folder / MANIFEST)
-            entries = manifest.read(folder)
-            limits.check_bytes(f"What {name} holds", sum(entry.size for entry in entries.values()))
-            for part, entry in entries.items():
-                manifest.copy(open_, part, folder / part, entry)
+        manifest.copy(source, folder, within or source)
+        manifest.check(folder)
         return _checked(folder)
     except (DamagedError, CheckpointError) as error:
         reason = str(error).replace(f"{folder}/", "").removesuffix(records.REMEDY).strip()
@@ -114,23 +107,21 @@ def unpack(source: Path, folder: Path, name: str = "", within: Path | None = Non
 
 
 def _checked(folder: Path) -> FitRecord:
-    """The record of the fit in a copy of a bundle, after all that is beside it was checked."""
-    homes = listed(folder / "fits")
-    if len(homes) != 1 or not all((homes[0] / name).exists() for name in (fits.RECORD, *WEIGHTS)):
+    """Return the record of the fit in a copy of a bundle, after all that is beside it was checked."""
+    store, homes = Store(folder), listed(folder / "fits")
+    trained = store.trained()
+    if len(homes) != 1 or not trained or not fits.has_weights(homes[0]):
         raise DamagedError("It does not hold one trained model.")
-    record = fits.read(homes[0])
-    if record.status == "failed":
-        raise DamagedError("Its training has failed.")
-    for finding in verify(Store(folder)):
+    for finding in verify(store):
         if finding.status in ("damaged", "stray"):
             raise DamagedError(f"{finding.file}: {finding.reason}")
-    for path in listed(folder / "cells"):
-        if (fit := read_cell(path).fit).id != record.key.id:
-            raise DamagedError(f"cells/{path.name} is a result of another model, {fit}.")
+    for cell in store.contents().cells:
+        if cell.fit.id != trained[0].key.id:
+            raise DamagedError(f"{store.cell_path(cell).name} is a result of another model, {cell.fit}.")
     for path in listed(folder / "arrays"):
         try:
             with zipfile.ZipFile(path) as archive:
                 limits.check_archive(path, archive)
         except zipfile.BadZipFile as error:
             raise DamagedError(f"arrays/{path.name}: {error}") from error
-    return record
+    return trained[0]

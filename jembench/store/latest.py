@@ -67,9 +67,8 @@ def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
         return _rank(cell, by_family[cell.fit.family])
 
     def rank(cell: Cell) -> _Rank:
-        metric = cell.provenance.get("metric_id")  # version 0.1 did not write it
-        asked = by_family[cell.fit.family]
-        return _rank(cell, [one for one in asked if metric is None or str(metric) in one.metrics])
+        metric = cell.provenance.get("metric_id")
+        return _rank(cell, [one for one in by_family[cell.fit.family] if metric in one.metrics])
 
     families = {cell.fit.names: cell.fit.family for cell in sorted(cells, key=fit_rank)}  # the last of each name counts
     results = {_result(cell): cell.id for cell in sorted(cells, key=rank)}
@@ -81,7 +80,7 @@ _Rank = tuple[str, str]
 
 
 def _rank(cell: Cell, log: Iterable[Asked]) -> _Rank:
-    measured = str(cell.provenance.get("asked_for") or _time(cell))  # asked_for: of version 0.1
+    measured = _time(cell)
     return max([measured, *(asked.time for asked in log)]), measured
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import re
-import shutil
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import IO, Annotated, NamedTuple
 
@@ -25,12 +24,9 @@ CARD = "README.md"
 _NAME = "[A-Za-z0-9_=+-][A-Za-z0-9_.=+-]{0,200}"
 _PART = re.compile(
     rf"README\.md|cells/{_NAME}\.json|arrays/{_NAME}\.npz|fits/{_NAME}/"
-    r"(fit\.json|interventions\.json|history\.csv|(energies|samples)\.png|(model|sampler|buffer-[1-5])\.safetensors)"
+    r"(fit\.json|interventions\.json|history\.csv|samples\.png|(model|sampler|buffer-[1-5])\.safetensors)"
 )
 """The paths that files of a bundle may have, beside the manifest."""
-
-
-_BLOCK = 2**20  # bytes that are copied at a time
 
 
 class Entry(NamedTuple):
@@ -45,21 +41,22 @@ class _Manifest(NamedTuple):
 
 
 def is_part(name: str) -> bool:
-    """Whether a file of a bundle may have this path."""
+    """Return whether a file of a bundle may have this path."""
     return _PART.fullmatch(name) is not None
 
 
 def write(folder: Path) -> None:
     """Write the manifest of a folder in which all the files of a bundle are."""
-    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    entries = {
-        name: Entry((folder / name).stat().st_size, digest(folder / name)) for name in sorted(filter(is_part, names))
-    }
-    records.write(folder / MANIFEST, {"files": {name: entry._asdict() for name, entry in entries.items()}})
+    names = filter(is_part, (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file()))
+    records.write(folder / MANIFEST, {"files": {name: _entry(folder / name)._asdict() for name in sorted(names)}})
+
+
+def _entry(path: Path) -> Entry:
+    return Entry(path.stat().st_size, digest(path))
 
 
 def read(folder: Path) -> Mapping[str, Entry]:
-    """The manifest of a folder: its files by their paths, with / between their parts.
+    """Read the manifest of a folder: its files by their paths, with / between their parts.
 
     Raises:
         FileNotFoundError: if there is none.
@@ -71,11 +68,24 @@ def read(folder: Path) -> Mapping[str, Entry]:
     return found
 
 
+def check(folder: Path) -> None:
+    """Check that the files of a folder are those that its manifest names.
+
+    Raises:
+        DamagedError: if one is missing or another one, or the manifest is damaged.
+    """
+    for name, entry in read(folder).items():
+        if not (folder / name).exists():
+            raise DamagedError(f"{name} is missing.")
+        if _entry(folder / name) != entry:
+            raise DamagedError(f"{name} was cut short, edited or exchanged.")
+
+
 # --- folders and archives ---------------------------------------------------------------------------------------------
 
 
 def write_zip(folder: Path, path: Path) -> None:
-    """Write a bundle as a zip archive, uncompressed and without times: equal content gives equal archives.
+    """Write a bundle as a zip archive, uncompressed.
 
     Raises:
         StoreError: if it cannot be written.
@@ -84,93 +94,74 @@ def write_zip(folder: Path, path: Path) -> None:
     def write(stream: IO[bytes]) -> None:
         with zipfile.ZipFile(stream, "w") as archive:
             for name in (MANIFEST, *read(folder)):
-                entry = zipfile.ZipInfo(name)
-                entry.external_attr = 0o644 << 16
-                entry.file_size = (folder / name).stat().st_size
-                with archive.open(entry, "w") as member, (folder / name).open("rb") as file:
-                    shutil.copyfileobj(file, member)
+                archive.write(folder / name, name)
 
     write_atomically(path, write, "another name")
 
 
-Open = Callable[[str], tuple[IO[bytes], int]]
-"""Opens a file by its name; the number is its size in bytes, by the folder's or archive's directory."""
+Open = Callable[[str], IO[bytes]]
+"""Opens a file of a bundle by its name; raises an ``OSError`` or a ``KeyError`` if there is none."""
 
 
-@contextmanager
-def opened(source: Path, within: Path) -> Iterator[Open]:
-    """Open a bundle, a folder or a zip archive, and give a function that opens its files.
+def copy(source: Path, folder: Path, within: Path) -> None:
+    """Copy the manifest of a bundle, and the files that it names, into an empty folder. Their digests are not checked.
 
     Args:
-        source: the folder or the archive.
+        source: a folder or a zip archive.
+        folder: where they are copied to.
         within: the folder that links of the source must not lead out of.
 
     Raises:
-        SpecError: if there is no such source.
-        DamagedError: if it is no archive that can be read.
+        SpecError: if there is no such source, it has no manifest, or is larger than the limits allow.
+        DamagedError: if a file is missing or cannot be read.
+        StoreError: if a copy cannot be written.
     """
     if not source.exists():
         raise SpecError(f"There is no {source}. Name a folder, a zip archive or hf://USER/NAME.")
     if source.is_dir():
-
-        def open_(name: str) -> tuple[IO[bytes], int]:
-            if not Path(os.path.realpath(source / name)).is_relative_to(os.path.realpath(within)):
-                raise DamagedError(f"{name} is a link that leads out of the folder.")
-            stream = open_regular(source / name)
-            return stream, os.fstat(stream.fileno()).st_size
-
-        yield open_
+        _copy(partial(_open, source, within), folder)
         return
     try:
         with open_regular(source) as stream, zipfile.ZipFile(stream) as archive:
             limits.check_archive(source, archive)
-            members = {info.filename: info for info in archive.infolist()}
-
-            def open_member(name: str) -> tuple[IO[bytes], int]:
-                if name not in members:
-                    raise FileNotFoundError
-                return archive.open(members[name]), members[name].file_size
-
-            yield open_member
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+            _copy(archive.open, folder)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: it is encrypted
         raise DamagedError(f"It is no zip archive that can be read ({error}).") from error
 
 
-def copy(open_: Open, name: str, to: Path, entry: Entry | None = None) -> None:
-    """Copy a file of a bundle in blocks, and check the bytes that are copied.
+def _open(source: Path, within: Path, name: str) -> IO[bytes]:
+    if not Path(os.path.realpath(source / name)).is_relative_to(os.path.realpath(within)):
+        raise DamagedError(f"{name} is a link that leads out of the folder.")
+    return open_regular(source / name)
 
-    Args:
-        open_: of the bundle.
-        name: of the file.
-        to: the path of the copy.
-        entry: the file's size and digest by the manifest; None for the manifest itself.
 
-    Raises:
-        SpecError: if there is no manifest.
-        DamagedError: if there is no other file of that name, or its size or digest is another one.
-        StoreError: if the copy cannot be written.
-    """
+def _copy(open_: Open, folder: Path) -> None:
     try:
-        stream, size = open_(name)
+        _copy_file(open_, MANIFEST, records.LARGEST, folder)
     except FileNotFoundError as error:
-        if name == MANIFEST:
-            raise SpecError(
-                f"There is no trained model: {MANIFEST} is missing. `jembench push` writes such a folder, zip archive "
-                "or repository; `jembench store merge` copies from a whole store."
-            ) from error
-        raise DamagedError(f"{name} is missing.") from error
+        raise SpecError(
+            f"There is no trained model: {MANIFEST} is missing. `jembench push` writes such a folder, zip archive "
+            "or repository; `jembench store merge` copies from a whole store."
+        ) from error
+    entries = read(folder)
+    limits.check_bytes("What the shared model holds", sum(entry.size for entry in entries.values()))
+    for name, entry in entries.items():
+        with suppress(FileNotFoundError):  # :func:`check` sees it
+            _copy_file(open_, name, entry.size, folder)
+
+
+def _copy_file(open_: Open, name: str, size: int, folder: Path) -> None:
+    """Copy a file in blocks; of one of more than ``size`` bytes the copy is too long, but not whole."""
+    try:
+        stream = open_(name)
+    except (KeyError, FileNotFoundError) as error:
+        raise FileNotFoundError(name) from error
     except OSError as error:
         raise DamagedError(f"{name} cannot be read ({error.strerror or error}).") from error
-    found = hashlib.sha256()
 
     def write(out: IO[bytes]) -> None:
-        while block := stream.read(_BLOCK):
-            found.update(block)
+        while stream.tell() <= size and (block := stream.read(2**20)):
             out.write(block)
 
     with stream:
-        is_right = size <= records.LARGEST if entry is None else size == entry.size
-        if is_right:
-            write_atomically(to, write, durable=False)
-    if not is_right or (entry and found.hexdigest() != entry.sha256):
-        raise DamagedError(f"{name} was cut short, edited or exchanged.")
+        write_atomically(folder / name, write, durable=False)

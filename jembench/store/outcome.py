@@ -123,7 +123,6 @@ class _Provenance(NamedTuple):
     interventions: tuple[str, ...] = ()
     stability: Stability | None = None
     time: str = ""
-    asked_for: str = ""
 
 
 class _Details(NamedTuple):

@@ -1,8 +1,8 @@
 """Files of tensors: safetensors with a record in the header, and a digest of both that is checked on every reading.
 
 The header's metadata has one key. Its value is a JSON object: the record and ``digest``, the SHA-256 of the tensors'
-names, types, shapes and bytes and of the rest of the record. Equal content gives equal files. Files of version 0.1, and
-those of other programs, have no digest; they are read, and their digest is computed. Reading one never runs code.
+names, types, shapes and bytes and of the rest of the record. Equal content gives equal files. Files of other
+programs have no digest, and can be read too. Reading one never runs code.
 
 Imports no torch until tensors are asked for.
 """
@@ -31,9 +31,8 @@ LARGEST_HEADER = 100_000_000
 class Seal(NamedTuple):
     """What a file says of itself."""
 
-    record: Mapping[str, Any]  # of a file without a digest: its metadata, whose values are strings
-    digest: str  # SHA-256 of tensors and record
-    is_sealed: bool  # whether the file carries that digest
+    record: Mapping[str, Any]  # of a file without a digest: its metadata
+    digest: str  # SHA-256 of tensors and record; "": a file of another program, which carries none
     number: int  # of its tensors
 
 
@@ -118,13 +117,16 @@ def check(path: Path, remedy: str = "") -> Seal:
     """Check a file's digest. Imports no torch.
 
     Raises:
-        CheckpointError: as :func:`read`.
+        CheckpointError: as :func:`read`, and if the file carries none.
     """
-    return _checked(path, remedy)[1]
+    seal = _checked(path, remedy)[1]
+    if not seal.digest:
+        raise _damaged(path, "it has no digest", remedy)
+    return seal
 
 
 def read_seal(path: Path, remedy: str = "") -> Seal:
-    """What a file's header says, without a look at its tensors; its digest is "" if the file carries none.
+    """Read what a file's header says, without a look at its tensors.
 
     Raises:
         CheckpointError: if the header is damaged.
@@ -146,7 +148,7 @@ def age_of(path: Path) -> int:
 
 
 def _checked(path: Path, remedy: str) -> tuple[bytes, Seal]:
-    """The bytes of a file and what they say of themselves, after the digest was checked."""
+    """Return the bytes of a file and what they say of themselves, after the digest, if there is one, was checked."""
     try:
         content = read_bytes(path)
     except (OSError, MemoryError) as error:
@@ -157,9 +159,9 @@ def _checked(path: Path, remedy: str) -> tuple[bytes, Seal]:
         found = _digest(layout, seal.record, data)
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
-    if seal.is_sealed and seal.digest != found:
+    if seal.digest not in ("", found):
         raise _damaged(path, "its content does not match its digest", remedy)
-    return content, seal._replace(digest=found)
+    return content, seal
 
 
 def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
@@ -188,18 +190,18 @@ def _parsed(header: bytes, length: int) -> dict[str, Any]:
 
 
 def _seal(layout: dict[str, Any]) -> Seal:
-    """The seal in a header, whose metadata is taken out; its digest is "" if it carries none."""
+    """Return the seal in a header, whose metadata is taken out."""
     metadata = layout.pop("__metadata__", {})
     if not isinstance(metadata, dict):
         raise ValueError("its metadata is no object")
     if not all(isinstance(entry, dict) and "data_offsets" in entry for entry in layout.values()):
         raise ValueError("its header has an entry that is neither a tensor nor its metadata")  # a damaged key of these
     if KEY not in metadata:
-        return Seal({name: value for name, value in metadata.items() if name != "digest"}, "", False, len(layout))
+        return Seal(metadata, "", len(layout))
     record = json.loads(metadata[KEY]) if isinstance(metadata[KEY], str) else None
-    if not isinstance(record, dict) or not isinstance(digest := record.pop("digest", None), str):
+    if not isinstance(record, dict) or not isinstance(digest := record.pop("digest", None), str) or not digest:
         raise ValueError("its record has no digest")
-    return Seal(record, digest, True, len(layout))
+    return Seal(record, digest, len(layout))
 
 
 def _damaged(path: Path, why: object, remedy: str) -> CheckpointError:

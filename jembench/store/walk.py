@@ -87,7 +87,7 @@ def walk(store: Store) -> Iterator[Item]:
     for path in _list(root / EXPERIMENTS):
         yield Item(path, "other", True, partial(_check_experiment, store, path))
     parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
-    alone = {LOG: partial(_check_log, store), MANIFEST: partial(_check_manifest, root)}
+    alone = {LOG: partial(_check_log, store), MANIFEST: partial(manifest.check, root)}
     for path in _list(root):
         if path.name in alone:
             yield Item(path, "other", True, alone[path.name])
@@ -204,10 +204,7 @@ def _fail(error: Exception) -> None:
 
 def _check_tensors(path: Path, written: str | None = None) -> None:
     """Check a file of tensors; ``written``: the digest in the record of its fit."""
-    seal = tensors.check(path)
-    if not seal.is_sealed:
-        raise StoreError("It has no digest.")
-    _compare(path, written, seal.digest)
+    _compare(path, written, tensors.check(path).digest)
 
 
 def _check_history(path: Path, written: str | None) -> None:
@@ -228,12 +225,6 @@ def _check_log(store: Store) -> None:
     lines = sum(bool(line) for line in read_bytes(store.root / LOG).splitlines())
     if torn := lines - len(asked(store)):
         raise StoreError(f"{torn} of {lines} lines cannot be read.")
-
-
-def _check_manifest(root: Path) -> None:
-    for name, entry in manifest.read(root).items():
-        if not (root / name).exists() or digest(root / name) != entry.sha256:
-            raise StoreError(f"{name} is missing, or is not the file that was shared.")
 
 
 # --- verification -----------------------------------------------------------------------------------------------------

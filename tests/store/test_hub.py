@@ -130,10 +130,10 @@ def test_what_may_not_be_read(shared, tmp_path, status):
 def test_repositories_and_revisions_that_are_not_there(shared, tmp_path):
     with pytest.raises(Unavailable, match="hf://user/other: the hub answers 404: there is no such repository"):
         fetched(tmp_path, "hf://user/other")
-    with pytest.raises(SpecError, match="the repository has no such revision"):
+    with pytest.raises(Unavailable, match="answers 404: there is no such repository or revision"):
         fetched(tmp_path, f"{WHERE}@v9")
     shared.repositories["user/empty"] = {"README.md": b"mine"}
-    with pytest.raises(SpecError, match="holds no trained model"):
+    with pytest.raises(Unavailable, match=r"answers 404: .*holds no trained model"):
         fetched(tmp_path, "hf://user/empty")
 
 

@@ -135,19 +135,6 @@ def test_of_two_codes_of_a_metric_the_one_that_was_asked_for_last_is_shown(store
         assert found == (new if name == "new" else old)
 
 
-def test_stores_of_the_first_version_keep_what_was_asked_for(store):
-    """They say it in the outcomes themselves, and not which code of a metric gave them."""
-    again = replaced(cell("a", day=1), asked_for="2026-11-05T12:00:00+00:00")
-    store.write_cell(again, {})
-    assert {family for family, *_ in shown_of(store)} == {"minea"}
-    early, late = cell("b", metric="mine", day=3), cell("b", metric="mine", day=4)
-    for one in (early, late):
-        store.write_cell(one, {})
-    mark_latest(store, {"mineb"}, {"any"})
-    (found,) = [one for one in newest(store.contents().cells, asked(store)) if one.metric == "mine"]
-    assert found == late
-
-
 def test_the_same_command_again_adds_nothing(store):
     for _ in range(1000):
         mark_latest(store, ["minea", "mineb"], ["accuracy", "nll"])
