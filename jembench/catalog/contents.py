@@ -47,8 +47,7 @@ def content(files: Mapping[str, Path]) -> str:
 def _state(path: Path) -> tuple[int, int, int]:
     found = path.stat()
     if not stat.S_ISREG(found.st_mode):
-        code = errno.EISDIR if stat.S_ISDIR(found.st_mode) else errno.EINVAL
-        raise OSError(code, os.strerror(code), str(path))
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
     return found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 

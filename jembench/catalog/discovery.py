@@ -11,8 +11,10 @@ import importlib
 import importlib.metadata
 import re
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
 
 import entrypoints
@@ -23,25 +25,10 @@ from jembench.errors import Incompatible, JembenchError, PluginError, SpecError,
 from jembench.interfaces import API
 from jembench.stopping import INTERRUPTS
 
-Kind = Literal[
-    "models",
-    "samplers",
-    "metrics",
-    "datasets",
-    "ood_sets",
-    "features",
-    "suites",
-    "importers",
-    "executors",
-    "trackers",
-    "formats",
-    "figures",
-    "optimizers",
-    "schedules",
-    "augmentations",
-    "starts",
-    "scores",
-]
+_Measured = Literal["models", "samplers", "metrics", "datasets", "ood_sets", "features", "suites", "importers"]
+_Around = Literal["executors", "trackers", "formats", "figures"]
+_Training = Literal["optimizers", "schedules", "augmentations", "starts", "scores"]
+Kind = Literal[_Measured, _Around, _Training]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
@@ -106,17 +93,15 @@ def catalogue() -> Catalogue:
             else:
                 where = point.module_name, point.object_name or ""
                 found.append(Component(kind, key, _normalised(name), version, *where, api))
-    first: dict[tuple[int, str, str], Component] = {}  # of a distribution that is on sys.path twice
-    for component in found:
-        first.setdefault((KINDS.index(component.kind), component.name, component.distribution), component)
+    # of a distribution that is on sys.path twice, the first counts
+    first = {(KINDS.index(one.kind), one.name, one.distribution): one for one in reversed(found)}
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(unreadable))
 
 
 def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
-    try:
+    with suppress(UnicodeDecodeError, FileNotFoundError, KeyError):  # damaged, or left by an interrupted installation
         return distribution.metadata["Name"] or "(without a name)", distribution.metadata["Version"] or ""
-    except (UnicodeDecodeError, FileNotFoundError, KeyError):  # damaged, or a leftover of an interrupted installation
-        return "(without a name)", ""
+    return "(without a name)", ""
 
 
 def _normalised(distribution: str) -> str:
@@ -147,9 +132,8 @@ def find(kind: Kind, name: str) -> Component:
         module, attribute = name.split(":", 1)
         return Component(kind, name, "", "", module, attribute)
     distribution, _, bare = name.rpartition("/")
-    matches = [
-        c for c in components(kind) if c.name == bare and _normalised(distribution) in ("", _normalised(c.distribution))
-    ]
+    wanted = _normalised(distribution)
+    matches = [c for c in components(kind) if c.name == bare and wanted in ("", _normalised(c.distribution))]
     if not matches:
         known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
         raise unknown(singular(kind), name, known, f"jembench list {kind}")
@@ -184,31 +168,22 @@ def load(component: Component) -> Any:
         )
     try:
         loaded = importlib.import_module(component.module)
-        for attribute in filter(None, component.attribute.split(".")):
-            loaded = getattr(loaded, attribute)
+        if component.attribute:
+            loaded = attrgetter(component.attribute)(loaded)
+        if component.kind != "suites" and not callable(loaded):
+            raise TypeError(f"it is of type {type(loaded).__name__}, not a factory")
     except (JembenchError, *INTERRUPTS):
         raise
     except BaseException as error:  # a module that exits when imported must not end the command either
-        of = f" of {component.distribution} {component.version}" if component.distribution else ""
-        cause = error_text(error).rstrip(".: ")
+        of, remedy = "", "Check the path; the package must be importable from here."
+        if component.distribution:
+            of = f" of {component.distribution} {component.version}"
+            remedy = "Correct the file." if component in added else f"Update or uninstall {component.distribution}."
         raise PluginError(
-            f"The {singular(component.kind)} {component.name!r}{of} cannot be loaded from {component.target}: {cause}. "
-            f"{_remedy(component)}"
+            f"The {singular(component.kind)} {component.name!r}{of} cannot be loaded from {component.target}: "
+            f"{error_text(error).rstrip('.: ')}. {remedy}"
         ) from error
-    if component.kind != "suites" and not callable(loaded):
-        raise PluginError(
-            f"{component} is of type {type(loaded).__name__}, not a factory: an entry point of "
-            f"jembench.{component.kind} must name something that can be called. {_remedy(component)}"
-        )
     return loaded
-
-
-def _remedy(component: Component) -> str:
-    if component in added:
-        return "Correct the file."
-    if component.distribution:
-        return f"Update or uninstall {component.distribution}."
-    return "Check the path; the package must be importable from here."
 
 
 def describe(factory: Any) -> str:

@@ -79,10 +79,6 @@ class Option:
         """Whether a spec must give a value."""
         return self.default is REQUIRED
 
-    def mark(self, kind: type[Mark]) -> Mark | None:
-        """Return its mark of one class, or None."""
-        return next((mark for mark in self.marks if isinstance(mark, kind)), None)
-
 
 REQUIRED = inspect.Parameter.empty
 """The default of an option that has none."""
@@ -132,9 +128,8 @@ def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench 
         SpecError: for an unknown key, a value of the wrong type or out of range, or a required key that is missing.
     """
     options, given = options_of(factory), dict(spec.arguments)
-    for key in given:
-        if key not in options:
-            raise unknown(f"option of {spec.name}", key, options, list_command)
+    if extra := [key for key in given if key not in options]:
+        raise unknown(f"option of {spec.name}", extra[0], options, list_command)
     if missing := sorted(name for name, option in options.items() if option.is_required and name not in given):
         raise SpecError(f"{spec.name} needs {', '.join(missing)}: write {spec.name}:{missing[0]}=...")
     defaults = {name: option.default for name, option in options.items() if not option.is_required}
@@ -147,8 +142,8 @@ def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench 
 
 def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
     """Return the options of a factory that have a mark of one class, with the mark."""
-    found = {name: option.mark(kind) for name, option in options_of(factory).items()}
-    return {name: mark for name, mark in found.items() if mark is not None}
+    marks = ((name, mark) for name, option in options_of(factory).items() for mark in option.marks)
+    return {name: mark for name, mark in marks if isinstance(mark, kind)}
 
 
 @functools.lru_cache(maxsize=1_000)

@@ -19,7 +19,7 @@ from jembench.stopping import INTERRUPTS
 VARIABLE = "JEMBENCH_PLUGIN"
 """The environment variable of ``--plugin``."""
 
-_FORM = Format(PluginError, "Correct the file.", is_json=True)
+_FORM = Format(PluginError, "Correct the file.", "json")
 _Name = Annotated[str, Rule("a name such as my-ebm", re.compile(r"[A-Za-z_][\w.-]*").fullmatch)]
 
 

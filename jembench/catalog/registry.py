@@ -39,11 +39,9 @@ class Resolved:
     @cached_property
     def named(self) -> dict[str, Resolved]:
         """The components that its options name, by the option; those that are not installed are left out."""
-        found = {}
-        for option, names in options.marked(self.factory, options.Names).items():
-            if resolved := _installed(names.kinds, str(self.bound.arguments[option])):
-                found[option] = resolved
-        return found
+        marks = options.marked(self.factory, options.Names)
+        found = {option: _installed(mark.kinds, str(self.bound.arguments[option])) for option, mark in marks.items()}
+        return {option: resolved for option, resolved in found.items() if resolved}
 
     @property
     def uses(self) -> list[Component]:
@@ -85,11 +83,9 @@ class Resolved:
     @cached_property
     def _contents(self) -> dict[str, str]:
         """A hash of the files that each option stands for."""
-        found = {}
-        for option, mark in options.marked(self.factory, options.Content).items():
-            if hashed := _content(self.component, option, str(self.bound.arguments[option]), mark.listing):
-                found[option] = hashed
-        return found
+        values, marks = self.bound.arguments, options.marked(self.factory, options.Content)
+        found = {name: _content(self.component, name, str(values[name]), mark.listing) for name, mark in marks.items()}
+        return {name: hashed for name, hashed in found.items() if hashed}
 
     @property
     def content(self) -> str:
@@ -146,10 +142,9 @@ def _identity(named: Resolved) -> Any:
 
     What is measured without them says so, and is measured again when they are there.
     """
-    try:
+    with suppress(JembenchError):
         return named.identity
-    except JembenchError:
-        return str(named)
+    return str(named)
 
 
 def look_again() -> None:
@@ -182,10 +177,9 @@ def _installed(kinds: tuple[Kind, ...], text: str) -> Resolved | None:
 
 def canonical(kind: Kind, text: str) -> str:
     """Return the canonical form of a spec; of a component that is not installed any more, as far as it can be known."""
-    try:
+    with suppress(JembenchError):
         return str(resolve(kind, text))
-    except JembenchError:
-        return str(specs.parse(text))
+    return str(specs.parse(text))
 
 
 def _shortest(component: Component) -> str:

@@ -65,15 +65,19 @@ Printed = Annotated[float, "as printed"]
 """A number that may be nan."""
 
 
+Style = Literal["toml", "json", "text"]
+"""The style of values: TOML; JSON, with unknown keys and the numbers "nan", "inf" and "-inf"; text of an option."""
+
+
 class Format(NamedTuple):
     """A kind of file: how strictly it is read, and the end of its errors."""
 
     error: type[JembenchError]
     remedy: str
-    is_json: bool  # unknown keys are ignored; "nan", "inf" and "-inf" are numbers
+    style: Style
 
 
-TOML = Format(SpecError, "", is_json=False)
+TOML = Format(SpecError, "", "toml")
 
 
 def parse(content: bytes, where: str) -> dict[str, Any]:
@@ -106,7 +110,7 @@ def read(
         SpecError: or ``form.error``, naming the file, the key and what it must be.
     """
     try:
-        made: T = _make(cls, data, form.is_json, given)
+        made: T = _make(cls, data, form.style, given)
     except _Invalid as error:
         keys = "".join([path, *error.keys]).removeprefix(".")
         raise form.error(f"{error.describe(where, keys, listing)} {form.remedy}".rstrip()) from None
@@ -126,10 +130,13 @@ def read_text(text: str, hint: Any, what: str) -> Scalar:
         PluginError: if the type is another one.
     """
     try:
-        value: Scalar = _reader(hint, False)(_plain(text, hint, what))
+        value: Scalar = _reader(hint, "text")(text)
     except _Invalid as error:
-        sentence = error.describe("", what, "").removeprefix("In , ")
-        raise SpecError(sentence.replace(_NAMES[float], f"{_NAMES[float]}, for example 0.1, 1e-4 or 8/255")) from None
+        raise SpecError(error.describe("", what, "").removeprefix("In , ")) from None
+    except TypeError as error:
+        raise PluginError(
+            f"{what} has {error}; options are int, float, bool, str, Literal[...] or one of these | None."
+        ) from None
     return value
 
 
@@ -139,33 +146,6 @@ def read_untyped(text: str) -> Any:
         return json.loads(text)
     except ValueError:
         return text
-
-
-def _plain(text: str, hint: Any, what: str) -> Any:
-    """Return the value that a file would have for a text, or the text if it has none of the type."""
-    origin, arguments = get_origin(hint), get_args(hint)
-    if origin is Annotated:
-        return _plain(text, arguments[0], what)
-    if origin in (Union, types.UnionType) and types.NoneType in arguments and len(arguments) == 2:
-        (hint,) = (each for each in arguments if each is not types.NoneType)
-        return None if text.lower() == "none" else _plain(text, hint, what)
-    if origin is Literal:
-        return next((choice for choice in arguments if format_value(choice) == text), text)
-    if hint is bool:
-        return _BOOLEANS.get(text.lower(), text)
-    if hint in (int, float):
-        with suppress(ValueError, ZeroDivisionError, OverflowError):
-            number = int(text) if hint is int else float(Fraction(text) if "/" in text else text)
-            return number if math.isfinite(number) else text
-    elif hint is not str:
-        wrong = "no type" if hint is inspect.Parameter.empty else f"the type {hint!r}"
-        raise PluginError(
-            f"{what} has {wrong}; options are int, float, bool, str, Literal[...] or one of these | None."
-        )
-    return text
-
-
-_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 class _Invalid(Exception):
@@ -197,31 +177,30 @@ _SHORT.maxstring = _SHORT.maxother = 200
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _make(cls: Any, data: Any, is_json: bool, given: Mapping[str, Any]) -> Any:
+def _make(cls: Any, data: Any, style: Style, given: Mapping[str, Any]) -> Any:
     if not isinstance(data, Mapping):
         raise _wrong(data, "a table")
-    readers, required = _fields(cls, is_json)
+    readers, required = _fields(cls, style)
     known = readers.keys() - given.keys() if given else readers.keys()
-    if not is_json and (extra := [key for key in data if key not in known]):
+    if style != "json" and (extra := [key for key in data if key not in known]):
         raise _Invalid(
             lambda where, path, listing: str(
                 unknown(f"key in {f'{path} of ' if path else ''}{where}", extra[0], known, listing)
             )
         )
-    if missing := [name for name in required if name not in data and name in known]:
-        end = "" if is_json else " Add it to the file."
+    if missing := [f".{name}" for name in required if name not in data and name in known]:
         raise _Invalid(
-            lambda where, path, _: f"{where} lacks {', '.join(f'{path}.{name}'.lstrip('.') for name in missing)}.{end}"
+            lambda file, path, _: f"{file} lacks {', '.join(f'{path}{key}'.lstrip('.') for key in missing)}."
         )
     return cls(**given, **{key: _at(f".{key}", readers[key], data[key]) for key in data if key in known})
 
 
 @functools.cache
-def _fields(cls: Any, is_json: bool) -> tuple[dict[str, Reader], list[str]]:
+def _fields(cls: Any, style: Style) -> tuple[dict[str, Reader], list[str]]:
     """Return the reader of each field of a class, and the fields without a default."""
     hints, fields = get_type_hints(cls, include_extras=True), inspect.signature(cls).parameters
     required = [name for name, field in fields.items() if field.default is field.empty]
-    return {name: _reader(hints[name], is_json) for name in fields}, required
+    return {name: _reader(hints[name], style) for name in fields}, required
 
 
 def _mapping(read_key: Reader, read_value: Reader, value: Any) -> dict[str, Any]:
@@ -240,39 +219,46 @@ def _list(read_item: Reader, length: int | None, value: Any) -> tuple[Any, ...]:
 
 
 @functools.cache
-def _reader(hint: Any, is_json: bool) -> Reader:
-    """Return the function that checks and converts a value of a type."""
+def _reader(hint: Any, style: Style) -> Reader:
+    """Return the function that checks and converts a value of a type.
+
+    Raises:
+        TypeError: if the value is a text, and the type none of an option.
+    """
     if hint == Option:
         return _option
     if hint == Printed:
-        return functools.partial(_scalar, float, True)
+        return functools.partial(_scalar, float, "json")
     origin, arguments = get_origin(hint), get_args(hint)
     if origin is Annotated:
         constraints = [mark for mark in arguments[1:] if isinstance(mark, Range | Rule)]
-        return functools.partial(_constrained, _reader(arguments[0], is_json), constraints)
+        return functools.partial(_constrained, _reader(arguments[0], style), constraints, style)
     if origin is Literal:
-        return functools.partial(_one_of, arguments)
-    if origin in (Union, types.UnionType):
-        readers = [_reader(each, is_json) for each in arguments if each is not types.NoneType]
-        return functools.partial(_any_of, types.NoneType in arguments, readers)
+        return functools.partial(_one_of, arguments, style)
+    kinds = [each for each in arguments if each is not types.NoneType]
+    if origin in (Union, types.UnionType) and (style != "text" or len(kinds) == 1):
+        readers = [_reader(each, style) for each in kinds]
+        return functools.partial(_any_of, types.NoneType in arguments, readers, style)
+    if style == "text" and hint not in _NAMES:
+        raise TypeError("no type" if hint is inspect.Parameter.empty else f"the type {hint!r}")
     if origin in (tuple, Sequence):
         length = len(arguments) if origin is tuple and arguments[-1] is not Ellipsis else None
-        return functools.partial(_list, _reader(arguments[0], is_json), length)
+        return functools.partial(_list, _reader(arguments[0], style), length)
     if origin is frozenset:
-        read_list = functools.partial(_list, _reader(arguments[0], is_json), None)
+        read_list = functools.partial(_list, _reader(arguments[0], style), None)
         return lambda value: frozenset(read_list(value))
     if origin is Mapping:
-        return functools.partial(_mapping, *(_reader(each, is_json) for each in arguments))
+        return functools.partial(_mapping, *(_reader(each, style) for each in arguments))
     if dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"):
-        return lambda value: _make(hint, value, is_json, {})
-    return functools.partial(_scalar, hint, is_json)
+        return lambda value: _make(hint, value, style, {})
+    return functools.partial(_scalar, hint, style)
 
 
-def _constrained(reader: Reader, constraints: Sequence[Range | Rule], value: Any) -> Any:
+def _constrained(reader: Reader, constraints: Sequence[Range | Rule], style: Style, value: Any) -> Any:
     found = reader(value)
     for constraint in constraints:
         if found not in constraint:
-            raise _wrong(value, constraint)
+            raise _wrong(found if style == "text" else value, constraint)
     return found
 
 
@@ -282,15 +268,16 @@ def _option(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value)
 
 
-def _one_of(choices: tuple[Any, ...], value: Any) -> Any:
-    if value not in choices:
-        raise _wrong(value, f"one of {', '.join(str(choice) or repr(choice) for choice in choices)}")
-    return value
+def _one_of(choices: tuple[Any, ...], style: Style, value: Any) -> Any:
+    for choice in choices:
+        if value == (format_value(choice) if style == "text" else choice):
+            return choice
+    raise _wrong(value, f"one of {', '.join(str(choice) or repr(choice) for choice in choices)}")
 
 
-def _any_of(allows_none: bool, readers: Sequence[Reader], value: Any) -> Any:
+def _any_of(allows_none: bool, readers: Sequence[Reader], style: Style, value: Any) -> Any:
     """Return the value as the first type that it has; an error is that of the last."""
-    if value is None and allows_none:
+    if allows_none and (value.lower() == "none" if style == "text" else value is None):
         return None
     for reader in readers[:-1]:
         with suppress(_Invalid):
@@ -301,14 +288,27 @@ def _any_of(allows_none: bool, readers: Sequence[Reader], value: Any) -> Any:
 _NAMES = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
 
 
-def _scalar(kind: Any, is_json: bool, value: Any) -> Any:
+def _scalar(kind: Any, style: Style, value: Any) -> Any:
     if kind is Any:
         return value
-    if kind is float and (type(value) is int or (is_json and value in ("nan", "inf", "-inf"))):
-        with suppress(OverflowError):
-            return float(value)
-    if type(value) is not kind or (kind is float and not is_json and not math.isfinite(value)):
-        raise _wrong(value, "a number" if is_json and kind is float else _NAMES[kind])
-    if kind is int and not -(2**63) <= value < 2**63:
+    found = _converted(kind, style, value)
+    if type(found) is not kind or (kind is float and style != "json" and not math.isfinite(found)):
+        raise _wrong(value, _NAMES[kind])
+    if kind is int and not -(2**63) <= found < 2**63:
         raise _wrong(value, "a whole number of at most 63 bits")
+    return found
+
+
+def _converted(kind: type[Scalar], style: Style, value: Any) -> Any:
+    """Return the value of a type that a value of a style is written for, or else the value as it is."""
+    with suppress(ValueError, ZeroDivisionError, OverflowError):
+        if kind is float and (type(value) is int or (style == "json" and value in ("nan", "inf", "-inf"))):
+            return float(value)
+        if style == "text" and kind is bool:
+            return _BOOLEANS.get(value.lower(), value)
+        if style == "text" and kind in (int, float):
+            return int(value) if kind is int else float(Fraction(value) if "/" in value else value)
     return value
+
+
+_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

@@ -27,7 +27,7 @@ LARGEST = 64 * 2**20
 
 REMEDY = "Remove the file and run the same command again; only its content is computed again."
 
-FORMAT = Format(DamagedError, REMEDY, is_json=True)
+FORMAT = Format(DamagedError, REMEDY, "json")
 
 T = TypeVar("T")
 

@@ -116,7 +116,9 @@ def test_an_option_that_is_left_out_is_no_file():
     assert digest == hashlib.sha256(b"one").hexdigest()
 
 
-@pytest.mark.parametrize(("file", "cause"), [("nowhere.bin", "No such file or directory"), (".", "Is a directory")])
+@pytest.mark.parametrize(
+    ("file", "cause"), [("nowhere.bin", "No such file or directory"), (".", "it is no regular file")]
+)
 def test_a_file_that_cannot_be_read_is_told(file, cause):
     with pytest.raises(SpecError) as caught:
         identity(f"weighted:weights={file}", "models")
