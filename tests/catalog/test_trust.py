@@ -108,7 +108,6 @@ def test_a_name_that_is_not_an_import_path_imports_nothing(name):
     ("line", "hostile"),
     [
         ("[chains]", '[model]\nnet = "math:floor"\n\n[chains]'),
-        ("title", 'models = ["math:floor"]\ntitle'),
         ("sampler =", 'sampler = "pcd:x=math:floor"  #'),
     ],
 )
