@@ -166,7 +166,6 @@ class _Content:
             rows=tuple(rows),
             lines=tuple(lines),
             options=tuple(list(axes)[index] for index in differing),
-            reasons_in_headings=True,
         )
 
     def _is_asked_for(self, column: Column | None, rows: Sequence[Subject]) -> bool:

@@ -85,7 +85,7 @@ def _lines(cells: Sequence[tuple[str, str]]) -> Iterator[str]:
 
 
 def _heading(heading: Heading) -> tuple[str, str]:
-    return _protected(escaped(heading.label) + _superscript(heading.marks)), escaped(heading.detail)
+    return _protected(escaped(heading.label)), escaped(heading.detail)
 
 
 def _cell(text: Text, interval: Interval, *, name: bool) -> tuple[str, str]:

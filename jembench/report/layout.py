@@ -104,7 +104,6 @@ class _Layout:
         columns = [
             [of_row[number] for line in view.lines for of_row in line.records] for number in range(len(view.headings))
         ]
-        marks = [self._shared_mark(column) if view.reasons_in_headings else () for column in columns]
         rows: list[tuple[Text, ...]] = []
         published: list[tuple[Text, ...]] = []
         best = self.best(view) if self.best else ()
@@ -114,10 +113,8 @@ class _Layout:
             options = [Text(value) for value in line.options]
             for position, (row, of_row) in enumerate(zip(view.rows, line.records, strict=True)):
                 texts = (
-                    record_text(replace(record, reason="") if mark and record else record, self.notes)._replace(
-                        best=(number, position, column) in best
-                    )
-                    for column, (record, mark) in enumerate(zip(of_row, marks, strict=True))
+                    record_text(record, self.notes)._replace(best=(number, position, column) in best)
+                    for column, record in enumerate(of_row)
                 )
                 rows.append((*options, *self._names(row, differing), *texts))
             found = self._published(line.columns, view.rows, differing)
@@ -134,7 +131,7 @@ class _Layout:
             title=" · ".join((*view.titles, *shared)),
             headings=(
                 *(Heading(label, identifies=True) for label in (*view.options, "model", *differing)),
-                *(heading._replace(marks=mark) for heading, mark in zip(view.headings, marks, strict=True)),
+                *view.headings,
             ),
             rows=tuple(rows),
             footnotes=(
@@ -144,14 +141,6 @@ class _Layout:
             ),
             groups=tuple(groups[1:]),
         )
-
-    def _shared_mark(self, column: Sequence[Record | None]) -> tuple[str, ...]:
-        """The footnote of a column in which nothing has a value for one and the same reason."""
-        asked = [record for record in column if record]
-        reasons = {(record.status, record.reason) for record in asked}
-        if len(asked) < 2 or len(reasons) != 1 or asked[0].status != "na" or not asked[0].reason:
-            return ()
-        return self.notes.marks(asked[0].reason)
 
     def _names(self, row: Subject, differing: Sequence[str]) -> Iterator[Text]:
         """What identifies a row: its model, and what else differs between rows."""

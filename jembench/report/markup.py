@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jembench.report.formats import Document
-from jembench.report.text import Heading, Table, Text
+from jembench.report.text import Table, Text
 
 
 def markdown(document: Document) -> str:
@@ -18,15 +18,19 @@ def _table(table: Table) -> str:
     blocks = [f"### {_escaped(table.title)}"]
     if table.rows:
         rule = ["---" if heading.identifies else "---:" for heading in table.headings]
-        lines = [[*map(_text, table.headings)], rule, *([*map(_text, row)] for row in table.rows)]
+        lines = [
+            [_escaped(heading.in_one_line) for heading in table.headings],
+            rule,
+            *([*map(_text, row)] for row in table.rows),
+        ]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
     notes = [f"{_marks([footnote.mark])} {_escaped(footnote.text)}".strip() for footnote in table.footnotes]
     blocks.append("\n".join(f"- {note}" for note in notes))
     return "\n\n".join(block for block in blocks if block)
 
 
-def _text(of: Heading | Text) -> str:
-    return _escaped(of.in_one_line) + _marks(of.marks)
+def _text(text: Text) -> str:
+    return _escaped(text.in_one_line) + _marks(text.marks)
 
 
 def _marks(marks: Sequence[str]) -> str:

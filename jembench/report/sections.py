@@ -13,7 +13,17 @@ from jembench.experiment.sweep import Grid, bare_name
 from jembench.report.attacks import main_view
 from jembench.report.grids import Places, pivots
 from jembench.report.names import NO_NAMES, Names
-from jembench.report.record import BUFFER, DIRECT, Column, Subject, columns_of, mark_incomparable, record, subjects
+from jembench.report.record import (
+    BUFFER,
+    DIRECT,
+    Column,
+    Subject,
+    columns_of,
+    grouped,
+    mark_incomparable,
+    record,
+    subjects,
+)
 from jembench.report.references import Published
 from jembench.report.selection import WHOLE, Selection
 from jembench.report.text import View
@@ -91,10 +101,7 @@ def _of_main(part: Part) -> list[str]:
 
 
 def _by_metric(cells: Iterable[Cell]) -> dict[str, list[Cell]]:
-    found: dict[str, list[Cell]] = {}
-    for cell in cells:
-        found.setdefault(cell.metric, []).append(cell)
-    return found
+    return {group[0].metric: group for group in grouped(cells, lambda cell: cell.metric)}
 
 
 def _completed(part: Part, cells: Sequence[Cell]) -> Part:

@@ -83,7 +83,6 @@ def _rich(table: Table, columns: list[int], interval: Interval) -> RichTable:
 
 def _heading(heading: Heading) -> RichText:
     text = RichText(heading.label, style="bold")
-    text.append(_superscript(",".join(heading.marks)), style="not bold yellow")
     return text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text
 
 

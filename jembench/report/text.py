@@ -30,7 +30,6 @@ class Heading(NamedTuple):
     label: str
     detail: str = ""  # unit and arrow
     identifies: bool = False
-    marks: tuple[str, ...] = ()
 
     @property
     def in_one_line(self) -> str:
@@ -114,7 +113,6 @@ class View:
     rows: tuple[Subject, ...]
     lines: tuple[Line, ...]
     options: tuple[str, ...] = ()  # that differ from line to line
-    reasons_in_headings: bool = False  # why a whole column has no value is said once
 
     @property
     def results(self) -> set[tuple[str, ...]]:

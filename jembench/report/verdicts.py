@@ -15,13 +15,8 @@ from jembench.report.record import grouped
 from jembench.report.text import ABSENT, Footnote, Footnotes, Heading, Table, Text, decimals_for, detail, fixed
 
 FIELDS = tuple(field.name for field in fields(Difference))
-_ELSEWHERE = ("metric", "label", "unit", "better", "verdict", "reason", "protocols")  # among claims, or left out
-CLAIM_FIELDS = (
-    *("claim", "text", "source", "verdict", "metric", "label", "direction", "within"),
-    *(field for field in FIELDS if field not in _ELSEWHERE),
-    "reason",
-)
-"""The columns of the CSV."""
+CLAIM_FIELDS = ("claim", "text", "source", "direction", "within", *FIELDS)
+"""The columns of the CSV of claims."""
 
 _DIFFERENCE = (
     Heading("difference", "other images"),
@@ -253,12 +248,11 @@ def _claims_legend(found: Sequence[Finding]) -> Iterator[str]:
 
 def _record(finding: Finding) -> dict[str, Any]:
     claim = finding.claim
-    record = {
-        **asdict(finding.row),
+    return {
         "claim": claim.id,
         "text": claim.text,
         "source": ", ".join(filter(None, (claim.paper.cite, claim.where, claim.paper.url))),
         "direction": claim.direction if claim.metric else None,
         "within": claim.within,
+        **asdict(finding.row),
     }
-    return {field: record[field] for field in CLAIM_FIELDS}

@@ -116,14 +116,8 @@ def test_a_column_without_anything_has_one_footnote_with_the_remedy(ood):
 
     cells = [ood(*w, outcome=outcome(w[-1])) for w in itertools.product(("jem", "baseline"), SCORES, SETS)]
     (pivot,) = pivots(cells)
-    assert pivot.headings[-1].marks == ("1",)
-    assert {row[-1].value for row in pivot.rows} == {"N/A"}
-    assert all(text.marks == () for row in pivot.rows for text in row)
+    assert {(row[-1].value, row[-1].marks) for row in pivot.rows} == {("N/A", ("1",))}
     assert [note for note in pivot.footnotes if note.mark] == [("CelebA is not there: fetch it.", "1")]
-    table = build(cells, parts=[part(cells)])
-    assert "celeba<sup>1</sup>" in render(document(table), "markdown")
-    assert r"celeba\tnote{1}" in render(document(table), "latex")
-    assert "celeba¹" in render(document(table), "table:width=100")
 
 
 def test_gaps_of_single_places_have_their_own_marks(ood):
@@ -142,7 +136,6 @@ def test_gaps_of_single_places_have_their_own_marks(ood):
     (pivot,) = pivots(cells)
     assert [(text.value, text.marks) for text in pivot.rows[1][2:]] == [("N/A", ("1",))] * 3
     assert (pivot.rows[2][2].value, pivot.rows[2][2].marks) == ("failed", ("2",))
-    assert all(heading.marks == () for heading in pivot.headings)
 
 
 def test_seeds_and_differing_protocols_are_as_in_the_main_table(ood):

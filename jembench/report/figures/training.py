@@ -65,20 +65,12 @@ def curves_in(history: History) -> list[str]:
 
 
 def energies(title: str, history: History) -> Drawing:
-    """Draw the energies of a history that has some, abandoned attempts included."""
-    figure, (axes,) = drawing.panels(drawing.page(), 3.2, title)
-    plot_energies(axes, history)
-    drawing.legend_below(figure, axes, columns=2)
-    curves = ("iteration", "attempt", *curves_in(history))
-    return Drawing(figure, [{name: row.get(name, "") for name in curves} for row in history])
-
-
-def plot_energies(axes: Axes, history: History) -> None:
-    """Draw the energies of a history that has some, abandoned attempts included, in the colours of the current style.
+    """Draw the energies of a history that has some, abandoned attempts included.
 
     The guard's interventions are numbered lines. The scale is linear within 10 nats, and logarithmic beyond where there
     is anything beyond, so that both training and divergence are seen.
     """
+    figure, (axes,) = drawing.panels(drawing.page(), 3.2, title)
     curves = curves_in(history)
     attempts = sorted({row["attempt"] for row in history})
     for color, name in enumerate(curves):
@@ -97,13 +89,15 @@ def plot_energies(axes: Axes, history: History) -> None:
         start = min(row["iteration"] for row in history if row["attempt"] == attempt)
         axes.axvline(start, color="black", linewidth=0.6, linestyle=":")
         axes.text(start, 1.0, str(number), transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
-    energies = [row[name] for row in history for name in curves if math.isfinite(row.get(name, math.nan))]
-    if max(map(abs, energies), default=0) > LINEAR:
+    heights = [row[name] for row in history for name in curves if math.isfinite(row.get(name, math.nan))]
+    if max(map(abs, heights), default=0) > LINEAR:
         axes.set_yscale("symlog", linthresh=LINEAR)
         axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_ylim(2 * min(-LINEAR / 2, *energies), 2 * max(LINEAR / 2, *energies))
+        axes.set_ylim(2 * min(-LINEAR / 2, *heights), 2 * max(LINEAR / 2, *heights))
     axes.set_xlabel("iteration")
     axes.set_ylabel("energy, nats")
+    drawing.legend_below(figure, axes, columns=2)
+    return Drawing(figure, [{name: row.get(name, "") for name in ("iteration", "attempt", *curves)} for row in history])
 
 
 def read_history(path: Path) -> History:
