@@ -13,7 +13,7 @@ from jembench.catalog import discovery
 
 
 class Components(Directive):
-    """`{components} models`: the name of each, what it is, and its options or, of a file, what it is made for."""
+    """`{components} models`: the name of each, what it is, and its options or, of a published table, its columns."""
 
     required_arguments = 1
 
@@ -21,7 +21,7 @@ class Components(Directive):
         """The table."""
         kind = self.arguments[0]
         rows = list(_rows(kind))
-        last = "options, with their defaults" if kind in discovery.KINDS else "for"
+        last = "options, with their defaults" if kind in discovery.KINDS else "columns"
         return [_table((discovery.singular(kind), "what it is", last), rows)]
 
 

@@ -104,7 +104,7 @@ def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
 
 def _read(store: Store, unit: str) -> works.Work:
     try:
-        return works.read(store.works.read(unit))
+        return store.works.read(unit).read(works.Work)
     except StoreError as error:
         raise SpecError(f"This is no unit of work: {error}") from error
 

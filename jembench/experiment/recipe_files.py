@@ -44,20 +44,14 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
 @functools.lru_cache(maxsize=1000)
 def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
     fields = parse(source.content, source.where)
-    if not overrides:
-        return _recipe(source.name, fields)
-    original = _loaded(source, ())
     for override in overrides:
         _override(fields, override, source.name)
-    recipe = _recipe(source.name, fields)
-    before = original.settings | {"processes": recipe.processes}  # part of the identity, and of no name
-    return dataclasses.replace(recipe, overrides=_differences(before, recipe.settings))
-
-
-def _recipe(name: str, fields: Mapping[str, Any]) -> Recipe:
-    recipe = read(Recipe, fields, f"recipe {name}", "jembench list recipes", name=name, overrides=())
+    recipe = read(Recipe, fields, f"recipe {source.name}", "jembench list recipes", name=source.name, overrides=())
     _check(recipe)
-    return recipe
+    if not overrides:
+        return recipe
+    before = _loaded(source, ()).settings | {"processes": recipe.processes}  # part of the identity, and of no name
+    return dataclasses.replace(recipe, overrides=_differences(before, recipe.settings))
 
 
 def _check(recipe: Recipe) -> None:

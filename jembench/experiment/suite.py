@@ -63,7 +63,6 @@ class Suite:
     grid: tuple[Grid, ...] = ()
     attack: tuple[Attack, ...] = ()
     variant: tuple[Variant, ...] = ()  # where there are some, they are all that is trained
-    arm: tuple[Variant, ...] = ()  # settings under which each variant is trained once more: "noise .05, unguarded"
     claim: tuple[Claim, ...] = ()  # what is said of the results
     run: Execution = Execution()
     report: tuple[Shown, ...] = ()  # what is written after a run: options of ``jembench report``
@@ -120,8 +119,7 @@ class Suite:
         """What is trained on a dataset, given by its spec: the recipe itself where the suite names no variants."""
         if not self.variant:
             return [Variant(name="")]
-        covering = [variant for variant in self.variant if variant.covers(dataset)]
-        return [each for variant in covering for each in (variant, *map(variant.under, self.arm))]
+        return [variant for variant in self.variant if variant.covers(dataset)]
 
     def models_of(self, variant: Variant) -> list[Model]:
         """The models that are trained in a variant."""
@@ -154,7 +152,6 @@ class Suite:
             settings=(*self.settings, *union.settings),
             model=tuple(one.under(union.settings, keep_recipe=not for_all) for one in self.model),
             variant=tuple(one.set(union.settings) for one in self.variant),
-            arm=tuple(one.set(union.settings) for one in self.arm),
         )
 
     def choose(

@@ -79,11 +79,10 @@ def _included(fields: dict[str, Any], where: str) -> list[str]:
     include = fields.pop("include", [])
     if not isinstance(include, list) or any(not isinstance(one, str) or packages.is_file(one) for one in include):
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
-    own = sorted(fields.keys() & {"variant", "arm"})
-    if include and own:
+    if include and "variant" in fields:
         raise SpecError(
-            f"{where} includes others, and has {', '.join(own)} of its own. Write these into a suite of their own, and "
-            "include it as well."
+            f"{where} includes others, and has variants of its own. Write these into a suite of their own, and include "
+            "it as well."
         )
     return include
 
@@ -94,7 +93,7 @@ def _union(suite: Suite, included: Sequence[Suite], keys: Set[str]) -> Suite:
     own: dict[str, Any] = {key: getattr(suite, key) for key in ("metrics", "datasets", "seeds") if key in keys}
     chosen = [one.under(suite).choose(models=models, **own) for one in included]
     if suite.grid or suite.attack:
-        first = dataclasses.replace(chosen[0].parts[0], metrics=(), variant=(), arm=(), reference=None)
+        first = dataclasses.replace(chosen[0].parts[0], metrics=(), variant=(), reference=None)
         chosen.append(
             dataclasses.replace(first, name=suite.name, title=suite.title, grid=suite.grid, attack=suite.attack)
         )
@@ -138,7 +137,7 @@ def _in_fields(fields: Mapping[str, Any], name: str, stem: str, where: str) -> d
         return {"paper": source, **claims.in_fields(stem, {"where": "", "measure": [command], **table})}
 
     forms: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-        **dict.fromkeys(("grid", "variant", "arm"), _with_besides),
+        **dict.fromkeys(("grid", "variant"), _with_besides),
         **dict.fromkeys(("report", "figures"), _listed),
         "attack": _with_options,
         "claim": claim,

@@ -107,10 +107,6 @@ class Variant(OnDatasets):
         """The same with further settings, unless it changes no recipe."""
         return dataclasses.replace(self, settings=(*self.settings, *settings)) if self.settings else self
 
-    def under(self, arm: Variant) -> Variant:
-        """The same under the settings of an arm of the suite, named after both."""
-        return dataclasses.replace(self, name=f"{self.name}, {arm.name}", settings=(*self.settings, *arm.settings))
-
 
 @dataclass(frozen=True, kw_only=True)
 class Model:

@@ -24,7 +24,6 @@ from jembench.interfaces.metrics import Costly
 from jembench.interfaces.running import Job, WorkKind
 from jembench.store import records
 from jembench.store.outcome import FitKey, Id, SpecText, encode
-from jembench.store.records import Record
 
 
 class WorkCell(NamedTuple):
@@ -114,13 +113,19 @@ def works(
     Raises:
         Unavailable: if the files are missing that a dataset is known by.
     """
-    split = _Split.of(plan, slots, gpus=gpus)
+    known = {str(cell.metric): cell.metric for cell in plan.cells} if slots > 1 else {}
+    metrics = {spec: metric.make() for spec, metric in known.items()}
+    costly = sum(isinstance(metrics.get(str(cell.metric)), Costly) for cell in plan.cells)
     found: list[Work] = []
     for fit in plan.fits:
         if fit.absent:
             raise Unavailable(fit.absent)
-        base = _base(fit, plan.cells_of(fit), deadline, command)
-        found += _of_fit(base, plan.cells_of(fit), split, training=not fit.is_pretrained and not trained(fit.key))
+        cells = plan.cells_of(fit)
+        base = _base(fit, cells, deadline, command)
+        training = not fit.is_pretrained and not trained(fit.key)
+        found += [base] if training else []
+        measuring = dataclasses.replace(base, kind="measure", after=(base.id,) if training else ())
+        found += _measuring(measuring, cells, metrics, slots // max(costly, 1), on_cpu=gpus and training)
     return found
 
 
@@ -133,7 +138,7 @@ def _base(fit: FitPlan, cells: Sequence[CellPlan], deadline: float | None, comma
         recipe=dataclasses.asdict(fit.recipe),
         fit=fit.key,
         identity=fit.identity,
-        cells=tuple(map(_cell, cells)),
+        cells=tuple(WorkCell(cell.metric.bound.in_full, cell.id) for cell in cells),
         limit=cells[0].limit,
         deadline=deadline,
         command=command,
@@ -149,62 +154,34 @@ def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
     return {name: f"{version} ({code_identity.digest(package)})" for name, (version, package) in packages.items()}
 
 
-def _of_fit(base: Work, cells: Sequence[CellPlan], split: _Split, *, training: bool) -> Iterator[Work]:
-    before: tuple[str, ...] = ()
-    if training:
-        yield base
-        before = (base.id,)
-    for group in split.groups(cells, training=training):
-        ready, of_group = before, tuple(map(_cell, group.cells))
-        if group.parts > 1:
-            shard = dataclasses.replace(base, kind="attack-shard", cells=of_group, after=before)
-            shards = [dataclasses.replace(shard, part=(number, group.parts)) for number in range(group.parts)]
-            yield from shards
-            ready = tuple(shard.id for shard in shards)
-        yield dataclasses.replace(base, kind="measure", cells=of_group, gpus=group.gpus, after=ready)
+def _measuring(
+    base: Work, cells: Sequence[CellPlan], metrics: Mapping[str, Any], parts: int, *, on_cpu: bool
+) -> Iterator[Work]:
+    """Return the units that measure a fit.
+
+    Args:
+        base: the unit with all cells.
+        cells: of the fit.
+        metrics: by their specs; none: all cells are measured together. Otherwise those that take long are apart.
+        parts: of an attack, at most.
+        on_cpu: whether metrics that only read predictions are a unit for the CPU.
+    """
+    together: dict[Literal[0, 1], list[WorkCell]] = {1: [], 0: []}
+    for cell, named in zip(cells, base.cells, strict=True):
+        metric = metrics.get(str(cell.metric))
+        if isinstance(metric, Costly):
+            yield from _apart(dataclasses.replace(base, cells=(named,)), min(parts, getattr(metric, "parts", 1)))
+        else:
+            together[0 if on_cpu and getattr(metric, "reads", None) else 1].append(named)
+    yield from (dataclasses.replace(base, cells=tuple(group), gpus=gpus) for gpus, group in together.items() if group)
 
 
-def _cell(cell: CellPlan) -> WorkCell:
-    return WorkCell(cell.metric.bound.in_full, cell.id)
-
-
-class _Group(NamedTuple):
-    """Cells of one fit that are measured together."""
-
-    cells: Sequence[CellPlan]
-    gpus: Literal[0, 1] = 1
-    parts: int = 1
-
-
-class _Split(NamedTuple):
-    """How the cells of a fit become units."""
-
-    metrics: Mapping[str, Any]  # by their specs; none: there is one slot, for all cells of a fit together
-    parts: int  # of an attack, where the slots are more than the metrics that take long
-    gpus: bool
-
-    @classmethod
-    def of(cls, plan: Plan, slots: int, *, gpus: bool) -> _Split:
-        """For a plan that is carried out in some slots."""
-        known = {str(cell.metric): cell.metric for cell in plan.cells} if slots > 1 else {}
-        metrics = {spec: metric.make() for spec, metric in known.items()}
-        costly = sum(isinstance(metrics.get(str(cell.metric)), Costly) for cell in plan.cells)
-        return cls(metrics, slots // costly if costly else 1, gpus)
-
-    def groups(self, cells: Sequence[CellPlan], *, training: bool) -> Iterator[_Group]:
-        """All cells together; with several slots, each costly one apart."""
-        rest: list[CellPlan] = []
-        on_cpu: list[CellPlan] = []
-        for cell in cells:
-            metric = self.metrics.get(str(cell.metric))
-            if isinstance(metric, Costly):
-                yield _Group([cell], parts=min(self.parts, getattr(metric, "parts", 1)))
-            else:
-                (on_cpu if self.gpus and training and getattr(metric, "reads", None) else rest).append(cell)
-        if rest:
-            yield _Group(rest)
-        if on_cpu:
-            yield _Group(on_cpu, gpus=0)
+def _apart(unit: Work, parts: int) -> list[Work]:
+    """Return a unit of one cell, after those that attack the parts of its images."""
+    if parts == 1:
+        return [unit]
+    shards = [dataclasses.replace(unit, kind="attack-shard", part=(number, parts)) for number in range(parts)]
+    return [*shards, dataclasses.replace(unit, after=tuple(shard.id for shard in shards))]
 
 
 def code_of(found: Sequence[Work]) -> list[str]:
@@ -212,15 +189,6 @@ def code_of(found: Sequence[Work]) -> list[str]:
     texts = {text for work in found for text in (work.model, work.dataset, *(cell.metric for cell in work.cells))}
     texts |= {text for work in found for text in trust.strings(work.recipe)}
     return sorted({name for text in texts for name in trust.code_in(text)})
-
-
-def read(record: Record) -> Work:
-    """The unit in a record.
-
-    Raises:
-        DamagedError: if it is none.
-    """
-    return record.read(Work)
 
 
 _NO_SUITE = Suite(name="", title="")

@@ -17,7 +17,7 @@ from jembench import progress, stopping
 from jembench.catalog import plugin_files, trust
 from jembench.errors import JembenchError, SpecError, StoreError
 from jembench.experiment.plan import FitPlan, Plan
-from jembench.experiment.works import Work, code_of, read, works
+from jembench.experiment.works import Work, code_of, works
 from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
@@ -219,7 +219,7 @@ def sweep(store: Store, run: str) -> None:
         return
     for unit in files.ids():
         with suppress(JembenchError):
-            if is_done(read(files.read(unit)), store):
+            if is_done(files.read(unit).read(Work), store):
                 files.remove(unit)
     if not files.ids():
         for path in sorted(files.folder.rglob("*"), reverse=True):  # folders after what is in them

@@ -175,7 +175,7 @@ def test_suites_that_include_each_other(installed):
     [
         ('include = ["nowhere"]', "There is no suite named 'nowhere'."),
         ('include = "few"', "include of suite both is 'few'; it must be a list of suites' names."),
-        ('include = ["few"]\n[[variant]]\nname = "v"', "suite both includes others, and has variant of its own."),
+        ('include = ["few"]\n[[variant]]\nname = "v"', "suite both includes others, and has variants of its own."),
         (FEW + GRID.replace("columns", "colums"), "There is no key in grid[0] of suite both named 'colums'."),
         (FEW + GRID + 'vlaues = ["fpr95"]', "There is no key in grid[0] of suite both named 'vlaues'. Nearest: values"),
         (FEW + "metrics = []\n[[variant]]\nsettings = []", "suite both lacks variant[0].name."),

@@ -9,10 +9,9 @@ import pytest
 from jembench import __version__
 from jembench.catalog import code_identity, trust
 from jembench.errors import DamagedError, SpecError
-from jembench.experiment import works as module
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
-from jembench.experiment.works import code_of, planned, works
+from jembench.experiment.works import Work, code_of, planned, works
 from jembench.store import records
 from jembench.store.records import Record
 
@@ -49,7 +48,7 @@ def untrained(key):
 
 def travelled(unit):
     """The unit as a worker reads it."""
-    return module.read(Record(json.loads(unit.job(0).text), "unit.json"))
+    return Record(json.loads(unit.job(0).text), "unit.json").read(Work)
 
 
 def short(units):
@@ -77,7 +76,7 @@ def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trust
         path = tmp_path / f"{number}.json"
         path.write_text(unit.job(number).text)
         assert path.stat().st_size < 6000
-        found = module.read(records.read(path))
+        found = records.read(path).read(Work)
         assert (found.id, found.job(number)) == (unit.id, unit.job(number))
         cells = planned(found, str(path)).cells
         assert {cell.id: cell.fit.key for cell in cells} == {cell.id: ids[cell.id] for cell in unit.cells}
@@ -259,7 +258,7 @@ def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
 def test_a_file_that_is_no_unit(make, field, value, wrong):
     (unit, _) = works(make(), untrained)
     with pytest.raises(DamagedError) as caught:
-        module.read(Record({**json.loads(unit.job(0).text), field: value}, "unit.json"))
+        Record({**json.loads(unit.job(0).text), field: value}, "unit.json").read(Work)
     assert wrong in str(caught.value)
     assert "unit.json" in str(caught.value)
 
