@@ -9,7 +9,6 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from jembench.catalog.validation import Range
 from jembench.errors import CheckpointError, DamagedError, StoreError
-from jembench.files import digest
 from jembench.interfaces.evaluation import Stability
 from jembench.store import records, tensors
 from jembench.store.layout import id_of
@@ -84,21 +83,3 @@ def checkpoints(folder: Path) -> list[Path]:
 def age(folder: Path) -> int:
     """The iteration that an unfinished training can go on from; -1 if there is none."""
     return max(map(tensors.age_of, checkpoints(folder)), default=-1)
-
-
-def check_history(folder: Path, record: FitRecord | None) -> Path:
-    """Where the losses and energies of a training lie, if it has any.
-
-    Raises:
-        DamagedError: if the file is not the one that training left.
-    """
-    path = folder / HISTORY
-    try:
-        damaged = record and record.files.get(HISTORY, digest(path)) != digest(path)
-    except FileNotFoundError:
-        damaged = bool(record and HISTORY in record.files)
-    except OSError as error:
-        raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
-    if damaged:
-        raise DamagedError(f"{path} is not the file that the training left: it was cut short, edited or removed.")
-    return path

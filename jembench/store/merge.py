@@ -20,6 +20,8 @@ from jembench.store.outcome import Cell, encode
 from jembench.store.store import Store, read_cell
 from jembench.store.walk import Finding, Item, Status, walk_fit
 
+_OTHER = "the target has another result"
+
 
 def merge(source: Store, target: Store) -> list[Finding]:
     """Copy into ``target`` what it lacks of ``source``: fits, cells with their arrays, and the log.
@@ -130,7 +132,7 @@ class _Merge:
             if theirs and theirs.status != "failed" and (weights := _weights(there)):
                 if mine and mine.status != "failed" and weights != _weights(folder):
                     self.other_weights.add(fit_id)
-                    self.note(folder, "kept", _newer(_time(mine), _time(theirs)))
+                    self.note(folder, "kept", _OTHER)
                 return False
             if theirs and (mine is None or mine.status == "failed"):
                 return False
@@ -172,7 +174,7 @@ class _Merge:
             if theirs is None or _replaces(cell, theirs):
                 found[cell.fit.id].append(path)
             elif not _is_same(cell, theirs):
-                self.note(path, "kept", _newer(_time(cell), _time(theirs)))
+                self.note(path, "kept", _OTHER)
         return found
 
     def their_cell(self, path: Path) -> Cell | None:
@@ -234,10 +236,5 @@ def _is_same(cell: Cell, theirs: Cell) -> bool:
     return same and encode(one.values) == encode(other.values)
 
 
-def _time(of: Cell | FitRecord) -> str:
+def _time(of: Cell) -> str:
     return str(of.provenance.get("time", ""))
-
-
-def _newer(mine: str, theirs: str) -> str:
-    order = "newer" if mine > theirs else "older" if mine < theirs else "as old"
-    return f"the target has another result; this one is {order} ({mine or 'no time'}, there {theirs or 'no time'})"

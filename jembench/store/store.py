@@ -106,12 +106,21 @@ class Store(Layout):
         return _or_none(lambda: fits.read(self.fit_folder(key)))
 
     def history(self, key: FitKey) -> Path:
-        """Where the losses and energies of a fit's training lie, if it has any.
+        """Return the place of the losses and energies of a fit's training, which may have none.
 
         Raises:
             DamagedError: if the file is not the one that training left.
         """
-        return fits.check_history(self.fit_folder(key), self.read_fit(key))
+        path, record = self.fit_folder(key) / fits.HISTORY, self.read_fit(key)
+        try:
+            found = files.digest(path)
+        except FileNotFoundError:
+            found = ""
+        except OSError as error:
+            raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
+        if record and record.files.get(fits.HISTORY, found) != found:
+            raise DamagedError(f"{path} is not the file that the training left: it was cut short, edited or removed.")
+        return path
 
     def namesakes(self, keys: Collection[FitKey]) -> dict[FitKey, list[FitRecord]]:
         """For each fit, the finished ones of the same model, dataset, recipe and seed by name, whatever their ids."""

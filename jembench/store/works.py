@@ -10,7 +10,6 @@ The files of a unit are removed once its results are in the store. Imports no to
 from __future__ import annotations
 
 import json
-import mmap
 import re
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.errors import DamagedError, SpecError
-from jembench.files import append_line, open_regular, write_bytes
+from jembench.files import append_line, open_regular, read_bytes, write_bytes
 from jembench.interfaces import Event
 from jembench.store import fits, outcome, records
 from jembench.store.layout import Layout, file_name
@@ -121,18 +120,14 @@ class WorkFiles:
         return [event for event in found if event], offset + len(text) - torn
 
     def latest(self, work: str) -> Latest:
-        """What the end of a unit's events says. The file of a long training is not read whole."""
+        """Return what the end of a unit's events says. Of a long training's events few are parsed."""
         try:
-            with (
-                open_regular(self.path(work, ".events")) as stream,
-                mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as text,
-            ):
-                started, queued = (_last_of(text, kind) for kind in ("started", "queued"))
-                tail = text[-_TAIL:].split(b"\n")
-        except (OSError, ValueError):  # ValueError: the file is empty
+            text = read_bytes(self.path(work, ".events"))
+        except OSError:
             return Latest()
+        started, queued = (_last_of(text, kind) for kind in ("started", "queued"))
         last = doing = None
-        for event in filter(None, map(_event, reversed(tail))):
+        for event in filter(None, map(_event, reversed(text[-_TAIL:].split(b"\n")))):
             last = last or event
             if event.kind == "progress":
                 doing = doing or event
@@ -197,8 +192,8 @@ def work_files(root: Path, text: str) -> list[Path]:
     return [path.relative_to(root) for path in found if not path.name.startswith(".")]
 
 
-def _last_of(text: mmap.mmap, kind: str) -> Event | None:
-    """The last event of a kind; the first one if there is none of the kind."""
+def _last_of(text: bytes, kind: str) -> Event | None:
+    """Return the last event of a kind; the first one if there is none of the kind."""
     place = max(text.rfind(b'\n{"kind": "%b"' % kind.encode()), 0)
     lines = text[place : place + _TAIL].split(b"\n", 2)
     return _event(lines[1]) if len(lines) > 1 else None
