@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -60,23 +61,20 @@ def add(path: Path) -> None:
             raise
         raise PluginError(f"The plugin {path} cannot be imported: {error_text(error)}. Correct the file.") from error
     version = f"sha256:{digest(path)[:12]}"
-    found = [
-        Component(kind, name, path.name, version, path.stem, attribute)
-        for kind, names in declared.items()
-        for name, attribute in names.items()
-    ]
+    discovery.added[:] = [one for one in discovery.added if one.distribution != path.name]
+    for kind, names in declared.items():
+        for name, attribute in names.items():
+            discovery.added.append(Component(kind, name, path.name, version, path.stem, attribute))
     loaded.append(path)
     trust.plugin_modules.add(path.stem)
-    discovery.added[:] = [one for one in discovery.added if one.distribution != path.name] + found
     discovery.catalogue.cache_clear()
 
 
 def _check_free(path: Path) -> None:
-    try:
+    origin: str | None = "of this program"
+    with suppress(ValueError):  # of what this program made itself: __main__
         known = importlib.util.find_spec(path.stem)
         origin = known.origin if known else None
-    except ValueError:  # of what this program made itself: __main__
-        origin = "of this program"
     if origin is not None and not (Path(origin).exists() and path.samefile(origin)):
         raise PluginError(
             f"The plugin {path} bears the name of another module, {path.stem} ({origin}). Rename the file."
