@@ -45,7 +45,7 @@ def make_plan(
     if not cells:
         datasets = ", ".join(dict.fromkeys(dataset for part in suite.parts for dataset in part.datasets))
         raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
-    return Plan(suite, list(cells.values()), _merged(parts), _display_names(suite, asked))
+    return Plan(suite, list(cells.values()), _merged(parts), display_names_of(suite, asked))
 
 
 class _Asked(NamedTuple):
@@ -228,13 +228,12 @@ def labels_of(suites: Iterable[Suite]) -> set[str]:
     return found
 
 
-def display_names_of(suite: Suite) -> DisplayNames:
-    """The display names of a suite's models as it stands."""
-    return _display_names(suite, _Asked(suite.metric_names))
+def display_names_of(suite: Suite, asked: _Asked | None = None) -> DisplayNames:
+    """Return the display names of a suite's models, as it stands or as it is asked for.
 
-
-def _display_names(suite: Suite, asked: _Asked) -> DisplayNames:
-    """A spec with one name has it under every recipe; of several, each is that of a recipe with its settings."""
+    A spec with one name has it under every recipe; of several, each is that of a recipe with its settings.
+    """
+    asked = asked or _Asked(suite.metric_names)
     trainings = [(registry.canonical("models", each.model.spec), each) for each in asked.all_trainings(suite.parts)]
     by_spec: dict[str, set[str]] = {}
     for model, each in trainings:

@@ -167,10 +167,8 @@ class Recipe:
     @property
     def settings(self) -> dict[str, Any]:
         """Everything that can be set to change the trained model."""
-        fields = dataclasses.asdict(self)
-        for incidental in ("name", "title", "overrides"):
-            del fields[incidental]
-        return fields
+        incidental = ("name", "title", "overrides")
+        return {key: value for key, value in dataclasses.asdict(self).items() if key not in incidental}
 
     @property
     def identity(self) -> dict[str, Any]:

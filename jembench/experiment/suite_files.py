@@ -43,11 +43,9 @@ def all_grids() -> list[Grid]:
     """The grids of every suite that can be used, each once and with all values."""
     found: list[Grid] = []
     for suite in every():
-        try:
+        with contextlib.suppress(JembenchError):
             grids = [grid for part in suite.parts for grid in part.grid if grid.places]
-        except JembenchError:
-            continue
-        found += [grid for grid in (dataclasses.replace(grid, values=()) for grid in grids) if grid not in found]
+            found += [grid for grid in (dataclasses.replace(grid, values=()) for grid in grids) if grid not in found]
     return found
 
 
