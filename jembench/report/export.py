@@ -13,10 +13,9 @@ from jembench.report.record import Record, columns_of, record, subjects
 from jembench.store.outcome import Cell
 
 _ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds")
-_OVER_SEEDS = {"kind", "sd", "seeds", "comparable", "source", "notes"}  # or of published numbers
 
-VALUES = [field.name for field in dataclasses.fields(Record) if field.name not in _OVER_SEEDS] + [*_ORIGIN]
-"""The fields of a value of one seed: those of a record that one seed has, and where it comes from."""
+VALUES = [*(field.name for field in dataclasses.fields(Record)), *_ORIGIN]
+"""The fields of a value of one seed: those of a record, and where it comes from."""
 
 
 def per_seed(cells: Iterable[Cell], names: Names) -> Document:
@@ -43,5 +42,4 @@ def values_of(cells: Iterable[Cell], names: Names = NO_NAMES) -> Iterator[dict[s
         }
         (subject,) = subjects([cell], names)
         for column in columns_of(cell.metric, [cell]):
-            found = record([cell], column, subject)
-            yield {name: getattr(found, name) for name in VALUES if name not in origin} | origin
+            yield dataclasses.asdict(record([cell], column, subject)) | origin

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from jembench.report.protocols import Match, compare, in_order, named
@@ -110,18 +110,14 @@ def of_published(elsewhere: Elsewhere, ours: Sequence[Subject], notes: Footnotes
             (
                 Text(label_of(row[0], ours), marks=notes.marks(row[0].note)),
                 Text(row[0].dataset),
-                *_values(row, columns),
+                *(Text(values.get(label, ABSENT)) for label in columns),
                 Text(row[0].status, marks=notes.marks(source_of(row[0]))),
             )
             for row in rows
+            for values in [{number.label: plain(number.value) for number in row}]
         ),
         footnotes=notes.take(map(flat, legend)),
     )
-
-
-def _values(row: Sequence[Published], columns: Iterable[str]) -> list[Text]:
-    values = {number.label: plain(number.value) for number in row}
-    return [Text(values.get(label, ABSENT)) for label in columns]
 
 
 def label_of(number: Published, ours: Sequence[Subject]) -> str:

@@ -82,7 +82,7 @@ def test_widths_are_those_of_rich_without_laying_a_table_out(way):
 
     console = Console(width=80, file=io.StringIO())
     for _ in range(20):
-        headings = tuple(Heading(text(10), text(6), random.random() < 0.3, ("1",)) for _ in range(random.randint(1, 6)))
+        headings = tuple(Heading(text(10), text(6), random.random() < 0.3) for _ in range(random.randint(1, 6)))
         rows = tuple(tuple(Text(text(50), text(12), ("1", "2")) for _ in headings) for _ in range(4))
         grid = Table(title="", headings=headings, rows=rows, footnotes=())
         columns = list(range(len(headings)))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 
 from jembench.catalog import spec
@@ -28,14 +27,9 @@ def overview(report: Report) -> Iterator[View]:
 
 def _simplest(metric: str, measured: Sequence[Column]) -> list[Column]:
     firsts = {column.metric: column for column in reversed(measured) if bare_name(column.metric) == metric}
-    fewest: dict[str, int] = {}
-    for column in firsts.values():
-        fewest[column.label] = min(_options(column), fewest.get(column.label, sys.maxsize))
-    return [column for column in measured if column in firsts.values() and _options(column) == fewest[column.label]]
-
-
-def _options(column: Column) -> int:
-    return len(spec.parse(column.metric).arguments)
+    options = {column: len(spec.parse(column.metric).arguments) for column in firsts.values()}
+    fewest = {label: min(n for of, n in options.items() if of.label == label) for label in {of.label for of in options}}
+    return [column for column in measured if column in options and options[column] == fewest[column.label]]
 
 
 # --- origin -----------------------------------------------------------------------------------------------------------
