@@ -293,7 +293,7 @@ def _scalar(kind: Any, style: Style, value: Any) -> Any:
         return value
     found = _converted(kind, style, value)
     if type(found) is not kind or (kind is float and style != "json" and not math.isfinite(found)):
-        raise _wrong(value, _NAMES[kind])
+        raise _wrong(value, "a number" if kind is float and style == "json" else _NAMES[kind])
     if kind is int and not -(2**63) <= found < 2**63:
         raise _wrong(value, "a whole number of at most 63 bits")
     return found
