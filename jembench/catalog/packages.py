@@ -31,7 +31,7 @@ def _files(catalogue: Catalogue, folder: str) -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
     for component in discovery.components("suites"):
         brought: dict[str, Traversable] = {}
-        with suppress(JembenchError):  # `jembench plugin list` shows it
+        with suppress(JembenchError):  # `jembench list` shows it
             brought = files_of(component, folder)
         if both := sorted(found.keys() & brought.keys()):
             raise SpecError(

@@ -29,7 +29,7 @@ def check_distribution(name: str) -> list[Check]:
     installed = discovery.catalogue().components
     own = [c for c in installed if c.distribution in (name, name.lower().replace("_", "-"))]
     if not own:
-        raise unknown("distribution with plugins", name, {c.distribution for c in installed}, "jembench plugin list")
+        raise unknown("distribution with plugins", name, {c.distribution for c in installed}, "jembench list")
     return [check for component in own for check in _check_installed(component)]
 
 
