@@ -157,7 +157,7 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
         cells, stopped = _found(plan, store, stopped)
     # after the work: a command that finds everything done has nothing to add to what this one says
     families, metrics = {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells}
-    mark_latest(store, families, metrics, plan.suite.name, plan.suite.text)
+    mark_latest(store, families, metrics)
     return Finished(cells, stopped)
 
 

@@ -1,8 +1,7 @@
 """Which of several results with the same names is shown: the one that was asked for last.
 
 A name can change its meaning: code is edited, a default changes. The former results stay in the store and count again
-once the former code is back. What each command asks for is a line of ``asked.jsonl`` in the store, which names the file
-in ``experiments/`` that it was asked by, if it was one. Imports no torch.
+once the former code is back. What each command asks for is a line of ``asked.jsonl`` in the store. Imports no torch.
 """
 
 from __future__ import annotations
@@ -18,9 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jembench.catalog.spec import slug
 from jembench.errors import Fallback, StoreError
-from jembench.files import append_line, read_bytes, write_bytes
+from jembench.files import append_line
 from jembench.store.outcome import Cell
 from jembench.store.records import Record
 from jembench.store.store import Store
@@ -31,12 +29,6 @@ DATASET = "dataset_id"
 LOG = "asked.jsonl"
 """The file of a store that says what was asked for."""
 
-LARGEST = 1_000_000
-"""The most bytes of a file that asked."""
-
-EXPERIMENTS = "experiments"
-"""The folder of a store for the files that asked: each as it was, named after itself and its digest."""
-
 
 class Asked(NamedTuple):
     """What a command asked for: the metrics of some fits, whatever their seeds."""
@@ -44,7 +36,6 @@ class Asked(NamedTuple):
     time: str  # ISO 8601, UTC
     families: frozenset[str]  # FitKey.family
     metrics: frozenset[str]  # Resolved.id
-    experiment: str = ""  # the name of a file in ``EXPERIMENTS``; "": none asked
 
 
 def newest(cells: Sequence[Cell], log: Iterable[Asked] = ()) -> list[Cell]:
@@ -124,42 +115,19 @@ def asked(store: Store) -> list[Asked]:
 
 
 def copy_log(source: Store, target: Store) -> None:
-    """Append the lines that the log of ``target`` lacks, with the files that they name. Their times decide, not their
-    order.
+    """Append the lines that the log of ``target`` lacks. Their times decide, not their order.
 
     Raises:
         StoreError: if it cannot be written.
     """
     known = set(_lines(target))
     for line in _lines(source):
-        if line not in known and (found := _parsed(line)):
-            if text := experiment(source, found.experiment):
-                write_bytes(target.root / EXPERIMENTS / found.experiment, text.encode())
+        if line not in known and _parsed(line):
             append_line(_log(target), line.decode())
 
 
-def experiment(store: Store, name: str) -> str:
-    """The text of the file of that name which asked; "": it is not there, or not as it was."""
-    with suppress(OSError, UnicodeDecodeError):
-        text = read_bytes(store.root / EXPERIMENTS / Path(name).name, LARGEST).decode()
-        return text if name == Path(name).name and name.endswith(_ending(text)) else ""
-    return ""
-
-
-def experiment_name(stem: str, text: str) -> str:
-    """What the file of an experiment is called in a store."""
-    ending = _ending(text)
-    return (slug(f"{stem}.toml".removesuffix(ending).removesuffix(".toml")) or "experiment") + ending
-
-
-def _ending(text: str) -> str:
-    return f"-{hashlib.sha256(text.encode()).hexdigest()[:12]}.toml"
-
-
-def mark_latest(
-    store: Store, families: Collection[str], metrics: Collection[str], stem: str = "", text: str = ""
-) -> None:
-    """From now on these results count, where others of their names did.
+def mark_latest(store: Store, families: Collection[str], metrics: Collection[str]) -> None:
+    """Let these results count from now on, where others of their names did.
 
     A store that cannot be written is left as it is, with a warning.
 
@@ -167,22 +135,16 @@ def mark_latest(
         store: that has them.
         families: of the fits.
         metrics: their ids.
-        stem: the name of the file that asked, without its ending.
-        text: its content; "": none asked.
     """
     if not store.root.is_dir():
         return
-    name = experiment_name(stem, text) if text else ""
     time = datetime.datetime.now(datetime.UTC).isoformat()
-    wanted = Asked(time, frozenset(families), frozenset(metrics), name)
+    wanted = Asked(time, frozenset(families), frozenset(metrics))
     known = asked(store)
     if known and known[-1][1:] == wanted[1:] and not _measured_since(store):
         return
     line = {"time": wanted.time, "families": sorted(families), "metrics": sorted(metrics)}
-    line |= {"experiment": name} if name else {}
     try:
-        if name:
-            write_bytes(store.root / EXPERIMENTS / name, text.encode())
         append_line(_log(store), json.dumps({**line, "digest": _digest(line)}))
     except StoreError as error:
         warnings.warn(f"{error} `jembench report` shows what was asked for before.", Fallback, stacklevel=2)

@@ -12,7 +12,7 @@ from jembench.catalog.spec import slug
 from jembench.errors import StoreError
 from jembench.store.outcome import FitKey
 
-PARTS = ("fits", "cells", "arrays", "readings", "features", "figures", "experiments")
+PARTS = ("fits", "cells", "arrays", "readings", "features", "figures")
 """The folders of a store that hold results."""
 
 

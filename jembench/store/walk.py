@@ -19,7 +19,7 @@ from jembench.errors import SpecError, StoreError
 from jembench.files import digest, read_bytes
 from jembench.store import fits, manifest, records, tensors
 from jembench.store.fits import UNREADABLE
-from jembench.store.latest import EXPERIMENTS, LOG, asked, experiment
+from jembench.store.latest import LOG, asked
 from jembench.store.layout import PARTS, id_of, listed
 from jembench.store.manifest import CARD, MANIFEST
 from jembench.store.outcome import Cell
@@ -84,8 +84,6 @@ def walk(store: Store) -> Iterator[Item]:
             else:
                 yield Item(path, "readings", False, partial(_is_stray, "no model in the store has these weights"))
     yield from _features(store, cells, bool(busy))
-    for path in _list(root / EXPERIMENTS):
-        yield Item(path, "other", True, partial(_check_experiment, store, path))
     parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
     alone = {LOG: partial(_check_log, store), MANIFEST: partial(manifest.check, root)}
     for path in _list(root):
@@ -214,11 +212,6 @@ def _check_history(path: Path, written: str | None) -> None:
 def _compare(path: Path, written: str | None, found: str) -> None:
     if written not in (None, found):
         raise StoreError(f"{path} is not the file that the training left.")
-
-
-def _check_experiment(store: Store, path: Path) -> None:
-    if not experiment(store, path.name):
-        raise StoreError("It is not the file that its name says.")
 
 
 def _check_log(store: Store) -> None:

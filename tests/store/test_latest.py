@@ -219,25 +219,3 @@ def test_what_is_no_file_is_no_log(store, make):
 def test_a_store_that_is_not_there_yet_stays_so(tmp_path):
     mark_latest(Store(tmp_path / "none"), {"a"}, {"b"})
     assert not (tmp_path / "none").exists()
-
-
-# --- the files that asked ---------------------------------------------------------------------------------------------
-
-
-def test_the_file_that_asked_stands_in_the_store_and_names_what_it_asked_for(store):
-    for text in ("title = 1", "title = 2"):
-        mark_latest(store, {"minea"}, {"any"}, "my paper", text)
-        mark_latest(store, {"minea"}, {"any"}, "my paper", text)
-    first, second = asked(store)
-    assert [latest.experiment(store, one.experiment) for one in (first, second)] == ["title = 1", "title = 2"]
-    assert first.experiment.startswith("my-paper-")
-    assert first[1:3] == second[1:3] == ({"minea"}, {"any"})
-    mark_latest(store, {"minea"}, {"any"}, first.experiment.removesuffix(".toml"), "title = 1")  # the file in the store
-    assert asked(store)[-1].experiment == first.experiment
-
-
-@pytest.mark.parametrize("name", ["other-000000000000.toml", "../asked.jsonl", "", "."])
-def test_a_file_that_is_not_what_its_name_says_did_not_ask(store, name):
-    mark_latest(store, {"minea"}, {"any"}, "mine", "title = 1")
-    (store.root / "experiments" / "other-000000000000.toml").write_text("title = 1")
-    assert latest.experiment(store, name) == ""

@@ -8,7 +8,7 @@ from small_store import small_store
 
 from jembench.errors import SpecError, StoreError
 from jembench.store import checkpoint, merge, records, tensors
-from jembench.store.latest import asked, experiment, mark_latest
+from jembench.store.latest import asked, mark_latest
 from jembench.store.store import Store, read_cell
 from jembench.store.walk import verify
 
@@ -232,12 +232,11 @@ def test_of_two_unfinished_trainings_the_longer_one_goes_on(source, both):
 
 
 def test_logs_are_merged_by_time(source, both):
-    mark_latest(source, ["first"], ["m"], "mine", "title = 1")
+    mark_latest(source, ["first"], ["m"])
     mark_latest(both, ["second"], ["m"])
     merge.merge(source, both)
     merge.merge(source, both)
     assert [one.families for one in asked(both)] == [{"family"}, {"first"}, {"second"}]
-    assert experiment(both, asked(both)[1].experiment) == "title = 1"
 
 
 def test_a_source_that_is_not_there_and_a_target_that_cannot_be_written(source, tmp_path):
