@@ -151,19 +151,11 @@ def append_line(path: Path, line: str) -> None:
     try:
         if is_taken(path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        with open(path, "ab", buffering=0, opener=_open_no_link) as stream:
+        # An opener of its own: a symbolic link is no file of ours.
+        with open(path, "ab", 0, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666)) as stream:
             stream.write(f"\n{line}".encode())
     except OSError as error:
         raise cannot_write(path, error) from error
-
-
-def _open_no_link(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_NOFOLLOW, 0o666)
-
-
-def write_text(path: Path, text: str) -> None:
-    """Write ``text`` as UTF-8, atomically."""
-    write_bytes(path, text.encode())
 
 
 def open_regular(path: Path) -> BufferedReader:

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jembench.errors import StoreError
-from jembench.files import cache_folder, digest, write_text
+from jembench.files import cache_folder, digest, write_bytes
 
 Listing = Callable[[str], Mapping[str, Path]]
 """From an option's text to the files that it stands for, by their names in the data set: "train/cat/0.png"."""
@@ -40,7 +40,7 @@ def content(files: Mapping[str, Path]) -> str:
             return known
     found = _read(files)
     with suppress(StoreError):  # a cache that cannot be written costs time and nothing else
-        write_text(memory, f"{found}\n")
+        write_bytes(memory, f"{found}\n".encode())
     return found
 
 
