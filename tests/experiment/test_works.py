@@ -252,7 +252,7 @@ def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
         ("recipe", 3, "recipe is 3; it must be a table"),
         ("fit", [], "fit is []; it must be a table"),
         ("after", "u1", "after is 'u1'; it must be a list"),
-        ("deadline", "soon", "deadline is 'soon'; it must be a finite number"),
+        ("deadline", "soon", "deadline is 'soon'; it must be a number"),
     ],
 )
 def test_a_file_that_is_no_unit(make, field, value, wrong):
