@@ -41,7 +41,7 @@ class Described(NamedTuple):
 
 
 class Listed(NamedTuple):
-    """What a file of a package holds, or the reason why it cannot be used."""
+    """The content of a package's file, or the reason why it cannot be used."""
 
     name: str
     found: Any  # None: it cannot be used

@@ -39,13 +39,13 @@ class Limit(NamedTuple):
 
 
 MEMORY = Limit("JEMBENCH_MAX_GIB", 8, "GiB")
-"""What the images of a split, or an archive, may take."""
+"""The memory that the images of a split, or an archive, may take."""
 
 UNPACKED = Limit("JEMBENCH_MAX_UNPACKED_GIB", 1, "GiB")
 """What a compressed file may unpack to."""
 
 TENSORS = Limit("JEMBENCH_MAX_TENSORS", 10_000, "tensors")
-"""What a file of weights may consist of."""
+"""The number of tensors in a file of weights."""
 
 PIXELS = Limit("JEMBENCH_MAX_PIXELS", 178_956_970, "pixels")
 """What an image file may hold: by default where Pillow suspects a decompression bomb."""

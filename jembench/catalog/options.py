@@ -76,7 +76,7 @@ class Option:
 
     @property
     def is_required(self) -> bool:
-        """Whether a spec must give a value."""
+        """Return whether a spec must give a value."""
         return self.default is REQUIRED
 
 

@@ -238,7 +238,7 @@ PRETRAINED = "pretrained"
 """The recipe that trains nothing."""
 
 _NOT_OF_TRAINING = ("chains.", "source=")
-"""How settings begin that the recipe ``pretrained`` takes."""
+"""The beginnings of settings that the recipe ``pretrained`` takes."""
 
 
 def resolve_model(text: str, recipe: Recipe) -> Resolved:

@@ -39,7 +39,7 @@ class Classification(Metric):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """What a fit must give."""
+        """The needs of this metric."""
         return frozenset({"logits", "labels"})
 
     def arrays(self, evaluation: Evaluation) -> Arrays:

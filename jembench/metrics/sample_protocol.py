@@ -64,7 +64,7 @@ class SampleProtocol:
 
     @property
     def requires(self) -> frozenset[Need]:
-        """What a fit must give."""
+        """The needs of this metric."""
         by_selection: dict[str, tuple[Need, ...]] = {"model": ("logits",), "density": ("logits", "energy")}
         return frozenset(("samples", *by_selection.get(self.selection, ())))
 
