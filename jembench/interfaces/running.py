@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,7 +21,7 @@ class Job:
     name: str  #: for people: "train jem on digits, recipe digits, seed 0"
     kind: WorkKind
     order: int  #: of those that wait, an executor with a queue of its own takes the one with the least first
-    gpus: int  #: 1: it runs a network, on a GPU if there is one; 0: it computes statistics on the CPU
+    gpus: int  #: that it wants: 0, 1, or N for a model that N processes train together, on one machine
     text: str  #: the unit as JSON, a few kB: the file that a worker finds in a shared store
 
 
@@ -52,12 +53,11 @@ class Ended:
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
-    """What an executor knows of the run that it works for.
+    """The run that an executor works for.
 
-    A worker is the command ``python -P -m jembench`` followed by ``arguments(ids)``, with ``environment`` added to the
-    variables that it finds where it runs. It carries out the units one after the other and prints one line of JSON on
-    stdout for each that has ended, the fields of :class:`Ended`. With the one id ``-`` it reads ids from stdin, a line
-    each, and stops cleanly at the end of stdin, which comes when its parent dies. At SIGTERM it stops cleanly.
+    A worker is the :meth:`command` of some units, with ``environment`` added to the variables that it finds where it
+    runs. It carries out the units one after the other and prints one line of JSON on stdout for each that has ended,
+    the fields of :class:`Ended`. At SIGTERM it stops cleanly.
     """
 
     store: Path  #: absolute
@@ -66,6 +66,16 @@ class Driver:
     carry_out: Callable[[Job], Ended]  #: in this process
     #: Report why a unit that was submitted has not started, by its id. An executor may call it within ``ended``.
     waits: Callable[[str, str], None] = lambda unit, reason: None
+
+    def command(self, jobs: Sequence[Job]) -> list[str]:
+        """Return the command of a worker for units that want the same number of GPUs.
+
+        Its first word is the interpreter of this process: on another machine the path of the interpreter there takes
+        its place. Units that want several GPUs are started by torchrun.
+        """
+        gpus = jobs[0].gpus
+        torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(gpus), "-m"] if gpus > 1 else []
+        return [sys.executable, "-P", "-m", *torchrun, "jembench", *self.arguments([job.id for job in jobs])]
 
 
 @runtime_checkable
