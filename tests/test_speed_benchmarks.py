@@ -105,7 +105,7 @@ def test_a_store_of_many_cells_is_finished(speed, tmp_path, monkeypatch):
 
 def test_operations_are_those_of_our_iteration_too(speed):
     setting = speed("contests").Setting(
-        net="wrn-10-1", batch=4, steps=2, images=4, scored=4, attacked=1, workers=0, device="cpu"
+        net="wrn-10-1", batch=4, steps=2, images=4, scored=4, attacked=1, workers=0, device="cpu", precision="auto"
     )
     model = setting.model("jem")
     needed = speed("rate").work_of(setting, model.net)

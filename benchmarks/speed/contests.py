@@ -9,7 +9,7 @@ import copy
 import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import textbook
@@ -50,6 +50,7 @@ class Setting:
     attacked: int  # images of digits of which the smallest eps is searched
     workers: int  # processes of each of the textbook's data loaders
     device: str
+    precision: Literal["auto", "float32", "bfloat16"]  # of ours; the textbook's is float32
 
     @property
     def place(self) -> torch.device:
@@ -59,7 +60,7 @@ class Setting:
     @property
     def execution(self) -> Execution:
         """How jembench computes the network here unless told otherwise."""
-        return devices.execution(DATA, self.place)
+        return devices.execution(DATA, self.place, precision=self.precision)
 
     def model(self, name: str) -> Any:
         """A new jembench model; the same weights each time."""
@@ -69,7 +70,8 @@ class Setting:
     def trainer(self, model: Any, *overrides: str) -> Trainer:
         """Ours, with the paper's recipe."""
         sampler = f"pcd:steps={self.steps},step_size=1.0,noise=0.01,buffer=10000,reinit=0.05"
-        paper = recipe.load("paper", [f"batch_size={self.batch}", f"chains.sampler={sampler}", *overrides])
+        settings = [f"batch_size={self.batch}", f"chains.sampler={sampler}", f"compute.precision={self.precision}"]
+        paper = recipe.load("paper", [*settings, *overrides])
         return Trainer(model, DATA, toy_images().split, paper, seed=0, device=self.place)
 
     def jem_training(self, net: nn.Module) -> textbook.JemTraining:

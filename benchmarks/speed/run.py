@@ -36,6 +36,13 @@ WIDTH = 150  # of the table where there is no terminal
 @click.option("--net", "nets", multiple=True, default=["wrn-28-2"], show_default=True, help="Repeatable.")
 @click.option("--batch", default=64, show_default=True, help="Images of a batch.")
 @click.option("--device", default="auto", show_default=True, help="auto, cpu, cuda ...")
+@click.option(
+    "--precision",
+    type=click.Choice(["auto", "float32", "bfloat16"]),
+    default="auto",
+    show_default=True,
+    help="Of our network in training and sampling.",
+)
 @click.option("--repeats", default=3, show_default=True, help="Turns.")
 @click.option("--steps", default=20, show_default=True, help="Sampling steps of a chain.")
 @click.option(
@@ -65,6 +72,7 @@ def main(
     what: tuple[str, ...],
     nets: tuple[str, ...],
     device: str,
+    precision: str,
     repeats: int,
     workers: int | None,
     form: str,
@@ -78,7 +86,11 @@ def main(
     runs = []
     for net in nets:
         runs.append(
-            _measure(Setting(net=net, device=str(place), workers=workers, **amounts), what or SUBJECTS, repeats)
+            _measure(
+                Setting(net=net, device=str(place), precision=precision, workers=workers, **amounts),
+                what or SUBJECTS,
+                repeats,
+            )
         )
         if form == "table":
             _print(runs[-1], str(made_with["commit"]))
