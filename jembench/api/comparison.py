@@ -31,10 +31,10 @@ class Comparison(Shown):
     """
 
     def __init__(self, found: ComparedPair) -> None:
-        from jembench.report import verdicts  # imports numpy, which tables of results need not
+        from jembench.report import differences  # imports numpy, which tables of results need not
 
         self.found = found
-        self.document = verdicts.of_comparison(found)
+        self.document = differences.of_comparison(found)
         self.records = list(self.document.records())
 
     def __repr__(self) -> str:

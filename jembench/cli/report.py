@@ -81,7 +81,8 @@ def report(
 def _claims(store: Store, which: Selection, format: str) -> Any:
     """Return the verdicts on the claims of the suite that is selected, or else on those of papers."""
     from jembench.experiment import claims
-    from jembench.report import formats, judging, verdicts
+    from jembench.report import claims as verdicts
+    from jembench.report import formats
 
     if which.suite and not which.suite.claims:
         raise SpecError(
@@ -90,8 +91,8 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
         )
     asked = which.suite.claims if which.suite else claims.load()
     selected = which if which.suite else selection(recipe=EVERY, limit=which.limit)
-    found = judging.judge(asked, selected.of(store).cells, store.read_arrays, store=store.root)
-    return formats.render(verdicts.of_claims(found), format)
+    found = verdicts.judge(asked, selected.of(store).cells, store.read_arrays, store=store.root)
+    return formats.render(verdicts.document(found), format)
 
 
 # --- compare ----------------------------------------------------------------------------------------------------------

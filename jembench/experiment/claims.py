@@ -1,38 +1,27 @@
-"""Claims: what is said of a model's values, so that a store can be asked whether it holds. Imports no torch.
+"""Claims: statements that one value of a model is higher or lower than another, which a store can be asked about.
 
 Those of papers are TOML files in ``claims/`` of every suite package, a file for each paper; those of an experiment
-stand in its own file. The layout is described at the head of ``jem-iclr2020.toml``.
+stand in its own file. The layout is described at the head of ``jem-iclr2020.toml``. Imports no torch.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple, get_args
 
 from jembench.catalog import packages, validation
-from jembench.catalog.validation import Option
 from jembench.errors import PluginError, SpecError
 
-ANY = "*"
 Direction = Literal["higher", "lower"]
 
 
-class Recipes(NamedTuple):
-    """The recipe of a claim's model and that of what it is compared with; ``*`` stands for the same text in both."""
+class Fit(NamedTuple):
+    """A model, and the recipe that it was trained by."""
 
-    own: str = ANY
-    other: str = ANY
-
-    def other_of(self, label: str) -> str | None:
-        """The recipe that belongs to one of ours; None if ours is not meant."""
-        head, star, tail = self.own.partition(ANY)
-        if not star:
-            return self.other if label == head else None
-        if len(label) < len(head) + len(tail) or not (label.startswith(head) and label.endswith(tail)):
-            return None
-        return self.other.replace(ANY, label[len(head) : len(label) - len(tail)])
+    model: str  # canonical spec
+    recipe: str = ""  # label; "": any, the same on both sides of a claim
 
 
 class Paper(NamedTuple):
@@ -41,6 +30,7 @@ class Paper(NamedTuple):
     title: str
     cite: str  # authors, venue
     url: str
+    apart: tuple[str, ...] = ()  # recipes that only the claims that name them are about
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -51,21 +41,20 @@ class Claim:
     paper: Paper
     text: str
     where: str  # in the paper: "Table 1"; "": it is of an experiment
-    metric: str = ""  # spec; "": nothing can measure it
+    metric: tuple[str, ...] = ()  # specs, each judged by itself; (): nothing can measure it
     label: str = ""  # of the metric's values; "": its only one
     direction: Direction = "higher"
-    model: str = ""  # a component's name, or a spec with options that the model must have
-    than: float | str = ""  # another's, or a number
-    than_metric: str = ""  # spec; "": the same
+    fits: tuple[Fit, ...] = ()  # whose value is higher or lower
+    than: tuple[Fit, ...] = ()  # that of each; (): the same fits
+    number: float | None = None  # in place of ``than``
+    than_metric: tuple[str, ...] = ()  # specs, one for each ``metric``; (): the same
     than_label: str = ""  # of its values; "": ``label``
     alike: tuple[str, ...] = ()  # parts of the protocol that must be the same; (): all, or none of two metrics
     within: float = 0.0  # how far on the other side the value may lie
-    each: Mapping[str, tuple[Option, ...]] = field(default_factory=dict)  # option of the metrics -> values
-    free: tuple[str, ...] = ()  # options of the metrics that may be anything, the same under both
-    recipes: tuple[Recipes, ...] = (Recipes(),)
+    free: tuple[str, ...] = ()  # options of the metrics that may have any value, the same under both
     measure: tuple[str, ...] = ()  # commands
     unmeasured: str = ""  # why nothing can measure it
-    not_on_digits: str = ""  # why digits cannot judge it, or not all of ``each``
+    not_on_digits: str = ""  # why digits cannot judge it, or not all of ``metric``
 
     @property
     def margin(self) -> float:
@@ -74,12 +63,12 @@ class Claim:
 
     @property
     def models(self) -> list[str]:
-        """The components that it is about."""
-        return [self.model] if isinstance(self.than, float) or self.than == self.model else [self.model, self.than]
+        """The specs of the models that it is about."""
+        return list(dict.fromkeys(fit.model for fit in (*self.fits, *self.than)))
 
 
 def load() -> list[Claim]:
-    """Every claim of every paper.
+    """Return every claim of every paper.
 
     Raises:
         PluginError: for a file that is not of the layout.
@@ -88,7 +77,7 @@ def load() -> list[Claim]:
 
 
 def read(stem: str, file: Traversable) -> list[Claim]:
-    """The claims of one paper's file.
+    """Return the claims of one paper's file.
 
     Raises:
         PluginError: if the file is not of the layout; the message says where.
@@ -111,7 +100,7 @@ class _File(NamedTuple):
 
 
 def in_fields(stem: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """A ``[[claim]]`` of a file in the form of :class:`Claim`, but for its paper.
+    """Return a ``[[claim]]`` of a file in the form of :class:`Claim`, but for its paper.
 
     Args:
         stem: the name of the file, with which the claim's id begins.
@@ -126,12 +115,25 @@ def in_fields(stem: str, table: Mapping[str, Any]) -> dict[str, Any]:
     if len(directions) != ("unmeasured" not in fields):
         raise SpecError(f"{name} must have one of higher and lower, or else unmeasured.")
     for direction in directions:
-        model = fields.pop(direction)
-        fields |= {"direction": direction, "model": model, "than": fields.get("than", model)}
         if table.keys().isdisjoint({"than", "than_metric"}):
             raise SpecError(f"{name} has neither than nor than_metric: nothing to be {direction} than.")
         if missing := [key for key in ("metric", "measure") if key not in fields]:
             raise SpecError(f"{name} lacks {', '.join(missing)}. Add it to the file.")
-    if isinstance(pairs := fields.get("recipes"), list):
-        fields["recipes"] = [dict(zip(Recipes._fields, pair, strict=False)) for pair in pairs]
+        fields |= {"direction": direction, "fits": _fits(fields.pop(direction))}
+    if isinstance(than := fields.get("than"), str | list):
+        fields["than"] = _fits(than)
+    elif "than" in fields:
+        fields["number"] = fields.pop("than")
+    fields |= {key: [fields[key]] for key in ("metric", "than_metric") if isinstance(fields.get(key), str)}
+    for one, other in (("fits", "than"), ("metric", "than_metric")):
+        if other in fields and len(fields[one]) != len(fields[other]):
+            given = direction if one == "fits" else one
+            raise SpecError(f"{name} must name as many of {other} as of {given}: the first goes with the first.")
     return fields
+
+
+def _fits(written: Any) -> Any:
+    """Return fits in fields: of a model's spec, of a list of specs, or of [spec, recipe] pairs."""
+    fits = written if isinstance(written, list) else [written]
+    pairs = [fit if isinstance(fit, list) else [fit] for fit in fits]
+    return [dict(zip(Fit._fields, pair, strict=False)) for pair in pairs]

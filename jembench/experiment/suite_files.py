@@ -115,7 +115,7 @@ def _check_names(suite: Suite, where: str) -> None:
 def _check_claims(suite: Suite, where: str) -> None:
     """Whether what claims are about is measured."""
     for claim in suite.claim:
-        for metric in filter(None, (claim.metric, claim.than_metric)):
+        for metric in (*claim.metric, *claim.than_metric):
             if spec.parse(metric).name not in suite.metric_names:
                 raise SpecError(
                     f"The claim {claim.id} of {where} is about {metric}, which is not measured. The metrics are "

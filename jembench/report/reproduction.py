@@ -1,4 +1,4 @@
-"""Results that were measured again, beside those of the store that they are from: value by value."""
+"""Comparison of a store with what was measured again from its records, value by value."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from jembench.report.comparison import (
     not_comparable,
     sides,
 )
+from jembench.report.differences import FIELDS, Line, legend, table, value_name
 from jembench.report.formats import Document, of_records
 from jembench.report.record import grouped, mean_of, subjects
-from jembench.report.text import Footnotes, Heading, Table, Text
-from jembench.report.verdicts import FIELDS, numbers, value_name
+from jembench.report.text import Footnotes, Table, Text
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -30,8 +30,8 @@ TIMES = ("s", "ms")
 """Units of values that are of one machine."""
 
 RULE = (
-    "equal: each seed gives the same number. within: chance alone would make such a difference, by the 95 % intervals "
-    f"of both or, of {SEEDS} seeds or more, by training anew; p is the larger of the two"
+    f"equal: each seed gives the same number. outside: p below {LEVEL:g}, by the 95 % intervals of both or by training "
+    "anew. within: chance alone would make such a difference."
 )
 
 
@@ -102,14 +102,14 @@ def _row(ours: Side, theirs: Side) -> Difference:
     if of_a.low is None or of_a.high is None or of_b.low is None or of_b.high is None:
         return replace(both, reason="it has no interval")
     _, low, high, p = paired.from_intervals((of_a.value, of_a.low, of_a.high), (of_b.value, of_b.low, of_b.high))
-    return replace(both, images_low=low, images_high=high, images_p=p)
+    return replace(both, images_low=low, images_high=high, images_p=p, images_test="intervals")
 
 
 # --- for people and for programs --------------------------------------------------------------------------------------
 
 
 def document(rows: Sequence[Difference], differing: Sequence[str]) -> Document:
-    """Return the comparison as a table and as records.
+    """Return the comparison as a table for each dataset and recipe, and as records.
 
     Args:
         rows: the differences.
@@ -122,35 +122,17 @@ def document(rows: Sequence[Difference], differing: Sequence[str]) -> Document:
 
 
 def _tables(rows: Sequence[Difference], differing: Sequence[str]) -> list[Table]:
-    """Return a table for each dataset and recipe; what holds for all is said below the last."""
     notes = Footnotes()
-    tables = [_table(group, notes) for group in grouped(rows, lambda row: (row.dataset, row.recipe_a))]
-    tested = sum(row.p is not None for row in rows)
-    legend = [f"{RULE}{f', adjusted by Holm for {tested} values' * (tested > 1)}. outside: p below {LEVEL:g}."]
-    legend += [f"Differs: {'; '.join(differing)}."] if differing else []
-    footnotes = notes.take(legend)
-    return [*tables[:-1], replace(tables[-1], footnotes=footnotes)]
-
-
-def _table(rows: Sequence[Difference], notes: Footnotes) -> Table:
-    return Table(
-        title=f"Measured again · dataset {rows[0].dataset} · recipe {rows[0].recipe_a}",
-        headings=(
-            Heading("model", identifies=True),
-            Heading("value", identifies=True),
-            Heading("theirs"),
-            Heading("ours"),
-            Heading("difference", "95 %"),
-            Heading("p", "Holm"),
-            Heading("verdict"),
-        ),
-        rows=tuple(_texts(row, rows, notes) for row in rows),
-        footnotes=(),
-    )
-
-
-def _texts(row: Difference, rows: Sequence[Difference], notes: Footnotes) -> tuple[Text, ...]:
-    alone = len({other.metric for other in rows if other.label == row.label}) == 1
-    ours, theirs, difference, _, p = numbers(row)
-    verdict = Text(row.verdict, marks=notes.marks(row.reason))
-    return Text(row.model_a), value_name(row, alone=alone), theirs, ours, difference, p, verdict
+    groups = grouped(rows, lambda row: (row.dataset, row.recipe_a))
+    below = [*legend(rows), RULE, *([f"Differs: {'; '.join(differing)}."] if differing else [])]
+    return [
+        table(
+            f"Measured again · dataset {group[0].dataset} · recipe {group[0].recipe_a}",
+            ["model", "value"],
+            ["ours", "theirs"],
+            [Line((Text(row.model_a), value_name(row, group)), row, (row.reason,)) for row in group],
+            notes,
+            *(below if group is groups[-1] else ()),
+        )
+        for group in groups
+    ]

@@ -46,7 +46,7 @@ def test_two_models(trained, outcomes):
 def test_the_table(trained):
     done = trained(JEM, CLASSIFIER, "--resamples", "200", "--metrics", "accuracy,ece")
     assert done.out.splitlines()[1] == (f"{JEM} and {CLASSIFIER} · dataset shades · recipe tiny · seeds 0, 1")
-    assert "other images: 95 % interval of the difference, by the bootstrap: both models see the same 200" in done.out
+    assert "by 200 resamples of the bootstrap" in " ".join(done.out.split())
     assert "Of fewer than 3 seeds that both have, it is not judged what training anew would change." in done.out
     assert "adjusted by Holm for 2 values. Below 0.05 a difference is seen." in done.out
     assert "brightness" not in done.out
@@ -86,7 +86,7 @@ def test_claims_of_a_store(run, jembench):
     done = jembench("report", "--claims")
     assert (done.code, done.err) == (0, "")
     assert "Claims · Grathwohl et al., ICLR 2020" in done.out
-    assert "only seeds: 0; from 3 seeds on, the effect of training anew is judged too" in done.out
+    assert "only seeds: 0" in done.out
     assert "jembench attack pgd --norm linf --seeds 2,3,4" in done.out
     claims = {
         claim["claim"]: claim for claim in json.loads(jembench("report", "--claims", "--format", "json").out)["claims"]

@@ -151,9 +151,8 @@ seeds = [3]
 id = "longer"
 text = "Longer training makes it more accurate"
 metric = "accuracy"
-higher = "zoo_of_tests:jem"
-than = "zoo_of_tests:jem"
-recipes = [["tiny+epochs=1", "tiny+epochs=0.5"]]
+higher = [["zoo_of_tests:jem", "tiny+epochs=1"]]
+than = [["zoo_of_tests:jem", "tiny+epochs=0.5"]]
 [[report]]
 claims = true
 format = "csv"

@@ -7,7 +7,7 @@ import pytest
 from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite_files as suite
-from jembench.experiment.claims import Claim, Paper
+from jembench.experiment.claims import Claim, Fit, Paper
 from jembench.experiment.planning import display_names_of, fit_names_of, make_plan, parts_of
 from jembench.experiment.suite import of_attack
 from jembench.store.outcome import FitKey
@@ -325,7 +325,8 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers(installed):
     claims = suite.load("both").claims
     paper = Paper(title="suite both", cite="Both", url="")
     given = {"id": "both/accurate", "text": "JEM is as accurate", "where": "", "measure": ("jembench run both",)}
-    assert claims == [Claim(**given, paper=paper, metric="accuracy", model="jem", than="baseline", within=1.0)]
+    given |= {"metric": ("accuracy",), "fits": (Fit("jem"),), "than": (Fit("baseline"),), "within": 1.0}
+    assert claims == [Claim(**given, paper=paper)]
 
 
 def test_a_suite_that_is_included_twice_makes_its_claims_once(installed):

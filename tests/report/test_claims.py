@@ -8,19 +8,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jembench.catalog import discovery, registry, spec
+from jembench.catalog import discovery, registry, spec, validation
 from jembench.cli.attack import attack as attack_command
 from jembench.cli.run import run as run_command
 from jembench.errors import DamagedError, PluginError
 from jembench.experiment import suite_files as suites
-from jembench.experiment.claims import Claim, Paper, Recipes, load, read
+from jembench.experiment.claims import Claim, Fit, Paper, in_fields, load, read
 from jembench.experiment.planning import make_plan
-from jembench.experiment.recipe_files import made_for
 from jembench.experiment.suite import of_attack
-from jembench.experiment.sweep import bare_name, with_options
+from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
-from jembench.report import verdicts
-from jembench.report.judging import judge
+from jembench.report.claims import CLAIM_FIELDS, _pairs, document, judge
+from jembench.report.record import subjects
 from jembench.stats import wilson
 from jembench.store.outcome import Cell, FitKey, Outcome
 
@@ -43,55 +42,36 @@ def test_every_claim_has_a_name_of_its_own():
 
 
 @pytest.mark.parametrize("claim", MEASURED, ids=by_id)
-def test_its_metrics_exist(claim):
-    for metric in filter(None, (claim.metric, claim.than_metric)):
-        options = {option: values[0] for option, values in claim.each.items()}
-        registry.resolve("metrics", with_options(metric, options))
-
-
-@pytest.mark.parametrize("claim", MEASURED, ids=by_id)
 def test_its_commands_measure_it(claim):
-    """Every model, metric and recipe of the claim is among what the commands plan."""
+    """Every model, metric and recipe of the claim is among what the commands plan, for one of its fits at least."""
     installed = {component.name for component in discovery.components("models")}
     if not set(map(bare_name, claim.models)) <= installed:
         pytest.skip("its models are not installed")
-    plans = {
-        (meant(cell.fit.key.model, claim.models), without(claim.free, str(cell.metric)), cell.fit.key.recipe)
+    planned = [
+        Cell(
+            id="",
+            fit=FitKey(
+                **{field: getattr(cell.fit.key, field) for field in ("model", "dataset", "recipe", "seed", "id")}
+            ),
+            metric=without(claim.free, str(cell.metric)),
+            outcome=Outcome(status="ok"),
+        )
         for command in claim.measure
         for cell in plan(command).cells
-    }
-    other = claim.model if isinstance(claim.than, float) else claim.than
-    own_recipes = {made_for(bare_name(model), data) for model in claim.models for data in ("digits", "cifar10")}
-    each = [{option: value} for option, values in claim.each.items() for value in values] or [{}]
-    pairs = [
-        ((claim.model, metric, recipe), (other, than, others))
-        for options in each
-        for recipes in claim.recipes
-        for recipe in {recipe for _, _, recipe in plans}
-        for others in (recipes.other_of(recipe), *(theirs for _, _, theirs in plans if {recipe, theirs} & own_recipes))
-        for metric, than in [[asked(text, options) for text in (claim.metric, claim.than_metric or claim.metric)]]
     ]
-    assert any({one, two} <= plans for one, two in pairs)
-
-
-def meant(model, models):
-    """The one of a claim's models that a planned one is, the most special of several."""
-    own = spec.parse(model)
-    found = [
-        text
-        for text in models
-        if bare_name(text) == bare_name(model) and set(spec.parse(text).arguments) <= set(own.arguments)
+    for metric in (*claim.metric, *claim.than_metric):
+        registry.resolve("metrics", metric)
+    measured = [
+        [{cell.metric for cell in subject.cells} for subject in pair] for pair in _pairs(claim, subjects(planned))
     ]
-    return max(found, key=len, default=model)
+    ways = zip(claim.metric, claim.than_metric or claim.metric, strict=True)
+    asked = [tuple(registry.canonical("metrics", metric) for metric in way) for way in ways]
+    assert any(a in own and b in other for own, other in measured for a, b in asked)
 
 
 def without(options, metric):
     parsed = spec.parse(metric)
     return str(spec.Spec(parsed.name, tuple(pair for pair in parsed.arguments if pair[0] not in options)))
-
-
-def asked(metric, options):
-    return registry.canonical("metrics", with_options(metric, options))
 
 
 def plan(command):
@@ -136,10 +116,10 @@ def test_a_file(tmp_path):
         paper=PAPER,
         text="One",
         where="Table 1",
-        metric="accuracy",
+        metric=("accuracy",),
         direction="higher",
-        model="jem",
-        than=0.5,
+        fits=(Fit("jem"),),
+        number=0.5,
         measure=("jembench run hybrid",),
     )
 
@@ -154,6 +134,7 @@ def test_a_file(tmp_path):
         ("than = 0.5", "than = 0.5\nthen = 1", "There is no key in claim mine/one named 'then'. Nearest: than"),
         ('metric = "accuracy"\n', "", "one lacks metric. "),
         ("[paper]", "[paper", "Expected"),
+        ("than = 0.5", 'than = ["baseline", "igebm"]', "one must name as many of than as of higher"),
     ],
 )
 def test_a_file_that_is_not_of_the_layout(tmp_path, old, new, problem):
@@ -165,22 +146,6 @@ def written(folder, text) -> Path:
     path = folder / "mine.toml"
     path.write_text(text)
     return path
-
-
-@pytest.mark.parametrize(
-    ("own", "other", "label", "expected"),
-    [
-        ("*", "*", "digits+epochs=5", "digits+epochs=5"),
-        ("*+conditional=true", "*", "digits+conditional=true", "digits"),
-        ("*+conditional=true", "*", "digits", None),
-        ("*-labels", "*-labels", "digits-100-labels", "digits-100-labels"),
-        ("sada", "paper", "sada", "paper"),
-        ("sada", "paper", "sada+epochs=5", None),
-        ("ab*ba", "*", "aba", None),
-    ],
-)
-def test_the_recipe_that_belongs_to_another(own, other, label, expected):
-    assert Recipes(own, other).other_of(label) == expected
 
 
 # --- judging ----------------------------------------------------------------------------------------------------------
@@ -223,21 +188,14 @@ def store():
 
 
 def claim(**fields):
-    given = {"metric": "accuracy", "model": "jem", "than": "baseline", "measure": ("jembench run hybrid",)}
-    return Claim(**{"id": "mine/one", "paper": PAPER, "text": "One", "where": "Table 1", **given, **fields})
-
-
-def test_a_model_with_a_recipe_of_its_own_is_compared_whatever_the_other_was_trained_by(store):
-    store.accuracy("jem", 0.9)
-    store.accuracy("igebm:l2=0.1,width=16", 0.7, recipe="igebm-digits")
-    assert store.verdicts(claim(than="igebm")) == ["one seed only (for)"]
-    assert store.verdicts(claim(model="igebm", than="jem")) == ["one seed only (against)"]
-
-
-def test_two_recipes_that_are_nobody_s_own_are_not_compared(store):
-    store.accuracy("jem", 0.9)
-    store.accuracy("baseline", 0.7, recipe="digits-paper")
-    assert store.verdicts(claim()) == ["not measured"]
+    """A claim that JEM's accuracy is higher than the baseline's, but for these fields in the form of a file."""
+    table = {"id": "one", "text": "One", "where": "Table 1", "metric": "accuracy", "measure": ["jembench run hybrid"]}
+    table |= {"than": "baseline"} | fields
+    if "unmeasured" in table:
+        table = {key: table[key] for key in ("id", "text", "where", "unmeasured")}
+    elif "lower" not in table:
+        table.setdefault("higher", "jem")
+    return validation.read(Claim, in_fields("mine", table), "the test", paper=PAPER)
 
 
 def test_arrays_that_cannot_be_read_leave_a_reason(store):
@@ -252,20 +210,15 @@ def test_arrays_that_cannot_be_read_leave_a_reason(store):
 
 
 @pytest.mark.parametrize(
-    ("jem", "direction", "verdict"),
-    [
-        (0.9, "higher", "one seed only (for)"),
-        (0.9, "lower", "one seed only (against)"),
-        (0.7, "higher", "one seed only (against)"),
-        (0.7, "lower", "one seed only (for)"),
-        (0.8, "higher", "no difference seen"),
-        (0.8, "lower", "no difference seen"),
-    ],
+    ("jem", "verdict"),
+    [(0.9, "one seed only (for)"), (0.7, "one seed only (against)"), (0.8, "no difference seen")],
 )
-def test_higher_and_lower(store, jem, direction, verdict):
+def test_higher_and_lower(store, jem, verdict):
     store.accuracy("jem", jem)
     store.accuracy("baseline", 0.8)
-    assert store.verdicts(claim(direction=direction)) == [verdict]
+    assert store.verdicts(claim()) == [verdict]
+    opposite = {"one seed only (for)": "one seed only (against)", "one seed only (against)": "one seed only (for)"}
+    assert store.verdicts(claim(lower="jem")) == [opposite.get(verdict, verdict)]
 
 
 @pytest.mark.parametrize(("direction", "verdict"), [("higher", "held"), ("lower", "against")])
@@ -273,34 +226,34 @@ def test_three_seeds_are_enough_for_a_verdict_without_reserve(store, direction, 
     for seed, better in enumerate((0.1, 0.11, 0.12)):
         store.accuracy("jem", 0.8 + better, seed=seed)
         store.accuracy("baseline", 0.8, seed=seed)
-    assert store.verdicts(claim(direction=direction)) == [verdict]
+    asked = claim(**{direction: "jem"})
+    assert store.verdicts(asked) == [verdict]
     del store.cells[-2:]
-    tendency = {"held": "for", "against": "against"}[verdict]
-    assert store.verdicts(claim(direction=direction)) == [f"two seeds only ({tendency})"]
+    assert store.verdicts(asked) == [f"two seeds only ({ {'held': 'for', 'against': 'against'}[verdict] })"]
 
 
 def test_an_auroc_of_1_is_not_held_against_a_number_by_the_bootstrap_of_a_constant(store):
     store.ood("jem", "ood:set=uniform", 40.0)  # as many as 300 images of each kind, without one that is ranked wrong
-    (found,) = store.judge(claim(metric="ood", label="auroc", than=0.99, each={"set": ("uniform",)}))
+    (found,) = store.judge(claim(metric="ood:set=uniform", label="auroc", than=0.99))
     assert found.row.difference == pytest.approx(0.01)
     assert found.row.images_low == pytest.approx(wilson(N, N).low - 0.99)
     assert found.row.verdict == "no difference seen"
 
 
 @pytest.mark.parametrize(
-    ("jem", "direction", "within", "verdict"),
+    ("jem", "direction", "verdict"),
     [
-        (0.78, "higher", 10.0, "one seed only (for)"),  # 2 points below: less than 10
-        (0.60, "higher", 10.0, "one seed only (against)"),
-        (0.70, "higher", 10.0, "no difference seen"),
-        (0.82, "lower", 10.0, "one seed only (for)"),
-        (0.99, "lower", 10.0, "one seed only (against)"),
+        (0.78, "higher", "one seed only (for)"),  # 2 points below: less than 10
+        (0.60, "higher", "one seed only (against)"),
+        (0.70, "higher", "no difference seen"),
+        (0.82, "lower", "one seed only (for)"),
+        (0.99, "lower", "one seed only (against)"),
     ],
 )
-def test_within_so_much(store, jem, direction, within, verdict):
+def test_within_so_much(store, jem, direction, verdict):
     store.accuracy("jem", jem)
     store.accuracy("baseline", 0.8)
-    assert store.verdicts(claim(direction=direction, within=within)) == [verdict]
+    assert store.verdicts(claim(within=10.0, **{direction: "jem"})) == [verdict]
 
 
 @pytest.mark.parametrize(
@@ -313,28 +266,11 @@ def test_than_a_number(store, shift, verdict):
     assert (found.row.verdict, found.row.label, found.row.b) == (verdict, "auroc", 0.5)
 
 
-def test_each_value_that_was_measured(store):
-    store.ood("jem", "ood:set=interp", 1.0)
-    store.ood("jem", "ood:set=uniform", -1.0)
-    found = store.judge(claim(metric="ood", than=0.5, each={"set": ("interp", "inverted", "uniform")}))
-    assert [(finding.row.metric, finding.row.verdict) for finding in found] == [
-        ("ood:set=interp", "one seed only (for)"),
-        ("ood:set=uniform", "one seed only (against)"),
-        ("ood", "not measured"),
-    ]
-
-
 def test_two_metrics_of_one_model(store):
     store.ood("jem", "ood:score=grad-norm,set=interp", 2.0)
     store.ood("jem", "ood:set=interp", 0.5)
-    asked = claim(
-        metric="ood:score=grad-norm",
-        than_metric="ood:score=log-px",
-        label="auroc",
-        than="jem",
-        each={"set": ("interp",)},
-    )
-    (found,) = store.judge(asked)
+    both = {"metric": "ood:score=grad-norm,set=interp", "than_metric": "ood:score=log-px,set=interp"}
+    (found,) = store.judge(claim(label="auroc", than="jem", **both))
     assert found.row.verdict == "one seed only (for)"
     assert (found.row.model_b, found.row.recipe_b) == (found.row.model_a, found.row.recipe_a)
 
@@ -345,28 +281,21 @@ def test_parts_of_two_protocols_that_must_be_alike(store):
     asked = {"metric": "accuracy", "than_metric": "ece", "than": "jem"}
     (free,) = store.judge(claim(**asked))
     assert (free.row.verdict, free.row.difference) == ("not testable", 0.0)
-    (bound,) = store.judge(claim(**asked, alike=("images",)))
+    (bound,) = store.judge(claim(**asked, alike=["images"]))
     assert (bound.row.verdict, bound.row.reason) == (
         "not comparable",
         "measured under different protocols: images=100; images=1000",
     )
 
 
-def test_other_protocols_are_not_compared(store):
-    store.accuracy("jem", 0.9, protocol="accuracy:data_noise=0")
-    store.accuracy("baseline", 0.7, protocol="accuracy:data_noise=0.03")
-    (found,) = store.judge(claim())
+def test_parts_of_the_protocol_that_a_claim_passes_over(store):
+    """Samples that are drawn directly, and those of kept chains."""
+    for model, share, source in (("jem", 0.9, "buffer"), ("glow", 0.7, "direct")):
+        store.accuracy(model, share, recipe="r", protocol=f"accuracy:images=300,source={source}")
+    (found,) = store.judge(claim(than="glow"))
     assert (found.row.verdict, found.row.difference) == ("not comparable", None)
-    assert found.row.reason == "measured under different protocols: data_noise=0; data_noise=0.03"
-
-
-def test_a_model_with_options_is_compared_with_the_same_without_them(store):
-    for options, share in (("", 0.8), (":norm=batch", 0.9), (":dropout=0.1,norm=batch", 0.7), (":dropout=0.1", 0.6)):
-        store.accuracy(f"baseline{options}", share)
-    found = store.judge(claim(model="baseline", than="baseline:norm=batch", direction="lower"))
-    assert [(sides(finding)[0][0], sides(finding)[1][0], finding.row.verdict) for finding in found] == [
-        ("baseline", "baseline:norm=batch", "one seed only (for)"),
-    ]
+    assert found.row.reason == "measured under different protocols: source=buffer; source=direct"
+    assert store.verdicts(claim(than="glow", alike=["images"])) == ["one seed only (for)"]
 
 
 def test_two_values_of_two_metrics(store):
@@ -374,31 +303,31 @@ def test_two_values_of_two_metrics(store):
     rng = np.random.default_rng(0)
     for metric, shift in (("accuracy", 0.0), ("brier", 0.2)):
         store.add("jem", metric, shift, {"correct": rng.random(N) < 0.5 + shift})
-    asked = claim(metric="accuracy", than_metric="brier", than="jem", direction="lower")
-    assert store.verdicts(dataclasses.replace(asked, label="accuracy")) == ["not measured"]
-    (found,) = store.judge(dataclasses.replace(asked, label="accuracy", than_label="brier"))
+    asked = {"than_metric": "brier", "than": "jem", "lower": "jem", "label": "accuracy"}
+    assert store.verdicts(claim(**asked)) == ["not measured"]
+    (found,) = store.judge(claim(**asked, than_label="brier"))
     assert (found.row.a, found.row.b) == (0.0, 0.2)
 
 
-def test_values_that_were_not_measured_are_named_with_the_reason(store):
+def test_options_that_a_claim_leaves_free_are_the_same_under_both_metrics(store):
+    for options, share in (("", 0.9), (",scaling=temperature", 0.8)):
+        store.add("jem", f"ece:bins=15{options}", share, {}, protocol=f"ece{options}")
+        store.add("jem", f"ece:bins=10{options}", 0.5, {}, protocol=f"ece{options}")
+    asked = {"metric": "ece:bins=15", "than_metric": "ece:bins=10", "than": "jem"}
+    assert len(store.judge(claim(**asked))) == 1
+    found = store.judge(claim(**asked, free=["scaling"]))
+    assert [("scaling" in row.metric, row.a, row.b) for _, row, _ in found] == [(False, 0.9, 0.5), (True, 0.8, 0.5)]
+
+
+def test_metrics_that_were_not_measured_are_named_with_the_reason(store):
     store.ood("jem", "ood:set=interp", 1.0)
-    asked = claim(
-        metric="ood", than=0.5, each={"set": ("svhn", "interp", "celeba")}, not_on_digits="which has no other images"
-    )
-    judged, missing = store.judge(asked)
-    assert judged.row.verdict == "one seed only (for)"
-    assert (missing.row.verdict, missing.each) == ("not measured", ("celeba", "svhn"))
+    sets = [f"ood:set={name}" for name in ("svhn", "interp", "celeba")]
+    judged, missing = store.judge(claim(metric=sets, than=0.5, not_on_digits="which has no other images"))
+    assert (judged.row.metric, judged.row.verdict) == ("ood:set=interp", "one seed only (for)")
+    assert (missing.row.verdict, missing.metrics) == ("not measured", (sets[0], sets[2]))
     assert missing.row.reason == "not by digits, which has no other images: `jembench run hybrid --dataset cifar10`"
-    notes = verdicts.of_claims([judged, missing]).tables()[-1].footnotes
-    assert "only celeba, svhn" in notes[0].text
-
-
-def test_parts_of_the_protocol_that_a_claim_passes_over(store):
-    """Samples that are drawn directly, and those of kept chains."""
-    for model, share, source in (("jem", 0.9, "buffer"), ("glow", 0.7, "direct")):
-        store.accuracy(model, share, recipe="r", protocol=f"accuracy:images=300,source={source}")
-    assert store.verdicts(claim(than="glow")) == ["not comparable"]
-    assert store.verdicts(claim(than="glow", alike=("images",))) == ["one seed only (for)"]
+    notes = document([judged, missing]).tables()[-1].footnotes
+    assert "only ood:set=svhn, ood:set=celeba" in notes[0].text
 
 
 def test_holm_is_over_all_claims(store):
@@ -415,75 +344,60 @@ def test_holm_is_over_all_claims(store):
 # --- which models -----------------------------------------------------------------------------------------------------
 
 
-def sides(finding):
-    """Model, dataset and recipe of both."""
-    row = finding.row
-    return (row.model_a, row.dataset, row.recipe_a), (row.model_b, row.dataset, row.recipe_b)
+def sides(store, asked):
+    """The model, dataset and recipe of both sides of each finding."""
+    rows = [row for _, row, _ in store.judge(asked)]
+    return [((row.model_a, row.dataset, row.recipe_a), (row.model_b, row.dataset, row.recipe_b)) for row in rows]
 
 
-def test_pairs_share_dataset_recipe_and_options(store):
+def test_a_claim_without_recipes_is_about_those_that_both_have_and_about_no_other_spec(store):
     for dataset in ("digits", "svhn"):
         for recipe in ("digits", "paper"):
             for options in ("", ":norm=batch"):
                 store.accuracy(f"jem{options}", 0.9, dataset=dataset, recipe=recipe)
                 if (dataset, recipe) != ("svhn", "paper"):
                     store.accuracy(f"baseline{options}", 0.8, dataset=dataset, recipe=recipe)
-    pairs = [sides(finding) for finding in store.judge(claim())]
-    assert pairs == [
-        (("jem", *place), ("baseline", *place))
-        for place in (("digits", "digits"), ("digits", "paper"), ("svhn", "digits"))
-    ]
+    places = (("digits", "digits"), ("digits", "paper"), ("svhn", "digits"))
+    assert sides(store, claim()) == [(("jem", *place), ("baseline", *place)) for place in places]
 
 
-def test_changed_models_and_recipes_where_there_are_no_others(store):
-    for model in ("jem", "baseline"):
-        store.accuracy(f"{model}:norm=batch", 0.9, recipe="digits")
-        store.accuracy(model, 0.9, recipe="digits+epochs=5")
-    assert [sides(finding)[0] for finding in store.judge(claim())] == [
-        ("jem:norm=batch", "digits", "digits"),
-        ("jem", "digits", "digits+epochs=5"),
-    ]
-    for model in ("jem", "baseline"):
-        store.accuracy(model, 0.9)
-    assert [sides(finding)[0] for finding in store.judge(claim())] == [("jem", "digits", "digits")]
-
-
-def test_variants_of_one_model_are_left_out_beside_another_that_has_only_changed_options(store):
-    store.accuracy("igebm:width=16", 0.9, recipe="igebm-digits")
-    for recipe in ("digits", "digits+guard.mode=watch", "digits+epochs=5"):
-        store.accuracy("jem", 0.9, recipe=recipe)
-    store.accuracy("jem:norm=batch", 0.9, recipe="digits")
-    found = [sides(finding) for finding in store.judge(claim(than="igebm"))]
-    assert found == [(("jem", "digits", "digits"), ("igebm:width=16", "digits", "igebm-digits"))]
-
-
-def test_a_change_of_the_recipe(store):
-    asked = claim(than="jem", direction="lower", recipes=(Recipes("*+c=true", "*"), Recipes("paper-c", "paper")))
+def test_recipes_that_a_claim_names(store):
     store.accuracy("jem", 0.9)
-    store.accuracy("jem", 0.7, recipe="digits+c=true")
-    store.accuracy("jem", 0.7, recipe="paper-c")
-    (found,) = store.judge(asked)
-    assert found.row.verdict == "one seed only (for)"
-    assert [found.row.recipe_a, found.row.recipe_b] == ["digits+c=true", "digits"]
+    store.accuracy("igebm:l2=0.1,width=16", 0.7, recipe="igebm-digits")
+    jem, igebm = [["jem", "digits"], ["jem", "paper"]], [["igebm:width=16,l2=0.1", "igebm-digits"], ["igebm", "igebm"]]
+    own, other = ("jem", "digits", "digits"), ("igebm:l2=0.1,width=16", "digits", "igebm-digits")
+    assert sides(store, claim(higher=jem, than=igebm)) == [(own, other)]
+    assert sides(store, claim(higher=igebm, than=jem)) == [(other, own)]
+    assert store.verdicts(claim(than="igebm")) == ["not measured"]
 
 
-def test_a_recipe_that_a_claim_names_is_for_such_claims_alone(store):
+def test_further_changes_of_a_recipe_are_the_same_on_both_sides(store):
+    asked = claim(lower=[["jem", "digits+c=true"], ["jem", "paper-c"]], than=[["jem", "digits"], ["jem", "paper"]])
+    for recipe in ("digits+epochs=5", "digits+epochs=5+c=true", "digits+c=true", "paper-c"):
+        store.accuracy("jem", 0.9, recipe=recipe)
+    changed = [(("jem", "digits", "digits+epochs=5+c=true"), ("jem", "digits", "digits+epochs=5"))]
+    assert sides(store, asked) == changed
+    store.accuracy("jem", 0.9)  # those with the fewest further changes are judged alone
+    assert sides(store, asked) == [(("jem", "digits", "digits+c=true"), ("jem", "digits", "digits"))]
+
+
+def test_recipes_that_stand_apart_are_for_the_claims_that_name_them(store):
     for model in ("jem", "baseline"):
         store.accuracy(model, 0.9, recipe="digits")
-        store.accuracy(model, 0.9, recipe="digits-100-labels")
-    few = claim(id="mine/few", recipes=(Recipes("*-labels", "*-labels"),))
-    found = [(finding.claim.id, finding.row.recipe_a) for finding in store.judge(claim(), few)]
-    assert found == [("mine/one", "digits"), ("mine/few", "digits-100-labels")]
-    assert len(store.judge(claim())) == 2  # another paper may see no difference
+        store.accuracy(model, 0.9, recipe="few+epochs=5")
+    plain, few = claim(), claim(higher=[["jem", "few"]], than=[["baseline", "few"]])
+    apart = [dataclasses.replace(one, paper=PAPER._replace(apart=("few",))) for one in (plain, few)]
+    recipes = [[own[2] for own, _ in sides(store, one)] for one in apart]
+    assert recipes == [["digits"], ["few+epochs=5"]]
 
 
 @pytest.mark.parametrize(
     ("fields", "reason"),
     [
         ({}, "`jembench run hybrid`"),
-        ({"measure": ("jembench run a", "jembench run b")}, "`jembench run a` and `jembench run b`"),
+        ({"measure": ["jembench run a", "jembench run b"]}, "`jembench run a` and `jembench run b`"),
         ({"than": "igebm-of-nobody"}, "no model igebm-of-nobody is installed"),
-        ({"metric": "", "unmeasured": "no suite attacks models yet"}, "no suite attacks models yet"),
+        ({"unmeasured": "no suite attacks models yet"}, "no suite attacks models yet"),
     ],
 )
 def test_what_was_not_measured_says_what_measures_it(store, fields, reason):
@@ -499,7 +413,7 @@ def test_every_claim_is_shown_once(store):
     store.accuracy("jem", 0.9)
     store.accuracy("baseline", 0.8)
     found = store.judge(*CLAIMS)
-    shown = verdicts.of_claims(found)
+    shown = document(found)
     texts = [row[0].value for grid in shown.tables() for row in grid.rows]
     notes = " ".join(note.text for grid in shown.tables() for note in grid.footnotes)
     for finding in found:
@@ -508,15 +422,14 @@ def test_every_claim_is_shown_once(store):
         else:
             assert texts.count(finding.claim.text) == 1
     assert len(shown.records()) == len(found)
-    assert all(set(record) == set(verdicts.CLAIM_FIELDS) for record in shown.records())
+    assert all(set(record) == set(CLAIM_FIELDS) for record in shown.records())
 
 
 def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
     for dataset in ("digits", "svhn"):
         store.accuracy("jem", 0.9, dataset=dataset, recipe="a+c=1")
         store.accuracy("jem", 0.8, dataset=dataset, recipe="a")
-    asked = claim(than="jem", recipes=(Recipes("*+c=1", "*"),))
-    (grid,) = verdicts.of_claims(store.judge(asked)).tables()
+    (grid,) = document(store.judge(claim(higher=[["jem", "a+c=1"]], than=[["jem", "a"]]))).tables()
     assert [row[0].value for row in grid.rows] == [
         "One · digits · recipes a+c=1 and a",
         "One · svhn · recipes a+c=1 and a",

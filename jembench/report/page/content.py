@@ -88,10 +88,10 @@ def collect(
 
 def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> list[Table]:
     """Judge the claims of the experiment, and those of papers that were measured; p values are adjusted apart."""
-    from jembench.report import judging, verdicts
+    from jembench.report.claims import document, judge
 
     read, root = pictures.store.read_arrays, pictures.store.root
-    of_papers = judging.judge(claims.load(), cells, read, store=root)
-    of_own = judging.judge(own, cells, read, store=root)
+    of_papers = judge(claims.load(), cells, read, store=root)
+    of_own = judge(own, cells, read, store=root)
     found = [of_own, [one for one in of_papers if one.row.dataset]]
-    return [table for each in found for table in verdicts.of_claims(each).tables()]
+    return [table for each in found for table in document(each).tables()]

@@ -1,0 +1,285 @@
+"""Verdicts on claims: each is tested on the models of a store that it names."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jembench.catalog import discovery, registry, spec
+from jembench.catalog.spec import Spec
+from jembench.experiment.claims import Claim, Fit, Paper
+from jembench.experiment.sweep import bare_name, with_options
+from jembench.report.comparison import (
+    LEVEL,
+    RESAMPLES,
+    Difference,
+    Read,
+    Side,
+    adjusted,
+    common_seeds,
+    conclusion,
+    contrast,
+    described,
+    not_comparable,
+    sides,
+)
+from jembench.report.differences import FIELDS, Line, legend, recipes_text, table
+from jembench.report.formats import Document, of_records
+from jembench.report.pair import Pair
+from jembench.report.protocols import parsed
+from jembench.report.record import Subject, grouped, subjects
+from jembench.report.selection import store_option
+from jembench.report.text import Footnote, Footnotes, Table, Text
+from jembench.store.outcome import Cell
+
+CLAIM_FIELDS = ("claim", "text", "source", "direction", "within", *FIELDS)
+"""The columns of the CSV of claims."""
+
+
+class Finding(NamedTuple):
+    """The verdict on one claim for one metric, dataset and recipe."""
+
+    claim: Claim
+    row: Difference  # without dataset and recipes: not measured
+    metrics: tuple[str, ...]  # of the claim, that it is about
+
+
+Test = Callable[[Side, Side | float, float], Difference]
+"""Tests the difference of two values, with a margin."""
+
+
+def judge(
+    claims: Sequence[Claim],
+    cells: Iterable[Cell],
+    read: Read,
+    *,
+    store: Path = Path("runs"),
+    resamples: int = RESAMPLES,
+) -> list[Finding]:
+    """Judge every claim for each dataset, recipe and metric in the store, or say why it has none.
+
+    Args:
+        claims: in the order of the findings.
+        cells: of one store, all evaluated on as many images.
+        read: gives a cell's per-example values.
+        store: its folder, for commands.
+        resamples: of the bootstrap.
+    """
+    known = subjects(cells)
+
+    def test(a: Side, b: Side | float, margin: float) -> Difference:
+        return contrast(a, b, read, margin=margin, resamples=resamples)
+
+    findings = [finding for claim in claims for finding in _judge(claim, known, test, store)]
+    rows = adjusted(finding.row for finding in findings)
+    return [
+        finding._replace(row=replace(row, verdict=_verdict(row, finding.claim)))
+        for finding, row in zip(findings, rows, strict=True)
+    ]
+
+
+def _verdict(row: Difference, claim: Claim) -> str:
+    if row.p is None or row.difference is None:
+        return row.verdict
+    above = row.difference + claim.margin > 0
+    return conclusion(row, *(("held", "for") if above == (claim.direction == "higher") else ("against",) * 2))
+
+
+def _judge(claim: Claim, known: Sequence[Subject], test: Test, store: Path) -> Iterator[Finding]:
+    missing = dict.fromkeys(claim.metric)
+    for pair in _pairs(claim, known):
+        for metric, than_metric in zip(claim.metric, claim.than_metric or claim.metric, strict=True):
+            for free in _free_options(claim, metric, pair.a):
+                if row := _answer(claim, with_options(metric, free), with_options(than_metric, free), pair, test):
+                    missing.pop(metric, None)
+                    yield Finding(claim, row, (metric,))
+    if missing or claim.unmeasured:
+        reason = claim.unmeasured or _remedy(claim, store, partly=len(missing) < len(claim.metric))
+        row = Difference(
+            metric=next(iter(missing), ""),
+            model_a=claim.fits[0].model if claim.fits else "",
+            model_b=claim.than[0].model if claim.than else None,
+            verdict="not measured",
+            reason=reason,
+        )
+        yield Finding(claim, row, tuple(missing))
+
+
+def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
+    """Return why nothing was measured, as far as it can be known without the store, or the commands that do it.
+
+    Args:
+        claim: of which there are no values under some or all metrics.
+        store: the folder.
+        partly: there are values under some, of those that digits can judge.
+    """
+    installed = {component.name for component in discovery.components("models")}
+    absent = [model for model in dict.fromkeys(map(bare_name, claim.models)) if model not in installed]
+    if absent:
+        return f"no model {' or '.join(absent)} is installed"
+    elsewhere = " --dataset cifar10" if partly and claim.not_on_digits else ""
+    commands = " and ".join(f"`{command}{elsewhere}{store_option(store)}`" for command in claim.measure)
+    never = claim.not_on_digits and (partly or all("--dataset" in command for command in claim.measure))
+    return f"not by digits, {claim.not_on_digits}: {commands}" if never else commands
+
+
+# --- models and values ------------------------------------------------------------------------------------------------
+
+
+def _pairs(claim: Claim, known: Sequence[Subject]) -> list[Pair]:
+    """Return the models that a claim is about: on each dataset those whose recipes have the fewest further changes."""
+    candidates: list[tuple[Pair, int]] = []
+    for own, other in zip(claim.fits, claim.than or claim.fits, strict=True):
+        for a in known:
+            changes = _changes(a, own, claim)
+            for b in known if changes is not None else ():
+                if own == other:
+                    matches = b is a
+                elif other.recipe:
+                    matches = _changes(b, other, claim) == changes
+                else:
+                    matches = (b.model, b.recipe) == (_canonical(other.model), a.recipe)
+                if matches and b.dataset == a.dataset:
+                    candidates.append((Pair(a, b), len(changes or ())))
+    groups = grouped(candidates, lambda candidate: candidate[0].a.dataset)
+    return [pair for group in groups for pair, number in group if number == min(count for _, count in group)]
+
+
+def _changes(subject: Subject, fit: Fit, claim: Claim) -> set[str] | None:
+    """Return the changes of a model's recipe beside those that a claim names; None if it means another model."""
+    if subject.model != _canonical(fit.model):
+        return None
+    if fit.recipe:
+        return _further(subject.recipe, fit.recipe)
+    if any(_further(subject.recipe, apart) is not None for apart in claim.paper.apart):
+        return None
+    return _further(subject.recipe, _CHANGE.split(subject.recipe)[0])
+
+
+_CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epochs=9"
+
+
+def _further(label: str, named: str) -> set[str] | None:
+    (base, *changes), (named_base, *named_changes) = _CHANGE.split(label), _CHANGE.split(named)
+    return set(changes) - set(named_changes) if base == named_base and set(named_changes) <= set(changes) else None
+
+
+_canonical = partial(registry.canonical, "models")
+
+
+def _free_options(claim: Claim, metric: str, subject: Subject) -> list[dict[str, str]]:
+    """Return every combination of the options that a claim leaves free under which the model was measured."""
+    found: list[dict[str, str]] = [{}]
+    for cell in subject.cells if claim.free else ():
+        measured = spec.parse(cell.metric)
+        options = {key: value for key, value in measured.arguments if key in claim.free}
+        if measured.name == spec.parse(metric).name and options not in found:
+            found.append(options)
+    return found
+
+
+def _answer(claim: Claim, metric: str, than_metric: str, pair: Pair, test: Test) -> Difference | None:
+    a = _side(pair.a, metric, claim.label)
+    b = _side(pair.b, than_metric, claim.than_label or claim.label) if claim.number is None else claim.number
+    if a is None or b is None or not common_seeds(a, b):
+        return None
+    protocols = described(a, b).protocols
+    if claim.than_metric or claim.alike:
+        protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
+    if len(protocols) > 1 and isinstance(b, Side):
+        return not_comparable(described(a, b), protocols)
+    return test(a, b, claim.margin)
+
+
+def _side(subject: Subject, metric: str, label: str) -> Side | None:
+    """Return what was measured; None if nothing was, or if it is not clear which of several values is meant."""
+    canonical = registry.canonical("metrics", metric)
+    found = [side for side in sides(subject).values() if side.metric == canonical and label in ("", side.label)]
+    return found[0] if len(found) == 1 else None
+
+
+def _parts(protocol: str, names: Sequence[str]) -> str:
+    """Return the parts of a protocol with these names, whatever the metric."""
+    found = parsed(protocol)
+    return str(Spec("parts", tuple(part for part in found.arguments if part[0] in names))) if found else protocol
+
+
+# --- for people and for programs --------------------------------------------------------------------------------------
+
+
+def document(findings: Sequence[Finding]) -> Document:
+    """Return the verdicts for people, a table for each paper, and for programs."""
+    records = [_record(finding) for finding in findings]
+    return of_records(lambda: _tables(findings), CLAIM_FIELDS, records, level=LEVEL, claims=records)
+
+
+def _record(finding: Finding) -> dict[str, Any]:
+    claim = finding.claim
+    return {
+        "claim": claim.id,
+        "text": claim.text,
+        "source": ", ".join(filter(None, (claim.paper.cite, claim.where, claim.paper.url))),
+        "direction": claim.direction if claim.metric else None,
+        "within": claim.within,
+        **asdict(finding.row),
+    }
+
+
+def _tables(findings: Sequence[Finding]) -> list[Table]:
+    notes = Footnotes()
+    measured = [finding for finding in findings if finding.row.dataset]
+    papers = grouped(measured, lambda finding: finding.claim.paper)
+    tables = [_of_paper(of_paper[0].claim.paper, of_paper, measured, notes) for of_paper in papers]
+    if tables:
+        counted = Counter(finding.row.verdict for finding in findings)
+        count = f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."
+        below = map(Footnote, (count, *legend(finding.row for finding in findings)))
+        tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *below))
+    return [*tables, *_not_measured([finding for finding in findings if not finding.row.dataset])]
+
+
+def _of_paper(paper: Paper, of_paper: Sequence[Finding], measured: Sequence[Finding], notes: Footnotes) -> Table:
+    rows = [finding.row for finding in measured]
+    several = {field for field in ("dataset", "recipe_a") if len({getattr(row, field) for row in rows}) > 1}
+    lines = [
+        Line(
+            (Text(" · ".join((claim.text, *_context(claim, row, several))), marks=notes.marks(claim.where)),),
+            row,
+            (row.reason, _few_seeds(row)),
+        )
+        for claim, row, _ in of_paper
+    ]
+    source = ", ".join(filter(None, (paper.title, paper.url)))
+    return table(f"Claims · {paper.cite}", ["claim"], ["ours", "than"], lines, notes, source)
+
+
+def _context(claim: Claim, row: Difference, several: set[str]) -> Iterator[str]:
+    """Yield what a claim's text does not say: which of several metrics, models, datasets and recipes this is."""
+    if len(claim.metric) > 1:
+        yield row.metric
+    yield from dict.fromkeys(model for model in (row.model_a, row.model_b or "") if ":" in model)
+    if "dataset" in several and row.dataset:
+        yield row.dataset
+    if "recipe_a" in several or row.recipe_a != row.recipe_b:
+        yield recipes_text(row.recipe_a, row.recipe_b)
+
+
+def _few_seeds(row: Difference) -> str:
+    return f"only seeds: {', '.join(map(str, row.seeds))}" if row.images_test and row.training_p is None else ""
+
+
+def _not_measured(findings: Sequence[Finding]) -> Iterator[Table]:
+    """Yield a table of what there is to do, and for which claims, if there is anything."""
+    claims: dict[str, list[str]] = {}
+    for claim, row, metrics in findings:
+        part = f"; only {', '.join(metrics)}" if len(metrics) < len(claim.metric) else ""
+        place = ", ".join(filter(None, (claim.paper.cite, claim.where)))
+        claims.setdefault(row.reason, []).append(f"{claim.text} ({place}{part})")
+    notes = tuple(Footnote(f"{reason}: {'; '.join(texts)}.") for reason, texts in claims.items())
+    if notes:
+        yield Table(title=f"Claims that are not measured · {len(findings)}", headings=(), rows=(), footnotes=notes)

@@ -1,0 +1,155 @@
+"""The table of differences: that of two models, of a store measured again, and of claims."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import asdict, fields
+from typing import NamedTuple
+
+from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Comparison, Difference
+from jembench.report.formats import Document, of_records
+from jembench.report.text import ABSENT, Footnotes, Heading, Table, Text, decimals_for, detail, fixed
+
+FIELDS = tuple(field.name for field in fields(Difference))
+"""The columns of the CSV."""
+
+
+class Line(NamedTuple):
+    """A line of the table."""
+
+    name: tuple[Text, ...]  # the texts that say what the difference is of
+    row: Difference
+    remarks: tuple[str, ...] = ()  # footnotes of the verdict
+
+
+def table(
+    title: str, names: Sequence[str], sides: Sequence[str], lines: Iterable[Line], notes: Footnotes, *legend: str
+) -> Table:
+    """Return a table of differences: both values, the difference with either interval, p and the verdict.
+
+    Args:
+        title: of the table.
+        names: the headings of what the differences are of.
+        sides: the headings of both values.
+        lines: of the table.
+        notes: of all tables that are shown together.
+        legend: sentences that hold for the whole table.
+    """
+    return Table(
+        title=title,
+        headings=(
+            *(Heading(name, identifies=True) for name in names),
+            *map(Heading, sides),
+            Heading("difference", "other images"),
+            Heading("difference", "other seeds"),
+            Heading("p", "Holm"),
+            Heading("verdict"),
+        ),
+        rows=tuple(
+            (*line.name, *_numbers(line.row), Text(line.row.verdict, marks=notes.marks(*line.remarks)))
+            for line in lines
+        ),
+        footnotes=notes.take(legend),
+    )
+
+
+def _numbers(row: Difference) -> tuple[Text, ...]:
+    """Return both values, their difference with either interval, and p: digits as the narrower interval allows."""
+    if row.a is None or row.b is None or row.difference is None:
+        return (Text(ABSENT),) * 5
+    ends = ((row.images_low, row.images_high), (row.training_low, row.training_high))
+    half = min(((high - low) / 2 for low, high in ends if low is not None and high is not None), default=None)
+    decimals = decimals_for(row.difference or row.a, half)
+    a, b, difference = (fixed(number, decimals) for number in (row.a, row.b, row.difference))
+    images, training = (_interval(*both) for both in ends)
+    return Text(a), Text(b), Text(difference, images), Text(training or ABSENT), Text(_p_text(row.p))
+
+
+def _interval(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return ""
+    decimals = decimals_for(low, (high - low) / 2)
+    return f"[{fixed(low, decimals)}, {fixed(high, decimals)}]"
+
+
+def _p_text(p: float | None) -> str:
+    """Return a p value with two significant digits, and none below .001."""
+    if p is None:
+        return ABSENT
+    return "< 0.001" if p < 0.001 else fixed(p, decimals_for(p, p) if p < 0.995 else 0)
+
+
+def value_name(row: Difference, among: Sequence[Difference]) -> Text:
+    """Return what is compared, with its metric where another one of ``among`` has a value of that label."""
+    alone = {other.metric for other in among if other.label == row.label} == {row.metric}
+    name = row.label if alone else f"{row.label} ({row.metric})"
+    return Text(f"{name} {detail(row.unit, row.better)}".strip())
+
+
+def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[str]:
+    """Yield what the columns of some differences are, as far as these have values in them."""
+    given = list(rows)
+    if any(row.images_test for row in given):
+        yield (
+            f"other images: 95 % interval of the difference on other test images, by {resamples:,} resamples of the "
+            "bootstrap, or from the intervals of both values."
+        )
+    if any(row.training_p is not None for row in given):
+        yield "other seeds: 95 % interval of the difference if trained anew, by Student's t over the seeds."
+    if any(row.images_test and row.training_p is None for row in given):
+        yield f"Of fewer than {SEEDS} seeds that both have, it is not judged what training anew would change."
+    if tested := sum(row.p is not None for row in given):
+        yield (
+            "p: how often chance alone, by other images or by other seeds, whichever more often, would make such a "
+            f"difference{f'; adjusted by Holm for {tested} values' * (tested > 1)}. Below {LEVEL:g} a difference is "
+            "seen."
+        )
+
+
+# --- two models -------------------------------------------------------------------------------------------------------
+
+
+def of_comparison(comparison: Comparison) -> Document:
+    """Return a comparison for people and for programs."""
+    a, b = ({"model": of.model, "dataset": of.dataset, "recipe": of.recipe} for of in comparison.pair)
+    records = [asdict(row) for row in comparison.rows]
+    return of_records(
+        lambda: [_of_comparison(comparison)],
+        FIELDS,
+        records,
+        a=a,
+        b=b,
+        level=LEVEL,
+        resamples=comparison.resamples,
+        only_a=comparison.only_a,
+        only_b=comparison.only_b,
+        rows=records,
+    )
+
+
+def _of_comparison(comparison: Comparison) -> Table:
+    (a, b), rows = comparison.pair, comparison.rows
+    seeds = tuple(sorted({seed for row in rows for seed in row.seeds}))
+    models = a.model if a.model == b.model else f"{a.model} and {b.model}"
+    title = f"{models} · dataset {a.dataset_name} · {recipes_text(a.recipe, b.recipe)} · {_seeds_text(seeds)}"
+    lines = [
+        Line((value_name(row, rows),), row, (row.reason, *(f"{_seeds_text(row.seeds)} alone",) * (row.seeds < seeds)))
+        for row in rows
+    ]
+    only = [
+        f"Only of {of.model}, recipe {of.recipe}: {', '.join(metrics)}."
+        for of, metrics in zip(comparison.pair, (comparison.only_a, comparison.only_b), strict=True)
+        if metrics
+    ]
+    return table(
+        title, ["value"], comparison.pair.names, lines, Footnotes(), *legend(rows, comparison.resamples), *only
+    )
+
+
+def recipes_text(a: str | None, b: str | None) -> str:
+    """Return the recipes of two models as a part of a title."""
+    return f"recipe {a}" if a == b else f"recipes {a} and {b}"
+
+
+def _seeds_text(seeds: Sequence[int]) -> str:
+    return f"{'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds)) or 'none'}"
