@@ -56,8 +56,7 @@ def figures(
     Draws every figure that the store has results for, or those of the metrics of SUITE. No model is run: if a figure is
     missing, its metric was not evaluated.
     """
-    from jembench.report.figures import base
-    from jembench.report.figures.base import render
+    from jembench.report.figures import planning
 
     wanted = _formats(formats)
     style = Style(None if width is None else inches(width), titles)
@@ -75,12 +74,12 @@ def figures(
     for note in found.left_out:
         click.echo(f"Left out: {note}", err=True)
     stems, written = [], 0
-    for planned in base.figures(found.cells, place.read_arrays, leave_out, place.history, found.names):
+    for planned in planning.figures(found.cells, place, leave_out, found.names):
         stems.append(planned.stem)
         if only and not any(_is_named(planned.stem, name) for name in only):
             continue
         try:
-            files = render(planned, wanted, style)
+            files = planning.render(planned, wanted, style)
         except Exception as error:  # a figure that cannot be drawn stops no other
             leave_out(f"the figure {planned.stem} cannot be drawn: {' '.join(error_text(error).split())}")
             continue

@@ -3,13 +3,14 @@
 import csv
 import io
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from jembench.catalog import discovery
 from jembench.errors import SpecError
 from jembench.interfaces import Value
-from jembench.report.figures import base
+from jembench.report.figures import planning
 from jembench.report.formats import csv_text, render
 from jembench.report.layout import document
 from jembench.report.sections import build
@@ -28,9 +29,8 @@ def test_a_third_party_s_figure_is_found_by_its_metric(cell, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLE)
     bars = discovery.Component("figures", "confidence", "", "", "jembench_example", "bars")
     monkeypatch.setattr(discovery, "components", lambda kind: [bars])
-    (planned,) = base.figures(
-        [cell(metric="confidence", confidence=Value(90, 89, 91, 9))], lambda cell: {}, pytest.fail
-    )
+    store = SimpleNamespace(read_arrays=lambda cell: {})
+    (planned,) = planning.of_metrics([cell(metric="confidence", confidence=Value(90, 89, 91, 9))], store, pytest.fail)
     assert planned.stem == "confidence"
     assert planned.draw().rows == [{"model": "jem", "confidence": 90}]
 

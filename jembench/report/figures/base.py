@@ -1,31 +1,23 @@
-"""Figures of results: what each is drawn from, its file name and its numbers, histograms and intervals.
-
-A figure of a metric is planned by a function that the entry-point group ``jembench.figures`` names by the metric.
-"""
+"""Parts that the figures of all metrics share: results, names of files, numbers, intervals and histograms."""
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.catalog import discovery, spec
+from jembench.catalog import spec
 from jembench.catalog.spec import slug, stable_hash
-from jembench.drawing import PLAIN, Format, Style
-from jembench.errors import JembenchError, error_text
 from jembench.experiment import recipe_files as recipes
 from jembench.experiment.plan import PRETRAINED
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
-from jembench.report.formats import csv_text
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.protocols import parsed
 from jembench.store.outcome import Cell, FitKey
@@ -157,55 +149,7 @@ def stem(figure: str, fits: Sequence[FitKey], *of: object) -> str:
     )
 
 
-# --- all figures of a store -------------------------------------------------------------------------------------------
-
-
-def figures(
-    cells: Sequence[Cell],
-    read: Callable[[Cell], Arrays],
-    left_out: Callable[[str], None],
-    history_of: Callable[[FitKey], Path] | None = None,
-    names: Names = NO_NAMES,
-) -> Iterator[Planned]:
-    """Yield every figure of the cells.
-
-    Args:
-        cells: of any metrics; those of metrics without figures are ignored.
-        read: gives the arrays of a cell, or raises StoreError.
-        left_out: called with a sentence for each result that is damaged and each metric whose figures cannot be
-            planned.
-        history_of: gives the file of a training's losses, or raises StoreError; None: no figures of training.
-        names: display names by canonical specs and recipes.
-    """
-    from jembench.report.figures import training
-
-    for component in discovery.components("figures"):
-        mine = [cell for cell in cells if bare_name(cell.metric) == component.name and cell.outcome.status == "ok"]
-        results = []
-        for cell in mine:
-            try:
-                results.append(Result(cell, read(cell), names))
-            except JembenchError as error:
-                left_out(str(error))
-        try:
-            yield from discovery.load(component)(results) if results else ()
-        except Exception as error:  # of a plugin, or of arrays that another version wrote
-            left_out(f"the figures of {component.name} cannot be planned: {error_text(error)}")
-    if history_of:
-        fits = {cell.fit.id: cell.fit for cell in cells}.values()
-        energies = training.energies_of(fits, history_of, left_out, names)
-        yield from itertools.chain(energies, training.seeds_of(cells, names))
-
-
-def render(planned: Planned, formats: Sequence[Format], style: Style = PLAIN) -> dict[str, bytes]:
-    """Draw a figure: the contents of its files by their names, a picture in each format and the CSV.
-
-    The same numbers give the same bytes: no file says when it was made.
-    """
-    with drawing.styled(style):
-        figure, rows = planned.draw()
-        files = {f"{planned.stem}.{format}": drawing.encoded(figure, format) for format in formats}
-    return {**files, f"{planned.stem}.csv": csv_text(list(rows[0]), rows).encode()}
+# --- numbers ----------------------------------------------------------------------------------------------------------
 
 
 def rows_of(columns: Mapping[str, NDArray[Any] | Sequence[Any]], **shared: Any) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Figures of training: the energies of data and samples over it, and the values of several seeds."""
+"""Figures of training: the energies of data and samples over it, its chains, and the values of several seeds."""
 
 from __future__ import annotations
 
@@ -12,13 +12,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from jembench import drawing
 from jembench.errors import StoreError
 from jembench.files import read_bytes
 from jembench.report.figures.base import Drawing, Planned, model_of, rows_of, stem, title_of
+from jembench.report.figures.images import Panel, grid_of, grids
 from jembench.report.names import NO_NAMES, Names
 from jembench.report.record import grouped
 from jembench.store.outcome import Cell, FitKey
+from jembench.store.store import Store
+from jembench.store.tensors import age_of
 from jembench.training.guard import HIGHEST, HIGHEST_START
 
 if TYPE_CHECKING:
@@ -43,15 +49,12 @@ LINEAR = 10.0
 
 
 def energies_of(
-    fits: Iterable[FitKey],
-    history_of: Callable[[FitKey], Path],
-    left_out: Callable[[str], None],
-    names: Names = NO_NAMES,
+    fits: Iterable[FitKey], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
 ) -> Iterator[Planned]:
     """Plan a figure for each fit that is trained on energies, as far as its training has come."""
     for fit in fits:
         try:
-            history = read_history(history_of(fit))
+            history = read_history(store.history(fit))
         except StoreError as error:
             left_out(str(error))
             continue
@@ -113,6 +116,56 @@ def read_history(path: Path) -> History:
         return []
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
         raise StoreError(f"{path} is not the history of a fit ({error}); its energies cannot be drawn.") from error
+
+
+# --- chains -----------------------------------------------------------------------------------------------------------
+
+SHOWN = 36
+"""Chains of each buffer that are drawn."""
+
+
+def buffers_of(fits: Iterable[FitKey], store: Store, names: Names = NO_NAMES) -> Iterator[Planned]:
+    """Plan a figure for each fit whose training has kept the chains of its last epochs."""
+    for fit in fits:
+        if _buffer_files(folder := store.fit_folder(fit)):
+            yield Planned(stem("chains", [fit]), partial(buffers, title_of(fit, names), folder))
+
+
+def buffers(title: str, folder: Path) -> Drawing:
+    """Draw a grid of images for each kept buffer: the same chains, epoch by epoch, with the iteration above.
+
+    Their score is the age of the chain, in steps.
+
+    Args:
+        title: of the figure.
+        folder: of the fit.
+
+    Raises:
+        CheckpointError: if a buffer is damaged.
+    """
+    from jembench.training import snapshots
+
+    kept, iterations = snapshots.read(folder), [age_of(path) for path in _buffer_files(folder)]
+    count = min(SHOWN, *(len(samples.images) for samples in kept))
+    side = math.ceil(math.sqrt(count))
+    grid = grid_of(count, side, side)
+    panels: list[tuple[str, NDArray[np.int64]]] = []
+    ages: list[float] = []
+    labels: list[int] = []
+    for number, (samples, iteration) in enumerate(zip(kept, iterations, strict=True)):
+        panels.append((f"iteration {iteration:,}", np.where(grid < 0, -1, grid + number * count)))
+        ages += [math.nan] * count if samples.ages is None else samples.ages[:count].tolist()
+        labels += [] if samples.labels is None else samples.labels[:count].tolist()
+    arrays = {
+        "images": np.concatenate([samples.images[:count].numpy() for samples in kept]),
+        "shown": np.arange(len(kept) * count),
+    }
+    classes = np.array(labels) if len(labels) == len(ages) else None
+    return grids(title, arrays, classes, [Panel(*panel, np.array(ages)) for panel in panels], columns=len(kept))
+
+
+def _buffer_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("buffer-*.safetensors"))
 
 
 # --- seeds ------------------------------------------------------------------------------------------------------------

@@ -45,12 +45,12 @@ class Pictures:
 
     def of_metrics(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> dict[str, list[Picture]]:
         """Return the figures of each metric that has some."""
-        from jembench.report.figures import base
+        from jembench.report.figures import planning
 
         found = {}
         for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda c: bare_name(c.metric)):
             metric = bare_name(group[0].metric)
-            found[metric] = self._figures(base.figures(group, self.store.read_arrays, self.note, names=names))
+            found[metric] = self._figures(planning.of_metrics(group, self.store, self.note, names))
         return {metric: pictures for metric, pictures in found.items() if pictures}
 
     def of_seeds(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
@@ -64,7 +64,7 @@ class Pictures:
         from jembench.report.figures import training
 
         notes = tuple(record.interventions) if record else ()
-        planned = training.energies_of([fit], self.store.history, self.note, names)
+        planned = training.energies_of([fit], self.store, self.note, names)
         return [picture._replace(notes=notes) for picture in self._figures(planned)]
 
     def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:

@@ -6,14 +6,15 @@ import io
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
+from types import SimpleNamespace
 
 import matplotlib
 import pytest
 from PIL import Image
 
 from jembench import drawing
-from jembench.report.figures import base
-from jembench.report.figures.base import render
+from jembench.report.figures import planning
+from jembench.report.figures.planning import render
 
 STEMS = {
     "reliability-bins=10-digits-jem-s0",
@@ -140,16 +141,16 @@ def test_many_series_differ_in_points_and_in_lines():
     assert len({(look.colour, look.line) for look in looks}) == 30
 
 
-def nowhere(fit):
-    """A folder without a history."""
-    return Path("nowhere") / fit.id
+def store_of(read=lambda cell: {}, history=lambda fit: Path("nowhere")):
+    """A store of these arrays and histories, without folders of fits."""
+    return SimpleNamespace(read_arrays=read, history=history, fit_folder=lambda fit: Path("nowhere") / fit.id)
 
 
 def test_figures_that_cannot_be_planned_stop_no_others(cell, everything):
     (good, arrays), attacked = everything[0], cell("boundary", "boundary:queries=9")
     problems = []
     read = {good.id: arrays, attacked.id: {"index": arrays["confidence"]}}
-    found = base.figures([attacked, good], lambda cell: read[cell.id], problems.append, nowhere)
+    found = planning.figures([attacked, good], store_of(lambda cell: read[cell.id]), problems.append)
     assert [figure.stem.rpartition("-")[0] for figure in found] == [
         "boundary-curves-digits-jem-s0",
         "reliability-bins=10-digits-jem-s0",
@@ -162,7 +163,7 @@ def test_metrics_of_plugins_and_cells_without_values_have_no_figure(cell):
     failed = dataclasses.replace(failed, outcome=dataclasses.replace(failed.outcome, status="failed"))
     problems = []
     cells = [cell("mypackage.metrics:sharpness", "no: spec"), failed]
-    assert list(base.figures(cells, lambda cell: {}, problems.append, nowhere)) == []
+    assert list(planning.figures(cells, store_of(), problems.append)) == []
     assert problems == []
 
 
@@ -172,7 +173,7 @@ def test_two_fits_of_one_name_have_figures_of_two_names(cell, tmp_path):
     for one in cells:
         (tmp_path / one.fit.id).mkdir()
         (tmp_path / one.fit.id / "history.csv").write_text("iteration,attempt,energy_data\n20,0,1\n")
-    found = base.figures(cells, lambda cell: {}, pytest.fail, lambda fit: tmp_path / fit.id / "history.csv")
+    found = planning.figures(cells, store_of(history=lambda fit: tmp_path / fit.id / "history.csv"), pytest.fail)
     energies = [figure.stem for figure in found if figure.stem.startswith("energies")]
     assert len(set(energies)) == 2
 
@@ -181,7 +182,7 @@ def test_a_history_that_is_damaged_is_told(cell, tmp_path):
     (tmp_path / "history.csv").write_text("iteration,attempt,energy_data\n20,0,much\n")
     problems = []
     history = tmp_path / "history.csv"
-    assert list(base.figures([cell("accuracy")], lambda cell: {}, problems.append, lambda fit: history)) == []
+    assert list(planning.figures([cell("accuracy")], store_of(history=lambda fit: history), problems.append)) == []
     assert problems == [
         f"{tmp_path / 'history.csv'} is not the history of a fit (could not convert string to float: 'much'); its "
         "energies cannot be drawn."

@@ -1,7 +1,10 @@
 """The numbers behind figures are those of the arrays, and what is drawn is those numbers."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
+import torch
 
 from jembench.drawing import styled as in_our_style
 from jembench.interfaces import Value
@@ -14,6 +17,7 @@ from jembench.report.figures import (
     training,
 )
 from jembench.report.figures.base import Result
+from jembench.store import checkpoint
 
 
 @pytest.fixture(autouse=True)
@@ -230,8 +234,30 @@ def test_energies_are_those_of_the_history(planned):
 def test_a_model_without_energies_has_no_figure_of_them(cell, tmp_path):
     assert training.read_history(tmp_path / "none.csv") == []
     (tmp_path / "history.csv").write_text("iteration,attempt,loss\n20,0,1.0\n")
-    found = training.energies_of([cell("accuracy").fit], lambda fit: tmp_path / "history.csv", pytest.fail)
+    found = training.energies_of(
+        [cell("accuracy").fit], SimpleNamespace(history=lambda fit: tmp_path / "history.csv"), pytest.fail
+    )
     assert list(found) == []
+
+
+def test_the_kept_chains_are_drawn_epoch_by_epoch(cell, tmp_path):
+    images = torch.arange(2 * 5 * 64, dtype=torch.uint8).reshape(2, 5, 1, 8, 8)
+    for number, iteration in enumerate((40, 50), start=4):
+        parts = {"images": images[number - 4], "labels": torch.arange(5), "ages": number * torch.ones(5, dtype=int)}
+        checkpoint.write(tmp_path / f"buffer-{number}.safetensors", parts, age=iteration)
+    fits = [cell("accuracy").fit]
+    (planned,) = training.buffers_of(fits, SimpleNamespace(fit_folder=lambda fit: tmp_path))
+    assert list(training.buffers_of(fits, SimpleNamespace(fit_folder=lambda fit: tmp_path / "none"))) == []
+    assert planned.stem.startswith("chains-digits-jem-s0-")
+    drawing = planned.draw()
+    panels = [axes.get_title(loc="left") for axes in drawing.figure.axes]
+    assert panels == ["iteration 40", "iteration 50"]
+    places = [(row["panel"], row["row"], row["column"], row["class"], row["score"]) for row in drawing.rows]
+    assert places == [
+        (panel, slot // 3, slot % 3, slot, number) for number, panel in enumerate(panels, 4) for slot in range(5)
+    ]
+    sheets = [axes.images[0].get_array() for axes in drawing.figure.axes]
+    assert [int(sheet[0, 0, 0]) for sheet in sheets] == images[:, 0, 0, 0, 0].tolist()
 
 
 def test_the_score_against_the_share_kept(planned):

@@ -1,0 +1,68 @@
+"""The figures of a store: those of each metric, and those of training.
+
+A figure of a metric is planned by a function that the entry-point group ``jembench.figures`` names by the metric.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from jembench import drawing
+from jembench.catalog import discovery
+from jembench.drawing import PLAIN, Format, Style
+from jembench.errors import JembenchError, error_text
+from jembench.experiment.sweep import bare_name
+from jembench.report.figures import training
+from jembench.report.figures.base import Planned, Result
+from jembench.report.formats import csv_text
+from jembench.report.names import NO_NAMES, Names
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
+
+
+def figures(
+    cells: Sequence[Cell], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
+) -> Iterator[Planned]:
+    """Yield every figure of the cells and of the trainings that they are of.
+
+    Args:
+        cells: of any metrics.
+        store: of the cells.
+        left_out: called with a sentence for each result that is damaged and each metric whose figures cannot be
+            planned.
+        names: display names by canonical specs and recipes.
+    """
+    yield from of_metrics(cells, store, left_out, names)
+    fits = list({cell.fit.id: cell.fit for cell in cells}.values())
+    yield from training.energies_of(fits, store, left_out, names)
+    yield from training.buffers_of(fits, store, names)
+    yield from training.seeds_of(cells, names)
+
+
+def of_metrics(
+    cells: Sequence[Cell], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
+) -> Iterator[Planned]:
+    """Yield every figure of the metrics of some cells; those of metrics without figures are ignored."""
+    for component in discovery.components("figures"):
+        measured = [cell for cell in cells if bare_name(cell.metric) == component.name and cell.outcome.status == "ok"]
+        results = []
+        for cell in measured:
+            try:
+                results.append(Result(cell, store.read_arrays(cell), names))
+            except JembenchError as error:
+                left_out(str(error))
+        try:
+            yield from discovery.load(component)(results) if results else ()
+        except Exception as error:  # of a plugin, or of arrays that another version wrote
+            left_out(f"the figures of {component.name} cannot be planned: {error_text(error)}")
+
+
+def render(planned: Planned, formats: Sequence[Format], style: Style = PLAIN) -> dict[str, bytes]:
+    """Draw a figure: the contents of its files by their names, a picture in each format and the CSV.
+
+    The same numbers give the same bytes: no file says when it was made.
+    """
+    with drawing.styled(style):
+        figure, rows = planned.draw()
+        files = {f"{planned.stem}.{format}": drawing.encoded(figure, format) for format in formats}
+    return {**files, f"{planned.stem}.csv": csv_text(list(rows[0]), rows).encode()}
