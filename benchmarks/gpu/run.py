@@ -1,230 +1,334 @@
-"""What only a GPU can show, in calls of a few minutes: each runs the next items of a list and notes its place in it.
+"""Measure what only a GPU can show, item by item, in calls of a few minutes.
 
-    python benchmarks/gpu/run.py --minutes 9 --state gpu-state.json --data cifar10-jpeg.tar.xz
-    python benchmarks/gpu/run.py --state gpu-state.json --list
-    python benchmarks/gpu/run.py --state gpu-state.json --only profile,switches
+    python benchmarks/gpu/run.py --minutes 9 --data cifar10-jpeg
+    python benchmarks/gpu/run.py --only compute,profile
+    python benchmarks/gpu/run.py --device cpu --size tiny
 
-The file holds the results. A page in Markdown lies beside it, and so does what the training needs to go on at another
-machine. README.md says how to run it where nothing can be installed. This script needs nothing but Python itself: what
-an item needs is imported in its own process.
+Each item runs in a process of its own with a time limit, and each measurement is a line of ``results.jsonl`` in the
+output folder as soon as it is made. A later call runs the items that are not done; the training goes on from its
+checkpoint.
 """
 
 from __future__ import annotations
 
-import argparse
 import collections
+import gc
 import json
-import os
-import platform
-import signal
 import subprocess
 import sys
-import tempfile
-import threading
 import time
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from page import page
+import click
+import torch
 
-HERE = Path(__file__).parent
-LINES = 30
-"""The last lines of an item that are kept."""
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks" / "speed"))
 
-ATTEMPTS = 2
-"""Calls in which an item may be cut off by the minutes."""
-
-OVERTIME = 3
-"""An item is ended after this many times the seconds that it is expected to take."""
-
-SPARE = 20.0
-"""Seconds of a call that are left for ending the last item and for writing."""
+MODELS = ("jem", "jem-factored", "baseline", "adversarial", "igebm", "glow", "residual-flow")
+TINY = ("batch_size=4", "data.validation=0")
+FIT = {"full": ("model.net=wrn-28-2", "epochs=60"), "tiny": (*TINY, "model.net=small-1", "epochs=0.02")}
+SPARE = 30.0  # seconds of a call that are left for evaluation and writing
 
 
-class Item(NamedTuple):
-    """Something to measure, in a process of its own."""
+@dataclass(frozen=True, kw_only=True)
+class Place:
+    """The device and the amount of an item's work."""
 
-    name: str
-    seconds: float  # that it is expected to take on a large GPU; of a lasting item: the least that are worth a start
-    title: str
-    lasting: bool = False  # goes on in every call that has time left, until it says that it is done
+    device: torch.device
+    tiny: bool
+    out: Path
+    data: Path | None
+    seconds: float
 
+    @property
+    def nets(self) -> tuple[str, ...]:
+        """The networks that are measured."""
+        return ("small-1",) if self.tiny else ("wrn-28-2", "wrn-28-10")
 
-ITEMS = (
-    Item("machine", 60, "What the machine has"),
-    Item("tests", 120, "The tests that need a GPU"),
-    Item("recipes", 120, "One iteration of every model and recipe, warnings as errors"),
-    Item("speed-large", 180, "Sampling and JEM beside the textbook, WRN-28-10"),
-    Item("speed-small", 120, "Sampling, JEM and evaluation beside the textbook, WRN-28-2"),
-    Item("switches", 150, "Compilation, precision and captured chains"),
-    Item("profile", 120, "Kernels, launches, gaps and synchronisations of an iteration"),
-    Item("compiler", 240, "Nine networks compiled in one process: graph breaks, recompilations, memory"),
-    Item("estimate", 150, "The estimate beside measured iterations"),
-    Item("kill", 120, "A training that is killed and goes on"),
-    Item("attacks", 90, "Attacks: gradients a second, memory, and a memory that is too small"),
-    Item("cifar10", 90, "JEM on CIFAR-10 (JPEG) by the recipe fast", lasting=True),
-)
+    def note(self, item: str, **values: Any) -> None:
+        """Append a measurement to the results, and print it."""
+        line = json.dumps({"item": item, **values}, default=str)
+        with (self.out / "results.jsonl").open("a") as results:
+            results.write(f"{line}\n")
+        click.echo(line)
 
-State = dict[str, Any]
-
-
-def main(arguments: Sequence[str] | None = None, items: Sequence[Item] = ITEMS) -> int:
-    """Run the next items."""
-    asked = _parser(items).parse_args(arguments)
-    chosen = [item for item in items if not asked.only or item.name in asked.only.split(",")]
-    if unknown := set(filter(None, asked.only.split(","))) - {item.name for item in items}:
-        print(f"There is no item {', '.join(sorted(unknown))}. --list prints all.", file=sys.stderr)
-        return 2
-    state = _read(asked.state)
-    if asked.list:
-        for item in items:
-            print(f"{item.name:12} {_status(state, item):8} {item.seconds:4.0f} s  {item.title}")
-        return 0
-    if asked.only:
-        for item in chosen:
-            state["items"].pop(item.name, None)
-    signal.signal(signal.SIGTERM, _interrupt)
-    end, tried = time.monotonic() + 60 * asked.minutes, set[str]()
-    state["calls"].append({"began": time.strftime("%Y-%m-%d %H:%M:%S"), "host": platform.node(), "items": []})
-    while item := _next(chosen, state, end - time.monotonic(), tried):
-        tried.add(item.name)
-        state["calls"][-1]["items"].append(item.name)
-        before = state["items"].get(item.name, {})
-        result = _run(item, asked, end - time.monotonic(), before.get("attempts", 0) + 1)
-        state["items"][item.name] = result
-        _write(asked.state, json.dumps(state, indent=1))
-        _write(asked.state.with_suffix(".md"), page(state, items))
-        if result["status"] == "stopped":
-            return 130
-    print(f"{_summary(state, items)}; {asked.state.with_suffix('.md')} is the page", flush=True)
-    return 0
+    def peak(self) -> float:
+        """Return the largest memory of the device's tensors in GiB, and start anew."""
+        if self.device.type != "cuda":
+            return 0.0
+        peak = torch.cuda.max_memory_allocated(self.device) / 2**30
+        torch.cuda.reset_peak_memory_stats(self.device)
+        return peak
 
 
-def _parser(items: Sequence[Item]) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--minutes", type=float, default=9.0, help="length of this call (9)")
-    parser.add_argument("--state", type=Path, default=Path("gpu-state.json"), help="results and place in the list")
-    parser.add_argument(
-        "--only", default="", help="run these items, again if they are done: " + ",".join(i.name for i in items)
+def machine(place: Place) -> None:
+    """Note versions, the driver, and the rate of matrix products."""
+    from turns import seconds
+
+    from jembench.models import devices
+
+    query = ["nvidia-smi", "--query-gpu=name,driver_version,memory.total,clocks.max.sm", "--format=csv,noheader"]
+    driver = _printed(query) if place.device.type == "cuda" else ""
+    place.note(
+        "machine", device=devices.name(place.device), torch=torch.__version__, cuda=torch.version.cuda, gpu=driver
     )
-    parser.add_argument("--list", action="store_true", help="print the list and what is done")
-    parser.add_argument("--device", default="cuda", help="cuda, cuda:1, or cpu to try the script (cuda)")
-    parser.add_argument("--size", choices=["full", "tiny"], default="full", help="tiny: seconds on a CPU")
-    parser.add_argument("--data", type=Path, help="real images: a folder with train/ and test/, or a tar archive of it")
-    parser.add_argument(
-        "--work", type=Path, default=Path(tempfile.gettempdir()) / "jembench-gpu", help="folder that may be lost"
-    )
-    return parser
+    size = 64 if place.tiny else 8192
+    for dtype in (torch.float32, torch.bfloat16):
+        left = torch.randn((size, size), device=place.device).to(dtype)
+        took = min(seconds(lambda left=left: left @ left, place.device) for _ in range(5))
+        place.note("machine", product=str(dtype), size=size, teraflops=2 * size**3 / took / 1e12)
 
 
-def _interrupt(number: int, _: object) -> None:
-    raise KeyboardInterrupt(number)
+def tests(place: Place) -> None:
+    """Run the tests that need a GPU."""
+    done = _run([sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-rfE", "-p", "no:cacheprovider", "tests"])
+    summary = done.stdout.strip().splitlines()
+    place.note("tests", code=done.returncode, failed=[line for line in summary if line.startswith("FAILED")])
+    place.note("tests", summary=summary[-1])
 
 
-def _read(path: Path) -> State:
-    return json.loads(path.read_text()) if path.exists() else {"schema": 1, "items": {}, "calls": []}
+def recipes(place: Place) -> None:
+    """Run three iterations of every model by its recipe and of JEM by all, with warnings as errors."""
+    from turns import seconds
+
+    fits = [(model, None) for model in MODELS] + [("jem", name) for name in ("code", "fast", "sada")]
+    for model, recipe in fits[:3] if place.tiny else fits:
+        row: dict[str, Any] = {"model": model, "recipe": recipe}
+        try:
+            with warnings.catch_warnings(), _trainer(place, model, recipe, "compute.compile=off") as trainer:
+                warnings.simplefilter("error")
+                trainer.iterate()
+                row |= {"seconds": seconds(trainer.iterate, place.device), "loss": float(trainer.iterate()["loss"])}
+                row |= trainer.computed | {"GiB": place.peak()}
+        except Exception as error:  # a finding; the others are measured as well
+            row["error"] = f"{type(error).__name__}: {str(error)[:300]}"
+        place.note("recipes", **row)
 
 
-def _write(path: Path, text: str) -> None:
-    """Whole or absent."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.partial")
-    partial.write_text(text)
-    partial.replace(path)
+def speed(place: Place) -> None:
+    """Run the benchmark of speed beside the textbook."""
+    for net in place.nets:
+        subjects = ("sampling",) if place.tiny else ("sampling", "jem", "rate", "classifier", "evaluation", "scores")
+        few = ("--batch", "4", "--steps", "2", "--repeats", "1", "--images", "8", "--scored", "4") if place.tiny else ()
+        script = [sys.executable, str(ROOT / "benchmarks/speed/run.py"), *subjects, "--net", net, *few]
+        done = _run([*script, "--device", str(place.device), "--format", "json"], check=True)
+        for row in json.loads(done.stdout)["nets"][0]["rows"]:
+            place.note("speed", net=net, **row)
 
 
-def _status(state: State, item: Item) -> str:
-    status: str = state["items"].get(item.name, {}).get("status", "to do")
-    return status
+def compute(place: Place) -> None:
+    """Time an iteration of JEM compiled or not, in bfloat16 or float32."""
+    from turns import seconds, spread
+
+    for net in place.nets:
+        for compiled, precision in (
+            (("off", "float32"),) if place.tiny else (("on", "auto"), ("off", "auto"), ("on", "float32"))
+        ):
+            settings = (f"model.net={net}", f"compute.compile={compiled}", f"compute.precision={precision}")
+            with _trainer(place, "jem", "fast", *settings) as trainer:
+                began = time.perf_counter()
+                for _ in range(1 if place.tiny else 5):
+                    trainer.iterate()
+                warm = time.perf_counter() - began
+                took = spread(seconds(trainer.iterate, place.device) for _ in range(2 if place.tiny else 20))
+                computed = {name: str(value) for name, value in trainer.computed.items()}
+                place.note("compute", net=net, warm=warm, seconds=took._asdict(), GiB=place.peak(), **computed)
 
 
-def _is_pending(state: State, item: Item) -> bool:
-    status, attempts = _status(state, item), state["items"].get(item.name, {}).get("attempts", 0)
-    return status in ("to do", "part", "stopped") or (status == "cut off" and (item.lasting or attempts < ATTEMPTS))
+def profile(place: Place) -> None:
+    """Note the kernels of an iteration, the share of time in which the GPU works, and waits of the host."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as profiler
+
+    on_gpu = place.device.type == "cuda"
+    for net in place.nets:
+        with _trainer(place, "jem", "fast", f"model.net={net}") as trainer:
+            for _ in range(1 if place.tiny else 5):
+                trainer.iterate()
+            place.note("profile", net=net, waits=_waits(trainer) if on_gpu else None)
+            activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if on_gpu else [])]
+            with profiler(activities=activities) as profiled:
+                trainer.iterate()
+                if on_gpu:
+                    torch.cuda.synchronize(place.device)
+            kernels = [one for one in profiled.events() if not on_gpu or one.device_type.name == "CUDA"]
+            times = [one.time_range for one in kernels]
+            window = max(time.end for time in times) - min(time.start for time in times)
+            busy = 100 * sum(time.end - time.start for time in times) / window if on_gpu else None
+            total: collections.Counter[str] = collections.Counter()
+            for one, span in zip(kernels, times, strict=True):
+                total[one.name[:80]] += span.end - span.start
+            longest = {name: micros / 1e3 for name, micros in total.most_common(10)}
+            place.note("profile", net=net, kernels=len(kernels), ms=window / 1e3, busy=busy, longest=longest)
 
 
-def _next(items: Sequence[Item], state: State, left: float, tried: set[str]) -> Item | None:
-    """The first item that is pending and fits in the seconds that are left; one that fits in no call starts a call."""
-    pending = [item for item in items if _is_pending(state, item) and item.name not in tried]
-    fitting = [item for item in pending if item.seconds <= left - SPARE]
-    return next(iter(fitting or ([] if tried else pending)), None)
+def estimate(place: Place) -> None:
+    """Compare the estimate of an iteration with the mean of many."""
+    from turns import seconds
+
+    from jembench.running.estimate import estimate as estimated
+
+    for net in place.nets:
+        count = 2 if place.tiny else 50
+        guess = estimated(_fit(place, "jem", "fast", f"model.net={net}"), place.device)
+        with _trainer(place, "jem", "fast", f"model.net={net}") as trainer:
+            for _ in range(1 if place.tiny else 5):
+                trainer.iterate()
+            measured = sum(seconds(trainer.iterate, place.device) for _ in range(count)) / count
+        place.note("estimate", net=net, estimated=guess.seconds, measured=measured, off=guess.seconds / measured - 1)
 
 
-def _run(item: Item, asked: argparse.Namespace, left: float, attempt: int) -> State:
-    """One item in its own process group, which is ended with all that it started."""
-    folder = asked.work.absolute() / item.name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "values.json").unlink(missing_ok=True)
-    limit = max(1.0, left - SPARE if item.lasting else min(left - SPARE, OVERTIME * item.seconds))
-    options = {"--device": asked.device, "--size": asked.size, "--folder": folder, "--seconds": f"{limit:.0f}"}
-    options |= {"--kept": asked.state.absolute()} | ({"--data": asked.data.absolute()} if asked.data else {})
-    command = [
-        sys.executable,
-        str(HERE / "measure.py"),
-        item.name,
-        *(str(part) for pair in options.items() for part in pair),
+def attacks(place: Place) -> None:
+    """Time a PGD attack on a network, as it is and refined by chains."""
+    shared = [
+        "--device",
+        str(place.device),
+        "--store",
+        str(place.out / "runs"),
+        "--set",
+        "epochs=0.1",
+        "--recipe",
+        "digits",
     ]
-    print(f"== {item.name}: {item.title}; attempt {attempt}, {limit:.0f} s at most", flush=True)
-    start, over = time.monotonic(), threading.Event()
-    last = collections.deque[str](maxlen=LINES)
-    process = subprocess.Popen(
-        command,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        errors="replace",
-        start_new_session=True,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
+    for refine in ("0", "1") if place.tiny else ("0", "10"):
+        began = time.perf_counter()
+        command = ["attack", "pgd", "--norm", "l2", "--models", "jem", "--dataset", "digits", "--images", "4"]
+        _jembench(*command, "--refine", refine, *shared)
+        place.note("attacks", refine=refine, seconds=time.perf_counter() - began)
+
+
+def training(place: Place) -> None:
+    """Train JEM on real images for the time that is left, and measure the model when it is done."""
+    dataset = "digits" if place.tiny else f"imagefolder:root={place.data},name=cifar10-jpeg,size=32"
+    if not place.tiny and place.data is None:
+        raise click.UsageError("The item training needs --data: a folder with train/ and test/.")
+    shared = ["--dataset", dataset, "--recipe", "digits" if place.tiny else "fast", "--device", str(place.device)]
+    for setting in FIT["tiny" if place.tiny else "full"]:
+        shared += ["--set", setting]
+    hours = str(max(place.seconds - SPARE, 5.0) / 3600)
+    store = place.out / "runs"
+    train = [sys.executable, "-m", "jembench", "train", "jem", *shared, "--store", str(store), "--max-hours", hours]
+    if code := subprocess.run(train, check=False).returncode:
+        sys.exit(code)  # 3: its time is up, and the next call goes on
+    metrics = "accuracy,ece,ece:scaling=temperature,nll,energy-gap"
+    command = ["run", "hybrid", "--models", "jem", "--seeds", "0", "--metrics", metrics, "--format", "json"]
+    for value in json.loads(_jembench(*command, *shared, "--store", str(store)))["rows"][0]["values"]:
+        place.note("training", **{name: value[name] for name in ("label", "value", "low", "high", "n")})
+
+
+ITEMS: dict[str, tuple[Callable[[Place], None], float]] = {
+    "machine": (machine, 60),
+    "tests": (tests, 180),
+    "recipes": (recipes, 120),
+    "speed": (speed, 300),
+    "compute": (compute, 200),
+    "profile": (profile, 90),
+    "estimate": (estimate, 120),
+    "attacks": (attacks, 120),
+    "training": (training, 500),
+}
+"""Each item, and the seconds that it takes on a large GPU at most; the training takes all that are left."""
+
+
+# --- how an item runs -------------------------------------------------------------------------------------------------
+
+
+def _fit(place: Place, model: str, recipe: str | None, *settings: str) -> Any:
+    from jembench.experiment.plan import plan_fit
+
+    if place.tiny:
+        net = () if any(setting.startswith("model.net") for setting in settings) else ("model.net=small-1",)
+        return plan_fit(model, "digits", None, [*TINY, *net, *settings])
+    return plan_fit(model, "cifar10", recipe, settings)
+
+
+@contextmanager
+def _trainer(place: Place, *fit: Any) -> Iterator[Any]:
+    """Make a trainer on random images, whose memory is freed afterwards."""
+    from jembench.data.datasets import unread
+    from jembench.models.execution import forget_compiled
+    from jembench.running.estimate import random_images
+    from jembench.running.fits import make_model
+    from jembench.training.loop import Trainer
+
+    plan = _fit(place, *fit)
+    data = unread(plan.dataset)
+    model = make_model(plan, data)
+    yield Trainer(model, data.spec, random_images(data), plan.recipe, seed=0, device=place.device)
+    gc.collect()
+    forget_compiled()
+
+
+def _waits(trainer: Any) -> dict[str, int]:
+    """Count the places where the host waits for the device in one iteration."""
+    torch.cuda.set_sync_debug_mode("warn")
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        trainer.iterate()
+    torch.cuda.set_sync_debug_mode("default")
+    return dict(
+        collections.Counter(f"{one.filename}:{one.lineno}" for one in seen if "synchronizing" in str(one.message))
     )
-    timer = threading.Timer(limit, lambda: (over.set(), _kill(process)))
-    timer.start()
-    stopped = False
-    assert process.stdout is not None
-    try:
-        for line in process.stdout:
-            last.append(line.rstrip()[:300])
-            print(f"   {line.rstrip()[:300]}", flush=True)
-        process.wait()
-    except KeyboardInterrupt:
-        stopped = True
-    finally:
-        timer.cancel()
-        _kill(process)
-        process.wait()
-        process.stdout.close()
-    values = _values(folder / "values.json")
-    status = "stopped" if stopped else _judged(process.returncode, item, limit, over.is_set(), values)
-    seconds = time.monotonic() - start
-    print(f"== {item.name}: {status} after {seconds:.0f} s", flush=True)
-    result = {"status": status, "attempts": attempt, "seconds": round(seconds, 1), "values": values}
-    return result if status in ("ok", "part") else {**result, "code": process.returncode, "last lines": list(last)}
 
 
-def _judged(code: int, item: Item, limit: float, over: bool, values: Mapping[str, Any]) -> str:
-    """How a process ended: cut off by the minutes, hung beyond what it was given, failed, done in part, or ok."""
-    if over:
-        return "cut off" if item.lasting or limit < OVERTIME * item.seconds else "hung"
-    if code:
-        return "failed"
-    return "part" if item.lasting and not values.get("done") else "ok"
+def _run(command: list[str], *, check: bool = False) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, stdout=subprocess.PIPE, text=True, check=check, cwd=ROOT)
 
 
-def _kill(process: subprocess.Popen[str]) -> None:
-    try:
-        os.killpg(process.pid, signal.SIGKILL)
-    except ProcessLookupError:
+def _printed(command: list[str]) -> str:
+    return _run(command).stdout.strip()
+
+
+def _jembench(*arguments: str) -> str:
+    return _run([sys.executable, "-m", "jembench", *arguments], check=True).stdout
+
+
+def _is_done(out: Path, item: str) -> bool:
+    results = out / "results.jsonl"
+    lines = map(json.loads, results.read_text().splitlines()) if results.exists() else ()
+    return any(line["item"] == item and line.get("ended") == "done" for line in lines)
+
+
+@click.command(help=__doc__)
+@click.option("--minutes", default=9.0, show_default=True, help="Length of this call.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("gpu"), show_default=True, help="Output folder.")
+@click.option("--only", default="", help=f"Run these items again: {','.join(ITEMS)}.")
+@click.option("--device", default="cuda", show_default=True)
+@click.option("--size", type=click.Choice(["full", "tiny"]), default="full", show_default=True)
+@click.option("--data", type=click.Path(path_type=Path, exists=True, file_okay=False), help="Real images.")
+@click.option("--item", type=click.Choice(list(ITEMS)), hidden=True, help="Run one item in this process.")
+def main(minutes: float, out: Path, only: str, device: str, size: str, data: Path | None, item: str | None) -> None:
+    """Run the items that are not done, each in a process of its own."""
+    out = out.absolute()
+    out.mkdir(parents=True, exist_ok=True)
+    place = Place(
+        device=torch.device(device), tiny=size == "tiny", out=out, data=data and data.absolute(), seconds=60 * minutes
+    )
+    if item:
+        ITEMS[item][0](place)
         return
-
-
-def _values(path: Path) -> State:
-    return json.loads(path.read_text()) if path.exists() else {}
-
-
-def _summary(state: State, items: Sequence[Item]) -> str:
-    counts = collections.Counter(_status(state, item) for item in items)
-    return ", ".join(f"{count} {status}" for status, count in counts.items())
+    end = time.monotonic() + 60 * minutes
+    chosen = only.split(",") if only else [name for name in ITEMS if not _is_done(out, name)]
+    for name in chosen:
+        left = end - time.monotonic()
+        if left < min(ITEMS[name][1], 60 * minutes) and not only:
+            continue  # a shorter one may fit
+        command = [sys.executable, __file__, "--item", name, "--out", str(out), "--device", device, "--size", size]
+        command += ["--minutes", str(left / 60), *(("--data", str(data)) if data else ())]
+        began = time.monotonic()
+        try:
+            code = subprocess.run(command, timeout=left, check=False).returncode
+            ended = "done" if code == 0 else f"exit code {code}"
+        except subprocess.TimeoutExpired:
+            ended = "out of time"
+        place.note(name, ended=ended, took=time.monotonic() - began)
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
