@@ -59,7 +59,7 @@ def of_scores(results: Sequence[Result]) -> Drawing:
     score, count = _score(results[0]), len(results)
     columns = min(4 if count > 6 else 3, count)
     width = drawing.page() if columns > 1 else drawing.column()
-    height = 0.5 + 1.55 * -(-count // columns)
+    height = 0.7 + 1.55 * -(-count // columns)
     figure, panels = drawing.panels(width, height, f"{score}: {results[0].title}", count, columns)
     rows: list[dict[str, Any]] = []
     for axes, name, result in zip(panels, _sets(results), results, strict=True):
@@ -68,9 +68,9 @@ def of_scores(results: Sequence[Result]) -> Drawing:
         value = result.values.get("auroc")
         axes.set_title(f"{name}\nAUROC {with_interval(value, 3)}" if value else name, fontsize=7)
         axes.locator_params(axis="x", nbins=4)
-    figure.supxlabel(_AXES.get(score, score))
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper right", ncols=2)
+    for axes in panels[-columns:]:  # the lowest of each column
+        axes.set_xlabel(_AXES.get(score, score))
+    drawing.legend_below(figure, panels[0], columns=2)
     return Drawing(figure, rows)
 
 

@@ -128,7 +128,7 @@ def buffers_of(fits: Iterable[FitKey], store: Store, names: Names = NO_NAMES) ->
     """Plan a figure for each fit whose training has kept the chains of its last epochs."""
     for fit in fits:
         if _buffer_files(folder := store.fit_folder(fit)):
-            yield Planned(stem("chains", [fit]), partial(buffers, title_of(fit, names), folder))
+            yield Planned(stem("chains", [fit]), partial(buffers, f"kept chains: {title_of(fit, names)}", folder))
 
 
 def buffers(title: str, folder: Path) -> Drawing:
