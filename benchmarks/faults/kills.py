@@ -123,19 +123,16 @@ def _timeless(value: Any) -> Any:
 class Watch(threading.Thread):
     """Sees in a store what is done more than once.
 
-    ``versions`` are the different files that were seen under the name of a result; ``windows`` the iterations that the
-    windows of each training ended with; ``starts`` how many times a worker began with each unit; ``begun`` the workers
-    that did.
+    ``versions`` are the different files that were seen under the name of a result; ``workers`` the processes that were
+    at each unit; ``begun`` the ids of all of them.
     """
 
     def __init__(self, store: Path) -> None:
         super().__init__(daemon=True)
         self._store = store
-        self._open: dict[int, Any] = {}  # by inode: a unit may be submitted again after its files were removed
         self._ended = threading.Event()
         self.versions: dict[Path, set[tuple[int, int]]] = defaultdict(set)
-        self.windows: dict[str, list[tuple[int, int]]] = defaultdict(list)
-        self.starts: Counter[str] = Counter()
+        self.workers: dict[str, set[str]] = defaultdict(set)
         self.begun: set[int] = set()
 
     def run(self) -> None:
@@ -146,34 +143,20 @@ class Watch(threading.Thread):
                     with suppress(FileNotFoundError):
                         status = path.stat()
                         self.versions[path].add((status.st_ino, status.st_mtime_ns))
-            for path in self._store.glob("works/*.events"):
-                with suppress(FileNotFoundError):
-                    number = path.stat().st_ino
-                    if number not in self._open:
-                        self._open[number] = path.open("rb")
-            for file in self._open.values():  # also of those that have been removed
-                self._read(file)
-
-    def _read(self, file: Any) -> None:
-        for line in file.read().split(b"\n"):
-            with suppress(ValueError):
-                event = json.loads(line)
-                if event["kind"] == "started":
-                    self.starts[event["work"]] += 1
-                    self.begun.add(int(event["worker"].rpartition(":")[2]))
-                if event["kind"] == "window":
-                    self.windows[event["fit"]["id"]].append((event["done"], event["total"]))
+            for path in self._store.glob("works/*.status.json"):
+                with suppress(OSError, ValueError):
+                    status = json.loads(path.read_bytes())
+                    if status["worker"]:
+                        self.workers[path.name.partition(".")[0]].add(status["worker"])
+                        self.begun.add(int(status["worker"].rpartition(":")[2]))
 
     def end(self) -> dict[str, int]:
         """Stop looking, and count."""
         self._ended.set()
         self.join()
-        last = [sum(done == total for done, total in windows) for windows in self.windows.values()]
         return {
-            "tried_again": sum(max(0, n - 1) for n in self.starts.values()),
-            "windows": sum(map(len, self.windows.values())),
-            "windows_again": sum(len(windows) - len(set(windows)) for windows in self.windows.values()),
-            "trained_twice": sum(max(0, n - 1) for n in last) + self._replaced("fit.json", "record.json"),
+            "tried_again": sum(len(workers) - 1 for workers in self.workers.values()),
+            "trained_twice": self._replaced("fit.json", "record.json"),
             "measured_twice": sum(map(len, self.versions.values())) - len(self.versions) - self._replaced("fit.json"),
         }
 

@@ -24,13 +24,13 @@ from jembench.catalog import plugin_files
 from jembench.experiment import works
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
-from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Job
-from jembench.running import work
+from jembench.running import driver
 from jembench.running.display import display
 from jembench.running.events import Events
 from jembench.store.layout import file_name
 from jembench.store.store import Store
+from jembench.store.works import Status
 
 METRICS = ("accuracy", "ece", "nll", "brier", "stability")
 
@@ -71,31 +71,28 @@ class Sleeper:
         """The units that have slept long enough."""
         while self._queue and len(self._running) < self.slots:
             _, job = heapq.heappop(self._queue)
-            self._report(job, "started")
+            self._report(job, 0)
             heapq.heappush(self._running, (time.monotonic() + self._seconds, job.id, job))
         if self._running:
             time.sleep(min(seconds, max(0.0, self._running[0][0] - time.monotonic())))
         ended = []
         while self._running and self._running[0][0] <= time.monotonic():
             _, _, job = heapq.heappop(self._running)
-            self._report(job, "window")
+            self._report(job, 100)
             self._leave(job)
             ended.append(Ended(id=job.id, how="done", host="nowhere"))
         return ended
 
-    def _report(self, job: Job, kind: str) -> None:
+    def _report(self, job: Job, done: int) -> None:
         start = time.process_time()
-        fit = json.loads(job.text)["fit"]
-        values = {"loss": 0.5, "energy_data": -3.0, "energy_samples": -2.9} if kind == "window" else {}
-        names = {name: fit[name] for name in ("model", "dataset", "recipe", "seed", "id")}
-        event = Event(kind=kind, fit=names, done=100, total=100, values=values, worker="nowhere:1", time=time.time())
-        self._store.works.append(works.dataclasses.replace(event, work=job.id, unit=job.kind))
+        status = Status(state="running", worker="nowhere:1", since=time.time(), done=done, total=100, text="loss 0.5")
+        self._store.works.set_status(job.id, status)
         self.working += time.process_time() - start
 
     def _leave(self, job: Job) -> None:
         """What a training leaves, as far as the driver looks at it."""
         start = time.process_time()
-        if job.kind == "train":
+        if json.loads(job.text)["later"]:
             read = works.read(works.Record(json.loads(job.text), "a unit"))
             fit = read.fit
             folder = (
@@ -161,11 +158,11 @@ def main(models: int, datasets: int, seeds: int, slots: int, seconds: float) -> 
         sleeper = Sleeper(store, slots, seconds)
         start, used = time.perf_counter(), time.process_time()
         with display() as shown:
-            work.carry_out(plan, store, sleeper, "auto", Events(shown, store))
+            driver.carry_out(plan, store, sleeper, "auto", Events(shown, store))
         wall, cpu = time.perf_counter() - start, time.process_time() - used
         _say("run", wall, f"{len(units) * seconds / slots:.0f} s if the driver cost nothing")
         _say("driver's CPU", cpu - sleeper.working, f"{1e3 * (cpu - sleeper.working) / len(units):.2f} ms a unit")
-        assert not any(path.name.endswith(".events") for path in store.works.folder.iterdir())
+        assert not list(store.works.folder.iterdir())
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
         click.echo(f"{'peak memory':>16}  {peak:8.0f} MiB")
         click.echo(f"{'torch imported':>16}  {'torch' in sys.modules}")

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from jembench.api import status as api
-from jembench.api.status import RunStatus, UnitStatus
+from jembench.api.status import UnitStatus
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.progress import duration
@@ -24,41 +24,32 @@ QUEUED = 20
 def status(store: Path, format: str) -> None:
     """Show which work runs where, since when and how far it is.
 
-    Lists each unit of work that is not done, and the runs that wait for them, from any machine that sees the store. A
-    unit is lost if its worker has died; the next run takes it over. `jembench work ID` carries one out by hand.
+    Lists each unit of work that is not done, from any machine that sees the store. A unit is lost if its worker has
+    died; the next run takes it over. `jembench work ID` carries one out by hand.
     """
-    found = api.status(store)
+    units = api.status(store)
     if format == "json":
-        print_json({"runs": [run._asdict() for run in found.runs], "units": [unit._asdict() for unit in found.units]})
+        print_json({"units": [unit._asdict() for unit in units]})
         return
-    if not found.units and not any(run.alive for run in found.runs):
-        click.echo(f"Nothing runs in {store}.")
-    queued = [unit for unit in found.units if unit.state == "queued"]
-    shown = [unit for unit in found.units if unit.state != "queued"] + queued[:QUEUED]
+    queued = [unit for unit in units if unit.state == "queued"]
+    shown = [unit for unit in units if unit.state != "queued"] + queued[:QUEUED]
     if shown:
         rows = [(u.id, _name(u), u.state, u.worker, _ago(u.since), "\n".join(_progress(u))) for u in shown]
         print_table(("unit", "work", "state", "worker", "for", "progress"), rows)
+    else:
+        click.echo(f"Nothing runs in {store}.")
     if queued[QUEUED:]:
         click.echo(f"and {len(queued) - QUEUED} more that are queued")
-    if found.runs:
-        if shown:
-            click.echo()
-        print_table(("run", "state", "for", "units", "command"), [_run(run) for run in found.runs])
 
 
 def _name(unit: UnitStatus) -> str:
     return f"{unit.kind} {unit.model} on {unit.dataset}, recipe {unit.recipe}, seed {unit.seed}"
 
 
-def _run(run: RunStatus) -> tuple[str, ...]:
-    failed = f", {run.failed} failed" if run.failed else ""
-    state = "alive" if run.alive else "gone"
-    return f"{run.host}:{run.pid}", state, _ago(run.since), f"{run.done} of {run.units} done{failed}", run.command
-
-
 def _progress(unit: UnitStatus) -> Iterator[str]:
     """Yield how far a unit is, or why it is no further."""
-    yield from filter(None, [unit.progress, unit.reason])
+    counted = f"{unit.done:,} of {unit.total:,} {unit.counted}" if unit.total else ""
+    yield ", ".join(filter(None, [counted, unit.text]))
     if unit.state in ("refused", "failed", "lost"):
         if unit.log:
             yield f"log: {unit.log}"

@@ -2,33 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import json
 import os
 import platform
-import queue
 import signal
 import sys
 import threading
+import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import redirect_stdout, suppress
-from dataclasses import asdict
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from jembench.cli import options
-from jembench.errors import JembenchError, OutOfTime, ProcessLost, SpecError, StoreError, error_text, printable
+from jembench.errors import JembenchError, OutOfTime, SpecError, StoreError, error_text, printable
 from jembench.experiment import works
-from jembench.interfaces import Event
 from jembench.interfaces.running import Ended, Ending
 from jembench.running.display import Display
-from jembench.stopping import Stopped
+from jembench.running.processes import DRIVER
 from jembench.store.store import Store
+from jembench.training.processes import joined, launched
 
 if TYPE_CHECKING:
+    import torch
+
+    from jembench.running.events import Events
     from jembench.running.worker import Worker
 
 EXAMPLES = options.examples("jembench work 4fd03de22a119df7 --store runs", "jembench work unit.json --store runs")
@@ -44,62 +47,71 @@ EXIT_CODES: dict[Ending, int] = {"done": 0, "failed": 1, "refused": 2, "stopped"
 def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -> int:
     """Carry out units of work of a run.
 
-    They are carried out one after the other. A unit is an id that `jembench status` shows, or a JSON file. With the
-    one argument `-`, ids are read from stdin, a line each; at the end of stdin the work stops cleanly.
+    They are carried out one after the other. A unit is an id that `jembench status` shows, or a JSON file. A model that
+    several processes train together needs torchrun: `torchrun --nproc-per-node 4 -m jembench work ID`.
 
     Each unit that has ended is a line of JSON on stdout. The exit code is 0 if all are done, 1 if one failed, 2 if one
     cannot be carried out here, 3 if the work was stopped, 4 if another process works on one.
     """
-    out, place, worst = sys.stdout, Store(store), 0
-    with redirect_stdout(sys.stderr), Display() as shown:  # stdout is for what the driver reads
-        worker = functools.cache(functools.partial(_worker, place, device, shown, skip_missing=skip_missing))
-        for unit in _from_stdin() if units == ("-",) else units:
-            ended = _carry_out(worker, place, unit)
-            out.write(json.dumps(asdict(ended)) + "\n")
-            out.flush()
-            worst = max(worst, EXIT_CODES[ended.how])
-            if ended.how == "stopped":
-                break
+    from jembench.running.events import Events, chosen_trackers
+
+    if driver := os.environ.get(DRIVER):
+        threading.Thread(target=_end_with, args=(int(driver),), daemon=True).start()
+    out, place, own = sys.stdout, Store(store), launched()
+    group = joined(own, device) if own.size > 1 else nullcontext(device)
+    with redirect_stdout(sys.stderr), group as here:  # stdout is for what the driver reads
+        if own.rank:
+            _serve(place, units, here)
+            return 0
+        worst = 0
+        with Display() as shown, Events(shown, place, chosen_trackers()) as events:
+            worker = functools.cache(functools.partial(_worker, place, here, events, skip_missing=skip_missing))
+            for unit in map(str.strip, sys.stdin) if units == ("-",) else units:
+                ended = _carry_out(worker, place, unit)
+                out.write(json.dumps(dataclasses.asdict(ended)) + "\n")
+                out.flush()
+                worst = max(worst, EXIT_CODES[ended.how])
+                if ended.how == "stopped":
+                    break
     return worst
 
 
-def _worker(store: Store, device: str, shown: Display, *, skip_missing: bool) -> Worker:
+def _end_with(driver: int) -> None:
+    """Stop this process cleanly once the one that started it has gone."""
+    while os.getppid() == driver:
+        time.sleep(1.0)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _worker(store: Store, device: torch.device | str, events: Events, *, skip_missing: bool) -> Worker:
     from jembench.models import devices
-    from jembench.running.events import Events
     from jembench.running.worker import Worker
 
     store.check_writable()
-    return Worker(store, devices.resolve(device), Events(shown, store), skip_missing=skip_missing)
+    return Worker(store, devices.resolve(str(device)), events, skip_missing=skip_missing)
 
 
 def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
-    """Carry out one unit; what goes wrong is how it ended. The files of one that is done, for no run, are removed."""
-    how: Ending = "done"
-    text, found = "", None
+    """Carry out one unit. What goes wrong is how it ended."""
+    from jembench.running.events import ending_of
+
+    ended = Ended(id=unit, how="done")
     try:
-        found = _read(store, unit)
-        if found.is_late:
+        work = _read(store, unit)
+        ended = Ended(id=work.id, how="done")
+        if work.is_late:
             raise OutOfTime("The time of its run was up before it began. The same command goes on from there.")
-        ended = worker().carry_out(found)
-        how, text = ended.how, ended.text
-    except (OutOfTime, Stopped, KeyboardInterrupt) as error:
-        how, text = "stopped", str(error)
-    except (StoreError, ProcessLost) as error:
-        how, text = "failed", str(error)
-    except JembenchError as error:
-        how, text = "refused", str(error)
+        ended = worker().carry_out(work)
     except BaseException as error:  # also of a plugin that ends the program
-        traceback.print_exc()
-        how, text = "failed", error_text(error)
-    text = printable(" ".join(text.splitlines()))
+        how, text = ending_of(error), str(error)
+        if how == "failed" and not isinstance(error, JembenchError):
+            traceback.print_exc()
+            text = error_text(error)
+        ended = dataclasses.replace(ended, how=how, text=text)
+    text = printable(" ".join(ended.text.splitlines()))
     if text:
-        click.echo(text if how == "stopped" else f"Error: {text}", err=True)
-    if found and how == "done" and not store.is_claimed(found.id):
-        store.works.remove(found.id)
-    elif found:
-        with suppress(StoreError):  # of a full disk
-            _note(store, found, Event(kind="ended", values={"how": how}, text=text))
-    return Ended(id=found.id if found else unit, how=how, text=text, host=platform.node())
+        click.echo(text if ended.how == "stopped" else f"Error: {text}", err=True)
+    return dataclasses.replace(ended, text=text, host=platform.node())
 
 
 def _read(store: Store, unit: str) -> works.Work:
@@ -109,29 +121,11 @@ def _read(store: Store, unit: str) -> works.Work:
         raise SpecError(f"This is no unit of work: {error}") from error
 
 
-def _note(store: Store, found: works.Work, event: Event) -> None:
-    from jembench.running.events import Events
+def _serve(store: Store, units: tuple[str, ...], device: torch.device | str) -> None:
+    """Help to train the models of units, as a process of a rank above 0."""
+    import torch
 
-    Events(None, store).of(found.fit, found)(event)
+    from jembench.running.driver import serve_fits
 
-
-def _from_stdin() -> Iterator[str]:
-    """Yield the ids on stdin. Its end stops the unit that is being worked on: the driver has gone."""
-    waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
-    at_work = threading.Lock()  # held while a unit is carried out
-
-    def read() -> None:
-        for line in sys.stdin:
-            waiting.put(line.strip())
-        waiting.put("")
-        if not at_work.acquire(blocking=False):
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    threading.Thread(target=read, daemon=True).start()
-    while unit := waiting.get():
-        if not at_work.acquire(blocking=False):
-            return  # stdin has ended
-        try:
-            yield unit
-        finally:
-            at_work.release()
+    plans = [works.planned(_read(store, unit), f"the unit of work {unit}") for unit in units]
+    serve_fits([fit for plan in plans for fit in plan.fits], torch.device(device))

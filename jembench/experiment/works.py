@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from jembench import __version__
 from jembench.catalog import code_identity, registry, trust
@@ -38,7 +38,7 @@ class WorkCell(NamedTuple):
         return self.metric
 
 
-Cells = Annotated[tuple[WorkCell, ...], Rule("at least one metric", bool)]
+Cells = tuple[WorkCell, ...]
 Part = Annotated[tuple[int, int], Rule("[number, of] with 0 <= number < of", lambda part: 0 <= part[0] < part[1])]
 
 
@@ -46,8 +46,8 @@ Part = Annotated[tuple[int, int], Rule("[number, of] with 0 <= number < of", lam
 class Work:
     """A unit of work on one fit.
 
-    ``train`` trains it; ``measure`` computes its cells; ``attack-shard`` attacks a part of the images of its one cell,
-    which a later unit measures.
+    ``fit`` trains it if that is needed, and computes its cells; ``attack-part`` attacks a part of the images of its one
+    cell, which a later unit measures. A fit of which no cell is possible is not trained.
     """
 
     kind: WorkKind
@@ -56,10 +56,11 @@ class Work:
     recipe: Mapping[str, Any]  # every field
     fit: FitKey  # as the driver planned it
     identity: Mapping[str, Any]  # what its family is the hash of
-    cells: Cells  # of ``train``: those that need the fit
+    cells: Cells
+    later: Cells = ()  # that other units compute once the fit is trained
     limit: Annotated[int, Range(least=1)] | None = None  # test images, None: all
-    part: Part = (0, 1)  # of ``attack-shard``: its number, and how many there are
-    gpus: Literal[0, 1] = 1  # 1: it runs a network; 0: it computes statistics on the CPU
+    part: Part = (0, 1)  # of ``attack-part``: its number, and how many there are
+    gpus: Annotated[int, Range(least=1)] = 1  # processes that train together, each on a GPU where there are any
     after: tuple[Id, ...] = ()  # the units that must have ended before
     deadline: float | None = None  # UTC, seconds since 1970
     command: str = ""  # what the user ran, for the record of what was computed
@@ -68,8 +69,13 @@ class Work:
     @property
     def id(self) -> str:
         """A hash of what is to be done."""
-        cells = [cell.id for cell in self.cells]
+        cells = [[cell.id for cell in cells] for cells in (self.cells, self.later)]
         return stable_hash({"kind": self.kind, "fit": self.fit.id, "cells": cells, "part": list(self.part)}, 16)
+
+    @property
+    def all_cells(self) -> Cells:
+        """The cells that need the fit."""
+        return self.cells + self.later
 
     @property
     def is_late(self) -> bool:
@@ -78,15 +84,15 @@ class Work:
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The unit in words."""
         part = f" part {self.part[0] + 1} of {self.part[1]}" if self.part[1] > 1 else ""
         return f"{self.kind}{part} {self.fit}"
 
     def job(self, order: int) -> Job:
-        """The unit as an executor sees it."""
+        """Return the unit as an executor sees it."""
         data = encode({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
-        text = records.text(data | {"cells": [encode(cell._asdict()) for cell in self.cells]})
-        return Job(id=self.id, name=self.name, kind=self.kind, order=order, gpus=self.gpus, text=text)
+        data |= {name: [encode(cell._asdict()) for cell in getattr(self, name)] for name in ("cells", "later")}
+        return Job(id=self.id, name=self.name, kind=self.kind, order=order, gpus=self.gpus, text=records.text(data))
 
 
 def works(
@@ -94,56 +100,66 @@ def works(
     trained: Callable[[FitKey], bool],
     *,
     slots: int = 1,
-    gpus: bool = False,
     deadline: float | None = None,
     command: str = "",
 ) -> list[Work]:
-    """The units of a plan, in an order in which they can be carried out one after the other.
+    """Return the units of a plan, in an order in which they can be carried out one after the other.
 
     Args:
         plan: what is to be done.
         trained: whether a fit has been trained.
         slots: how many units run at the same time. Where it is more than one, metrics that take long are units of
             their own, and attacks are spread over workers that would have nothing to do.
-        gpus: whether GPUs are shared out among units. Then metrics that only read predictions are units for the CPU:
-            the unit that trains computes the predictions.
         deadline: when work stops, UTC.
         command: what the user ran.
 
     Raises:
         Unavailable: if the files are missing that a dataset is known by.
     """
-    known = {str(cell.metric): cell.metric for cell in plan.cells} if slots > 1 else {}
-    metrics = {spec: metric.make() for spec, metric in known.items()}
-    costly = sum(isinstance(metrics.get(str(cell.metric)), Costly) for cell in plan.cells)
+    metrics = {str(cell.metric): cell.metric for cell in plan.cells} if slots > 1 else {}
+    made = {spec: metric.make() for spec, metric in metrics.items()}
+    parts = {spec: getattr(metric, "parts", 1) for spec, metric in made.items() if isinstance(metric, Costly)}
+    most = slots // max(sum(str(cell.metric) in parts for cell in plan.cells), 1)
     found: list[Work] = []
     for fit in plan.fits:
         if fit.absent:
             raise Unavailable(fit.absent)
-        cells = plan.cells_of(fit)
-        base = _base(fit, cells, deadline, command)
+        costly = [cell for cell in plan.cells_of(fit) if str(cell.metric) in parts]
+        own = [cell for cell in plan.cells_of(fit) if str(cell.metric) not in parts]
         training = not fit.is_pretrained and not trained(fit.key)
-        found += [base] if training else []
-        measuring = dataclasses.replace(base, kind="measure", after=(base.id,) if training else ())
-        found += _measuring(measuring, cells, metrics, slots // max(costly, 1), on_cpu=gpus and training)
+        unit = _unit(fit, own, costly, deadline, command)
+        measuring = dataclasses.replace(unit, later=(), after=(unit.id,) if training else ())
+        if training:
+            found.append(dataclasses.replace(unit, gpus=fit.recipe.processes))
+        elif own:
+            found.append(dataclasses.replace(unit, later=()))
+        for cell, named in zip(costly, unit.later, strict=True):
+            found += _apart(dataclasses.replace(measuring, cells=(named,)), min(most, parts[str(cell.metric)]))
     return found
 
 
-def _base(fit: FitPlan, cells: Sequence[CellPlan], deadline: float | None, command: str) -> Work:
-    """The unit that trains a fit, from which all others of the fit differ in few fields."""
+def _unit(
+    fit: FitPlan, cells: Sequence[CellPlan], later: Sequence[CellPlan], deadline: float | None, command: str
+) -> Work:
+    """Return the unit that trains and measures a fit, from which all others of the fit differ in few fields."""
     return Work(
-        kind="train",
+        kind="fit",
         model=fit.model.bound.in_full,
         dataset=fit.dataset.bound.in_full,
         recipe=dataclasses.asdict(fit.recipe),
         fit=fit.key,
         identity=fit.identity,
-        cells=tuple(WorkCell(cell.metric.bound.in_full, cell.id) for cell in cells),
-        limit=cells[0].limit,
+        cells=_named(cells),
+        later=_named(later),
+        limit=[*cells, *later][0].limit,
         deadline=deadline,
         command=command,
-        versions=_versions(fit, cells),
+        versions=_versions(fit, [*cells, *later]),
     )
+
+
+def _named(cells: Sequence[CellPlan]) -> Cells:
+    return tuple(WorkCell(cell.metric.bound.in_full, cell.id) for cell in cells)
 
 
 def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
@@ -154,39 +170,17 @@ def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
     return {name: f"{version} ({code_identity.digest(package)})" for name, (version, package) in packages.items()}
 
 
-def _measuring(
-    base: Work, cells: Sequence[CellPlan], metrics: Mapping[str, Any], parts: int, *, on_cpu: bool
-) -> Iterator[Work]:
-    """Return the units that measure a fit.
-
-    Args:
-        base: the unit with all cells.
-        cells: of the fit.
-        metrics: by their specs; none: all cells are measured together. Otherwise those that take long are apart.
-        parts: of an attack, at most.
-        on_cpu: whether metrics that only read predictions are a unit for the CPU.
-    """
-    together: dict[Literal[0, 1], list[WorkCell]] = {1: [], 0: []}
-    for cell, named in zip(cells, base.cells, strict=True):
-        metric = metrics.get(str(cell.metric))
-        if isinstance(metric, Costly):
-            yield from _apart(dataclasses.replace(base, cells=(named,)), min(parts, getattr(metric, "parts", 1)))
-        else:
-            together[0 if on_cpu and getattr(metric, "reads", None) else 1].append(named)
-    yield from (dataclasses.replace(base, cells=tuple(group), gpus=gpus) for gpus, group in together.items() if group)
-
-
 def _apart(unit: Work, parts: int) -> list[Work]:
     """Return a unit of one cell, after those that attack the parts of its images."""
     if parts == 1:
         return [unit]
-    shards = [dataclasses.replace(unit, kind="attack-shard", part=(number, parts)) for number in range(parts)]
+    shards = [dataclasses.replace(unit, kind="attack-part", part=(number, parts)) for number in range(parts)]
     return [*shards, dataclasses.replace(unit, after=tuple(shard.id for shard in shards))]
 
 
 def code_of(found: Sequence[Work]) -> list[str]:
-    """The import paths in units: the user of the command named them, and workers must be allowed to follow them."""
-    texts = {text for work in found for text in (work.model, work.dataset, *(cell.metric for cell in work.cells))}
+    """Return the import paths in units: the user of the command named them, and workers may follow them."""
+    texts = {text for work in found for text in (work.model, work.dataset, *(cell.metric for cell in work.all_cells))}
     texts |= {text for work in found for text in trust.strings(work.recipe)}
     return sorted({name for text in texts for name in trust.code_in(text)})
 
@@ -206,10 +200,12 @@ def planned(work: Work, where: str) -> Plan:
             only the file names.
         Unavailable: if files are missing.
     """
-    trust.refuse_code([work.dataset, *(cell.metric for cell in work.cells)], where)
+    trust.refuse_code([work.dataset, *(cell.metric for cell in work.all_cells)], where)
+    if not work.all_cells:
+        raise SpecError(f"{where} names no metric. Start the run again, which writes its units.")
     fit = rebuilt(work.model, work.dataset, work.recipe, work.fit.seed, where)
     cells = [
-        CellPlan(fit=fit, metric=registry.resolve("metrics", cell.metric), limit=work.limit) for cell in work.cells
+        CellPlan(fit=fit, metric=registry.resolve("metrics", cell.metric), limit=work.limit) for cell in work.all_cells
     ]
     here = _versions(fit, cells)
     there = {name: work.versions.get(name, "none") for name in here}
@@ -220,7 +216,7 @@ def planned(work: Work, where: str) -> Plan:
             f"{work.fit} is not the same fit here as where it was planned, and nothing was done. It differs in: "
             f"{'; '.join(what) or 'its identity'}. Install the same versions, code and data on both machines."
         )
-    for cell, expected in zip(cells, work.cells, strict=True):
+    for cell, expected in zip(cells, work.all_cells, strict=True):
         if cell.id != expected.id:
             raise SpecError(
                 f"The metric {cell.metric} is not the same here as where the work on {work.fit} was planned, and "

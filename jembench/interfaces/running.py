@@ -10,7 +10,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 __all__ = ["Event", "Tracker"]
 
-WorkKind = Literal["train", "measure", "attack-shard"]
+WorkKind = Literal["fit", "attack-part"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -18,10 +18,10 @@ class Job:
     """A unit of work, as an executor sees it. The worker that carries it out reads all else from ``text``."""
 
     id: str
-    name: str  #: for people: "train jem on digits, recipe digits, seed 0"
+    name: str  #: for people: "fit jem on digits, recipe digits, seed 0"
     kind: WorkKind
     order: int  #: of those that wait, an executor with a queue of its own takes the one with the least first
-    gpus: int  #: that it wants: 0, 1, or N for a model that N processes train together, on one machine
+    gpus: int  #: that it wants, on one machine: N processes train a model together, where there is no GPU as well
     text: str  #: the unit as JSON, a few kB: the file that a worker finds in a shared store
 
 
@@ -61,11 +61,15 @@ class Driver:
     """
 
     store: Path  #: absolute
-    arguments: Callable[[Sequence[str]], Sequence[str]]
+    options: Sequence[str]  #: of the command of a worker, after the ids of units
     environment: Mapping[str, str]
     carry_out: Callable[[Job], Ended]  #: in this process
     #: Report why a unit that was submitted has not started, by its id. An executor may call it within ``ended``.
     waits: Callable[[str, str], None] = lambda unit, reason: None
+
+    def arguments(self, ids: Sequence[str]) -> list[str]:
+        """Return what follows ``jembench`` in the command of a worker."""
+        return ["work", *ids, *self.options]
 
     def command(self, jobs: Sequence[Job]) -> list[str]:
         """Return the command of a worker for units that want the same number of GPUs.
@@ -75,22 +79,19 @@ class Driver:
         """
         gpus = jobs[0].gpus
         torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(gpus), "-m"] if gpus > 1 else []
-        return [sys.executable, "-P", "-m", *torchrun, "jembench", *self.arguments([job.id for job in jobs])]
+        return [sys.executable, "-P", "-m", *torchrun, "jembench", "work", *(job.id for job in jobs), *self.options]
 
 
 @runtime_checkable
 class Executor(Protocol):
     """Runs units of work here or elsewhere: it maps them to places, tries again what died, and cancels.
 
-    ``slots`` is the number of units that run at the same time, as far as it is known. ``gpus``: whether units that run
-    a network get a GPU that others do not have. ``here``: whether all run on this machine; then missing data is an
-    error before anything starts.
+    ``slots`` is the number of units that run at the same time, as far as it is known. ``here``: whether all run on this
+    machine; then missing data is an error before anything starts.
     """
 
     @property
     def slots(self) -> int: ...
-    @property
-    def gpus(self) -> bool: ...
     @property
     def here(self) -> bool: ...
     def open(self, driver: Driver) -> None:
@@ -118,21 +119,7 @@ class Executor(Protocol):
         ...
 
 
-EventKind = Literal[
-    "queued",
-    "started",
-    "training",
-    "window",
-    "diverged",
-    "sampling",
-    "measuring",
-    "measured",
-    "progress",
-    "waiting",
-    "warning",
-    "ended",
-    "finished",
-]
+EventKind = Literal["queued", "progress", "window", "diverged", "measured", "warning", "ended", "finished"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -142,27 +129,21 @@ class Event:
     ============= ==================================================================================================
     kind          meaning, and the fields that it fills in beside ``fit``
     ============= ==================================================================================================
-    ``queued``    the unit of work was given to an executor: ``text`` names the run that waits for it. It comes again
-                  when the executor says why the unit has not started: ``values`` has ``reason``
-    ``started``   a worker has begun with the unit
-    ``training``  training starts, or resumes after ``done`` of ``total`` iterations
+    ``queued``    the unit of work waits: ``text`` is the reason, if there is one
+    ``progress``  once a second while a worker is at the unit: ``text`` says what is being done, ``done`` and ``total``
+                  how far it is, and ``values`` has ``unit``, what is counted. Trackers do not get it
     ``window``    ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in ``values`` the columns
                   of ``history.csv``. A window in which training diverged is included. Training that resumes sends the
                   windows of former runs again
     ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and ``returned_to`` and
                   ``remedy`` if training was rolled back
-    ``sampling``  the model's own images are being drawn
-    ``measuring`` a metric is being computed: ``metric``, the ``done``-th of ``total`` of its unit
-    ``measured``  its outcome is in the store: ``values`` has ``status``, ``seconds``, and by label each value with the
-                  ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if there are none;
-                  ``done`` the iterations of the training
-    ``progress``  once a second while work goes on: ``text`` says what is being done, ``metric`` for which metric,
-                  ``done`` and ``total`` how far it is; ``values`` has ``unit``, what is counted. Trackers do not get it
-    ``waiting``   another process works on the fit
+    ``measured``  the outcome of ``metric`` is in the store: ``values`` has ``status``, ``seconds``, and by label each
+                  value with the ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if
+                  there are none; ``done`` the iterations of the training
     ``warning``   something failed that no outcome records, or a plugin left a setting of PyTorch changed: ``text``
     ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": what it needs could not
-                  be done; or "gone": its worker has died, and the executor has not noticed yet), ``text`` says more
-    ``finished``  the run is over, and nothing follows; it has no ``fit``
+                  be done), ``text`` says more
+    ``finished``  nothing follows from this process; it has no ``fit``
     ============= ==================================================================================================
     """
 
@@ -174,14 +155,13 @@ class Event:
     values: Mapping[str, float | str] = field(default_factory=dict)
     text: str = ""
     work: str = ""  #: the id of the unit of work
-    unit: WorkKind | Literal[""] = ""  #: its kind
     worker: str = ""  #: the host and the process: "node7:4711"
     time: float = 0.0  #: UTC, seconds since 1970
 
 
 @runtime_checkable
 class Tracker(Protocol):
-    """Receives the events of a run, in the process that started it, in a thread of its own.
+    """Receives the events of fits, in the process that trains or measures them, in a thread of its own.
 
     An event counts as received when ``event`` returns. A tracker that raises, or stops taking events, is left out.
     """

@@ -26,21 +26,15 @@ WAIT = 0.2
 
 
 @contextmanager
-def when_free(store: Store, lease: str, waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
-    """Hold a lease as soon as no other process does. What that process has kept can be read then.
-
-    Args:
-        store: of the lease.
-        lease: its id.
-        waiting: is called each time that it is not free.
-    """
+def when_free(store: Store, lease: str) -> Iterator[None]:
+    """Hold the lease of that id as soon as no other process does. What that process has kept can be read then."""
     while True:
         with store.lease(lease) as mine:
             if mine:
                 yield
                 return
-        waiting()
-        time.sleep(WAIT)
+        with progress.phase("waiting for another process"):
+            time.sleep(WAIT)
 
 
 class TensorCache:

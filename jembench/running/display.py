@@ -34,13 +34,6 @@ MOST = 3
 LONGEST = 200
 """Characters of the reason why a training failed."""
 
-DONE: Mapping[str, str] = {
-    "train": "trained",
-    "measure": "measured",
-    "attack-shard": "attacked",
-}
-"""Past participle of each kind of unit."""
-
 FAILURES = ("failed", "refused", "lost")
 
 
@@ -128,51 +121,34 @@ class Display:
             elif event.kind == "queued":
                 self._queue(key, event)
             elif event.kind == "ended":
-                if key in self._units:  # the worker says it, and then the executor
-                    self._end(key, event)
-            else:
+                self._end(key, event)
+            elif event.kind == "progress":
                 self._follow(self._task(key, event), event)
+            elif event.kind == "diverged":
+                self.print(f"{_name(event.fit)}: training {guard.describe_event(event.values)}")
+            elif event.kind == "warning":
+                self.print(f"{_name(event.fit)}: {event.text}")
             failed = sum(self._ended[how] for how in FAILURES)
             notes = [f"{failed} failed" * bool(failed)]
             notes += [f"{count} waiting ({reason})" for reason, count in Counter(self._reasons.values()).items()]
             notes += [] if self._running else [self._doing or "waiting for workers" * bool(self._units)]
-            self._count_to(
-                self._run, self._ended["done"], self._count, "units done", note=", ".join(filter(None, notes))
-            )
+            self._count_to(self._run, self._ended["done"], self._count, "units done", ", ".join(filter(None, notes)))
 
     def _queue(self, key: str, event: Event) -> None:
-        """Take note that a unit waits, and of the reason if it was queued before."""
-        if reason := str(event.values.get("reason", "")):
-            self._reasons[key] = reason
-            self._stop(key)
-        elif event.work:
-            self._count += key not in self._units
-            self._units.add(key)
+        """Take note that a unit waits, and why."""
+        self._stop(key)
+        self._count += key not in self._units
+        self._units.add(key)
+        if event.text:
+            self._reasons[key] = event.text
 
     def _follow(self, task: Task, event: Event) -> None:
         """Show what a unit does, and how far it is."""
-        name, values = task.description, event.values
-        if event.kind == "training":
-            resumed = f", after {event.done} of {event.total} iterations" * bool(event.done)
-            self.print(f"{name}: training{resumed}")
-            self._count_to(task, event.done, event.total, "iterations", anew=True, note="training")
-        elif event.kind == "window":
-            self._count_to(task, event.done, event.total, "iterations", note=_losses(values))
-        elif event.kind == "measuring":
-            self._count_to(task, 0, 0, "", note=f"measuring {event.metric}")
-        elif event.kind in ("sampling", "waiting"):
-            words = {"sampling": "drawing samples", "waiting": "waiting for another process"}
-            self._count_to(task, 0, 0, "", note=words[event.kind])
-        elif event.kind == "progress":
-            if event.total:
-                self._count_to(task, event.done, event.total, str(values["unit"]))
-            if event.metric or event.text:
-                doing = [f"measuring {event.metric}" * bool(event.metric), event.text]
-                self.tasks.update(task.id, note=", ".join(filter(None, doing)))
-        elif event.kind == "diverged":
-            self.print(f"{name}: training {guard.describe_event(values)}")
-        elif event.kind == "warning":
-            self.print(f"{name}: {event.text}")
+        unit = str(event.values.get("unit", ""))
+        if unit == "iterations" and task.fields["unit"] != unit:
+            before = f", {event.done:,} of {event.total:,} iterations done" * bool(event.done)
+            self.print(f"{task.description}: training{before}")
+        self._count_to(task, event.done, event.total, unit, event.text)
 
     def _end(self, key: str, event: Event) -> None:
         """Print how a unit ended; one that was stopped will start again."""
@@ -182,16 +158,16 @@ class Display:
         task, host = self._stop(key), event.worker.rpartition(":")[0] or event.worker
         elapsed = datetime.timedelta(seconds=round(max(event.time - task.fields["began"], 0) if task else 0))
         name, place = _name(event.fit), f" on {host}" if host not in ("", platform.node()) else ""
-        if how in ("busy", "stopped", "gone"):
+        if how in ("busy", "stopped"):
             if task and how != "busy":
                 self.print(f"{name}: stopped after {elapsed}{f': {text}' * bool(text)}")
             return
-        self._units.remove(key)
+        self._units.discard(key)
         self._ended[how] += 1
         if how in FAILURES:
             self.print(f"{name}: {how}{place} after {elapsed}: {text}")
         elif how == "done" and task:
-            self.print(f"{name}: {DONE[event.unit]}{place} in {elapsed}")
+            self.print(f"{name}: done{place} in {elapsed}")
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -214,10 +190,10 @@ class Display:
             self.tasks.remove_task(task.id)
         return task
 
-    def _count_to(self, task: Task, done: int, total: int, unit: str, *, anew: bool = False, **fields: Any) -> None:
+    def _count_to(self, task: Task, done: int, total: int, unit: str, note: str) -> None:
         """Show how much is done. Where something else is counted than before, rich's speed begins anew."""
-        fields["counted"] = f"{done:,}/{total:,} {unit}" if total else ""
-        if anew or (total or None, unit) != (task.total, task.fields["unit"]):
+        fields: dict[str, Any] = {"counted": f"{done:,}/{total:,} {unit}" if total else "", "note": note}
+        if (total or None, unit) != (task.total, task.fields["unit"]):
             task.total = total or None
             self.tasks.reset(task.id, completed=done, **{**task.fields, "unit": unit, **fields})
         else:
@@ -232,12 +208,3 @@ def _state(task: Task) -> str:
 
 def _name(fit: Mapping[str, Any]) -> str:
     return f"{fit['model']} on {fit['dataset']}, seed {fit['seed']}"
-
-
-def _losses(values: Mapping[str, Any]) -> str:
-    words = [f"loss {values['loss']:.3f}"]
-    for prefix in ("", "joint_"):
-        if f"{prefix}energy_data" in values:
-            data, samples = values[f"{prefix}energy_data"], values[f"{prefix}energy_samples"]
-            words.append(f"E(data) {data:.2f} E(samples) {samples:.2f}")
-    return " ".join(words)

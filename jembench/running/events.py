@@ -1,33 +1,44 @@
-"""Progress events: from training and measuring to the display and to the trackers that the user chose."""
+"""Progress events: from training and measuring to the display, to the status in the store and to trackers."""
 
 from __future__ import annotations
 
 import dataclasses
 import os
 import platform
+import queue
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any
 
 from jembench import progress
-from jembench.catalog import trust
+from jembench.catalog import registry, trust
 from jembench.catalog.spec import split_list
-from jembench.errors import StoreError, printable
+from jembench.errors import Fallback, JembenchError, OutOfTime, ProcessLost, StoreError, error_text, printable
 from jembench.experiment.works import Work
 from jembench.interfaces import Event, Tracker
-from jembench.running.trackers import Tracked
+from jembench.interfaces.running import Ending
+from jembench.stopping import Stopped, contained
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
+from jembench.store.works import Status
+from jembench.training.guard import describe_event
 
 VARIABLE = "JEMBENCH_TRACKERS"
 """The environment variable that lists trackers: registered names or import paths, with options."""
 
 PERIOD = 1.0
 """Seconds between two looks at what this process is doing."""
+
+MOST = 10_000
+"""Events that may wait for a tracker. One with more hangs, and is left out."""
+
+PATIENCE = 30.0
+"""Seconds that a process waits at its end for a tracker to take what is left."""
 
 Report = Callable[[Event], None]
 """Sends one event."""
@@ -40,14 +51,23 @@ def chosen_trackers() -> list[str]:
     return split_list(text)
 
 
+def ending_of(error: BaseException) -> Ending:
+    """Return how a unit of work has ended that raised an error."""
+    if isinstance(error, (OutOfTime, Stopped, KeyboardInterrupt)):
+        return "stopped"
+    if isinstance(error, JembenchError) and not isinstance(error, (StoreError, ProcessLost)):
+        return "refused"
+    return "failed"
+
+
 class Events:
-    """Sends each event to the display, to the trackers and to the file of its unit of work.
+    """The receivers of events: a display, trackers, and the statuses of units in a store.
 
     Closing it, as a context does, lets trackers finish.
 
     Args:
-        display: what shows the progress, or None.
-        store: where the events of units are written, or None.
+        display: shows the progress, if there is one.
+        store: keeps the statuses of units, if there is one.
         trackers: specs.
 
     Raises:
@@ -72,32 +92,52 @@ class Events:
             tracker.close()
 
     def of(self, fit: FitKey, work: Work | None = None) -> Report:
-        """Return a function that sends the events of one fit, or of a unit of work on it."""
-        names = fields_of(fit)
-        unit: dict[str, Any] = {"work": work.id, "unit": work.kind} if work else {}
+        """Return a function that sends the events of one fit, or of a unit of work on it, and keeps its status."""
         worker = f"{platform.node()}:{os.getpid()}"
-        metric = ""  # that is being computed
+        status, losses = Status(state="running", worker=worker, since=time.time()), ""
+        lock = threading.Lock()  # the beats come from a thread of their own
 
         def report(event: Event) -> None:
-            nonlocal metric
-            if event.kind in ("started", "training", "sampling", "measuring"):
-                metric = event.metric
+            nonlocal status, losses
+            if event.kind == "window":
+                losses = _losses(event.values)
+            elif event.kind == "progress" and event.values.get("unit") == "iterations":
+                event = dataclasses.replace(event, text=", ".join(filter(None, [event.text, losses])))
             whole = dataclasses.replace(
-                event, fit=names, worker=worker, time=time.time(), metric=event.metric or metric, **unit
+                event, fit=fields_of(fit), worker=worker, time=time.time(), work=work.id if work else ""
             )
-            if self._store and work:
-                self._store.works.append(whole)
+            if self._store and work and event.kind in ("progress", "diverged", "warning"):
+                with lock:
+                    status = _updated(status, event)
+                    self._store.works.set_status(work.id, status)
             self.send(whole)
 
         return report
 
     def send(self, event: Event) -> None:
-        """Send an event that is whole, and in its file."""
+        """Send an event that is whole, and in its status."""
         if self._display:
             self._display.event(event)
         if event.kind != "progress":
             for tracker in self._trackers:
                 tracker.send(event)
+
+
+def _updated(status: Status, event: Event) -> Status:
+    if event.kind == "progress":
+        counted = str(event.values.get("unit", ""))
+        return dataclasses.replace(status, done=event.done, total=event.total, counted=counted, text=event.text)
+    note = f"training {describe_event(event.values)}" if event.kind == "diverged" else event.text
+    return dataclasses.replace(status, notes=(*status.notes, note))
+
+
+def _losses(values: Mapping[str, Any]) -> str:
+    words = [f"loss {values['loss']:.3f}"]
+    for prefix in ("", "joint_"):
+        if f"{prefix}energy_data" in values:
+            data, samples = values[f"{prefix}energy_data"], values[f"{prefix}energy_samples"]
+            words.append(f"E(data) {data:.2f} E(samples) {samples:.2f}")
+    return " ".join(words)
 
 
 def fields_of(fit: FitKey) -> dict[str, Any]:
@@ -140,3 +180,52 @@ def beating(report: Report, seconds: float = PERIOD) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
+
+
+class Tracked:
+    """A tracker in a thread of its own, so that it cannot hold a training up. It gets events from a queue.
+
+    Args:
+        spec: the tracker.
+
+    Raises:
+        SpecError: if there is no such tracker, or an option is wrong.
+        Unavailable: if it needs a package that is not installed.
+    """
+
+    def __init__(self, spec: str) -> None:
+        self.spec = spec
+        self._tracker: Tracker = registry.resolve("trackers", spec).make()
+        self._events: queue.Queue[Event | None] = queue.Queue(MOST)
+        self._why = ""  # it is left out
+        self._thread = threading.Thread(target=self._work, daemon=True)
+        self._thread.start()
+
+    def send(self, event: Event | None, seconds: float = 0.0) -> None:
+        """Give an event, soon; None is the end. Where too many wait, wait up to ``seconds``."""
+        if not self._why:
+            try:
+                self._events.put(event, timeout=seconds)
+            except queue.Full:
+                self._leave_out(f"has not taken {MOST:,} events")
+
+    def close(self, seconds: float = PATIENCE) -> None:
+        """Wait for the tracker to take what is left."""
+        with progress.phase(f"waiting for the tracker {self.spec}"):
+            self.send(None, seconds)
+            self._thread.join(seconds)
+        if self._thread.is_alive():
+            self._leave_out(f"has not ended within {seconds:g} s")
+
+    def _leave_out(self, why: str) -> None:
+        if not self._why:
+            self._why = why
+            warnings.warn(f"The tracker {self.spec} {why} and gets no more events.", Fallback, stacklevel=3)
+
+    def _work(self) -> None:
+        try:
+            while not self._why and (event := self._events.get()):
+                with contained("It"):
+                    self._tracker.event(event)
+        except Exception as error:
+            self._leave_out(f"failed ({error_text(error)})")

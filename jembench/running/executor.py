@@ -13,7 +13,6 @@ class LocalExecutor:
     """Carries units out one after the other, in this process."""
 
     slots = 1
-    gpus = False
     here = True
 
     def __init__(self) -> None:
@@ -45,7 +44,7 @@ class LocalExecutor:
         self._queue.clear()
 
     def close(self) -> None:
-        """Nothing is left."""
+        """Leave nothing."""
 
 
 def local() -> LocalExecutor:

@@ -4,53 +4,72 @@ from __future__ import annotations
 
 import dataclasses
 import heapq
+import itertools
 import json
 import os
 import platform
-import queue
 import signal
 import subprocess
-import sys
-import threading
-from collections import defaultdict
-from collections.abc import Sequence
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from jembench.errors import SpecError
 from jembench.interfaces.running import Driver, Ended, Job
 
-GRACE = 10.0
-"""Seconds in which a worker that has nothing to do may end by itself."""
+DRIVER = "JEMBENCH_DRIVER"
+"""The environment variable with the process that started a worker, without which it does not go on."""
 
-
-class _Place(NamedTuple):
-    """Where a worker runs."""
-
-    number: int
-    gpu: str | None  # what CUDA calls it; "": none of this machine's; None: the machine has none
+LOOK = 0.05
+"""Seconds between two looks at the workers."""
 
 
 @dataclass(kw_only=True)
 class _Worker:
-    """A process that carries out one unit after the other."""
+    """A process that carries out a batch of units."""
 
-    place: _Place
-    process: subprocess.Popen[str]
-    log: Path
-    job: Job | None = None
-    leaving: bool = False  # it was stopped, and gets no other unit
+    process: subprocess.Popen[bytes]
+    jobs: list[Job]  # that have not ended; the first one is being carried out
+    places: list[int]
+    printed: IO[bytes]  # its stdout
+    log: Path  # its stderr
+    read: int = 0  # bytes of its stdout
+    stopped: bool = False  # a unit of it has ended so
+    keeps_log: bool = False
+
+    def endings(self) -> Iterator[Ended]:
+        """Yield what it has said since the last call of units that ended."""
+        file = self.printed.fileno()  # the worker writes at its own place
+        new = os.pread(file, os.fstat(file).st_size - self.read, self.read)
+        whole = new[: new.rfind(b"\n") + 1]
+        self.read += len(whole)
+        for line in whole.splitlines():
+            with suppress(ValueError, TypeError):  # printed by something else
+                yield Ended(**json.loads(line))
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the worker, or the one that ends it to all of its processes."""
+        with suppress(ProcessLookupError):
+            if number == signal.SIGKILL:
+                os.killpg(self.process.pid, number)
+            else:
+                self.process.send_signal(number)  # torchrun sends it on
 
 
 class Processes:
-    """Starts workers on this machine, and gives each the next unit when it has ended one.
+    """Starts a worker on this machine for each batch of units.
+
+    A batch is a part of the units that wait: the fewer there are the smaller it is, so that all places end together.
 
     Args:
-        jobs: the number of workers; None: one for each GPU, or for each core of the CPU.
-        per_gpu: the workers that share a GPU.
+        jobs: the number of places; None: one for each GPU, or for each core of the CPU.
+        per_gpu: the places that share a GPU.
         retries: how many times a unit is tried again whose worker died.
     """
 
@@ -61,11 +80,10 @@ class Processes:
         self._per_gpu = per_gpu
         self._retries = retries
         self._queue: list[tuple[int, Job]] = []
-        self._workers: dict[_Place, _Worker] = {}
-        self._lines: queue.SimpleQueue[tuple[_Worker, str]] = queue.SimpleQueue()
-        self._died: dict[str, int] = defaultdict(int)  # by the id of the unit
+        self._workers: list[_Worker] = []
+        self._count = itertools.count()  # of workers
+        self._deaths: Counter[str] = Counter()  # by the id of the unit
         self._endings: list[Ended] = []  # of units that never began
-        self._kept: set[Path] = set()  # logs of failures
         self._cancelled = False
 
     @cached_property
@@ -78,27 +96,12 @@ class Processes:
 
     @cached_property
     def slots(self) -> int:
-        """The number of workers."""
+        """The number of places."""
         return self._jobs or len(self._gpus) * self._per_gpu or _cores()
 
-    @property
-    def gpus(self) -> bool:
-        """Whether there are GPUs to share out."""
-        return bool(self._gpus)
-
-    @cached_property
-    def _places(self) -> dict[int, list[_Place]]:
-        """The places by the GPUs that a unit needs there: units for the CPU have workers of their own."""
-        if not self._gpus:
-            everywhere = [_Place(number, None) for number in range(self.slots)]
-            return {0: everywhere, 1: everywhere}
-        with_gpu = [_Place(number, self._gpus[number % len(self._gpus)]) for number in range(self.slots)]
-        return {0: [_Place(self.slots + number, "") for number in range(self.slots)], 1: with_gpu}
-
     def open(self, driver: Driver) -> None:
-        """Make the command of a worker; none is started yet."""
+        """Remember the run; no worker is started yet."""
         self._driver = driver
-        self._command = [sys.executable, "-P", "-m", "jembench", *driver.arguments(["-"])]
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue units."""
@@ -106,151 +109,131 @@ class Processes:
             heapq.heappush(self._queue, (job.order, job))
 
     def ended(self, seconds: float) -> list[Ended]:
-        """Give waiting units to free workers, and wait for the first one to end."""
-        self._assign()
-        found, self._endings = self._endings, []
-        while not found:
-            try:
-                worker, line = self._lines.get(timeout=seconds)
-            except queue.Empty:
-                return []
-            found = self._hear(worker, line)
-            self._assign()
-            seconds = 0.0
-        return found
+        """Give waiting units to free places, and wait for the first one to end."""
+        until = time.monotonic() + seconds
+        while True:
+            while self._queue and self._start():
+                pass
+            found, self._endings = self._endings, []
+            for worker in list(self._workers):
+                found += self._look_at(worker)
+            left = until - time.monotonic()
+            if found or left <= 0:
+                return found
+            time.sleep(min(left, LOOK))
 
     def cancel(self) -> None:
         """Drop what is queued and ask each worker to stop."""
         self._cancelled = True
-        self._endings += [Ended(id=job.id, how="stopped") for _, job in self._queue]
+        self._endings += [Ended(id=job.id, how="stopped") for _, job in sorted(self._queue, key=lambda pair: pair[0])]
         self._queue.clear()
-        for worker in self._workers.values():
-            if worker.job:
-                worker.process.send_signal(signal.SIGTERM)
+        for worker in self._workers:
+            worker.signal(signal.SIGTERM)
 
     def close(self) -> None:
-        """End all workers: those at work at once, the others by themselves."""
-        for worker in self._workers.values():
-            if worker.job:
-                worker.process.kill()
-            with suppress(OSError):
-                _stdin(worker).close()
-        for worker in self._workers.values():
-            try:
-                worker.process.wait(GRACE)
-            except subprocess.TimeoutExpired:
-                worker.process.kill()
-                worker.process.wait()
-            if worker.log not in self._kept:
-                worker.log.unlink(missing_ok=True)
-        self._workers.clear()
+        """End all workers at once."""
+        for worker in self._workers:
+            worker.signal(signal.SIGKILL)
+        for worker in list(self._workers):
+            self._bury(worker)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
-    def _assign(self) -> None:
-        """Give the first units to free places; units behind one that has none may have another kind of place."""
-        later = []
-        while self._queue:
-            order, job = heapq.heappop(self._queue)
-            place = next((place for place in self._places[job.gpus] if not self._is_busy(place)), None)
-            if place is None:
-                later.append((order, job))
-                if not self._gpus:
-                    break
-            else:
-                self._give(place, job)
-        for waiting in later:
-            heapq.heappush(self._queue, waiting)
-
-    def _is_busy(self, place: _Place) -> bool:
-        worker = self._workers.get(place)
-        return worker is not None and (worker.job is not None or worker.leaving)
-
-    def _give(self, place: _Place, job: Job) -> None:
-        if place not in self._workers:
-            self._workers[place] = self._start(place)
-        worker = self._workers[place]
-        worker.job = job
-        with suppress(OSError):  # it has died, which its stdout tells
-            stdin = _stdin(worker)
-            stdin.write(f"{job.id}\n")
-            stdin.flush()
-
-    def _start(self, place: _Place) -> _Worker:
+    def _start(self) -> bool:
+        """Start a worker for the first units that wait, if they have a place."""
+        gpus = self._queue[0][1].gpus
+        if gpus > len(self._gpus) > 0:
+            job = heapq.heappop(self._queue)[1]
+            text = f"It is to be trained on {gpus} GPUs together, and this machine has {len(self._gpus)}."
+            self._endings.append(Ended(id=job.id, how="refused", text=text, host=platform.node()))
+            return True
+        places = self._free_places(gpus)
+        if not places:
+            return False
+        size = max(1, len(self._queue) // (2 * self.slots)) if gpus == 1 else 1
+        jobs = [heapq.heappop(self._queue)[1]]
+        while len(jobs) < size and self._queue[0][1].gpus == gpus:
+            jobs.append(heapq.heappop(self._queue)[1])
         folder = self._driver.store / "works"
         folder.mkdir(parents=True, exist_ok=True)
-        log = folder / f"worker-{os.getpid()}-{place.number}.log"
-        threads = str(max(1, _cores() // self.slots))
-        environment = {"OMP_NUM_THREADS": threads, **os.environ, **self._driver.environment}
-        if place.gpu is not None:
-            environment["CUDA_VISIBLE_DEVICES"] = place.gpu
-        with log.open("a") as errors:
+        log = folder / f"worker-{os.getpid()}-{next(self._count)}.log"
+        environment = {"OMP_NUM_THREADS": str(max(1, _cores() // self.slots)), **os.environ, **self._driver.environment}
+        if jobs[0].gpus == 1:  # torchrun is the parent of others
+            environment[DRIVER] = str(os.getpid())
+        if self._gpus:
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(self._gpu_of(place) for place in places)
+        printed = tempfile.TemporaryFile()  # noqa: SIM115
+        with log.open("wb") as errors:
             process = subprocess.Popen(
-                self._command,
+                self._driver.command(jobs),
                 env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
                 stderr=errors,
-                text=True,
                 start_new_session=True,  # Ctrl-C reaches the driver alone
             )
-        worker = _Worker(place=place, process=process, log=log)
-        threading.Thread(target=self._listen, args=(worker,), daemon=True).start()
-        return worker
+        self._workers.append(_Worker(process=process, jobs=jobs, places=places, printed=printed, log=log))
+        return True
 
-    def _listen(self, worker: _Worker) -> None:
-        assert worker.process.stdout
-        with worker.process.stdout as lines:
-            for line in lines:
-                self._lines.put((worker, line))
-        self._lines.put((worker, ""))
+    def _free_places(self, gpus: int) -> list[int]:
+        """Return free places for so many processes, each on another GPU if there are any; none if there are too few."""
+        taken = {place for worker in self._workers for place in worker.places}
+        free = [place for place in range(self.slots) if place not in taken]
+        if self._gpus:
+            first: dict[str, int] = {}
+            for place in free:
+                first.setdefault(self._gpu_of(place), place)
+            free = list(first.values())
+        needed = gpus if self._gpus else min(gpus, self.slots)
+        return free[:needed] if len(free) >= needed else []
 
-    def _hear(self, worker: _Worker, line: str) -> list[Ended]:
-        """What a line of a worker says; "" is the end of its stdout."""
-        if not line:
-            return self._bury(worker)
-        try:
-            ended = Ended(**json.loads(line))
-        except (ValueError, TypeError):  # printed by something else
-            return []
-        worker.job, worker.leaving = None, ended.how == "stopped"
-        if ended.how in ("done", "busy", "stopped"):
-            return [ended]
-        self._kept.add(worker.log)
-        return [dataclasses.replace(ended, log=str(worker.log))]
+    def _gpu_of(self, place: int) -> str:
+        return self._gpus[place % len(self._gpus)]
 
-    def _bury(self, worker: _Worker) -> list[Ended]:
-        """Take in that a worker has ended: its unit is tried again."""
-        code, job = worker.process.wait(), worker.job
-        if self._workers.get(worker.place) is worker:
-            del self._workers[worker.place]
-        _stdin(worker).close()
-        if job is None:
+    def _look_at(self, worker: _Worker) -> list[Ended]:
+        """Return how units of a worker have ended. What its death has left is tried again."""
+        code = worker.process.poll()  # first: then all that it has said can be read
+        found = []
+        for ended in worker.endings():
+            worker.jobs = [job for job in worker.jobs if job.id != ended.id]
+            worker.stopped |= ended.how == "stopped"
+            if ended.how not in ("done", "busy", "stopped"):
+                worker.keeps_log = True
+                ended = dataclasses.replace(ended, log=str(worker.log))
+            found.append(ended)
+        if code is None:
+            return found
+        if self._cancelled or worker.stopped:
+            found += [Ended(id=job.id, how="stopped", host=platform.node()) for job in worker.jobs]
+        elif worker.jobs:
+            first = worker.jobs[0]
+            self._deaths[first.id] += 1
+            if self._deaths[first.id] > self._retries:
+                worker.keeps_log = True
+                text = f"its worker ended with exit code {code}, {self._deaths[first.id]} times"
+                ended = Ended(id=first.id, how="lost", text=text, host=platform.node(), log=str(worker.log))
+                found.append(ended)
+                del worker.jobs[0]
+            self.submit(worker.jobs)
+        self._bury(worker)
+        return found
+
+    def _bury(self, worker: _Worker) -> None:
+        """Wait for a worker that has ended or was killed, and free its places."""
+        worker.process.wait()
+        worker.printed.close()
+        if not worker.keeps_log:
             worker.log.unlink(missing_ok=True)
-            return []
-        if self._cancelled:  # before it could say so
-            return [Ended(id=job.id, how="stopped", host=platform.node())]
-        self._died[job.id] += 1
-        if self._died[job.id] <= self._retries:
-            self.submit([job])
-            return []
-        self._kept.add(worker.log)
-        text = f"its worker ended with exit code {code}, {self._died[job.id]} times"
-        return [Ended(id=job.id, how="lost", text=text, host=platform.node(), log=str(worker.log))]
-
-
-def _stdin(worker: _Worker) -> IO[str]:
-    assert worker.process.stdin
-    return worker.process.stdin
+        self._workers.remove(worker)
 
 
 def _cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def processes(*, jobs: int | None = None, per_gpu: int = 1, retries: int = 2) -> Processes:
-    """Several units of work at once on this machine: one for each GPU, or for each core of the CPU."""
+    """Carry out several units of work at once on this machine: one for each GPU, or for each core of the CPU."""
     if (jobs is not None and jobs < 1) or per_gpu < 1 or retries < 0:
         raise SpecError(
             f"processes has jobs={jobs}, per_gpu={per_gpu} and retries={retries}; jobs and per_gpu must be at least 1, "

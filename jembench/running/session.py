@@ -18,8 +18,7 @@ from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import check_shares
-from jembench.interfaces import Event
-from jembench.running import work
+from jembench.running import driver
 from jembench.running.events import Events, beating, chosen_trackers
 from jembench.running.executor import LocalExecutor
 from jembench.stopping import Stopped
@@ -111,7 +110,7 @@ def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
     """
     for fit in fits:
         if not fit.is_pretrained:
-            check_shares(fit.recipe, how.place.size)
+            check_shares(fit.recipe, fit.recipe.processes)
     if how.executor != "auto":
         executor = registry.resolve("executors", how.executor)
         executor.make()  # which checks its options
@@ -152,8 +151,8 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     pending = Plan(plan.suite, unfinished(plan, cells))
     if how.place.size > 1 or pending.cells:  # other processes wait even if there is nothing
         cells.clear()  # there may be tens of thousands, and training takes long
-        with showing(display) as shown, Events(shown, store, how.tracked_by) as events:
-            stopped = _carry_out(pending, store, how, events)
+        with showing(display) as shown:
+            stopped = _carry_out(pending, store, how, shown)
         cells, stopped = _found(plan, store, stopped)
     # after the work: a command that finds everything done has nothing to add to what this one says
     families, metrics = {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells}
@@ -161,13 +160,28 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     return Finished(cells, stopped)
 
 
-def _carry_out(pending: Plan, store: Store, how: RunOptions, events: Events) -> OutOfTime | Stopped | WorkFailed | None:
-    """Do what is pending; gives why the work ended early."""
+def _carry_out(
+    pending: Plan, store: Store, how: RunOptions, shown: Tracker | None
+) -> OutOfTime | Stopped | WorkFailed | None:
+    """Do what is pending, and return why the work ended early."""
     with progress.phase("loading PyTorch"):
         runner = _executor(pending, store, how)
-    with joined(how.place, how.device) if isinstance(runner, LocalExecutor) else nullcontext(how.device) as device:
+    in_process, trackers = isinstance(runner, LocalExecutor), how.tracked_by
+    with (
+        joined(how.place, how.device) if in_process else nullcontext(how.device) as device,
+        Events(shown, store, trackers if in_process else ()) as events,
+    ):
         try:
-            work.carry_out(pending, store, runner, device, events, how.deadline, skip_missing=how.skip_missing)
+            driver.carry_out(
+                pending,
+                store,
+                runner,
+                device,
+                events,
+                how.deadline,
+                skip_missing=how.skip_missing,
+                trackers=trackers,
+            )
         except (OutOfTime, Stopped, WorkFailed) as error:
             return error
     return None
@@ -191,7 +205,7 @@ def _found(plan: Plan, store: Store, stopped: OutOfTime | Stopped | WorkFailed |
 def _serve(fits: Sequence[FitPlan], how: RunOptions) -> None:
     """Help to train those of the fits that rank 0 trains."""
     with joined(how.place, how.device) as device:
-        work.serve_fits(fits, device)
+        driver.serve_fits(fits, device)
 
 
 @contextmanager
@@ -203,26 +217,27 @@ def showing(display: Display) -> Iterator[Tracker | None]:
 
 def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
     """Return the executor that was chosen; for ``auto`` the one that keeps the machine busy."""
-    name = how.executor
-    if name == "auto":
-        name = "local" if how.place.size > 1 else _fastest(pending, store, how.device)
+    name = _fastest(pending, store, how) if how.executor == "auto" else how.executor
     found: Executor = registry.resolve("executors", name).make()
     return found
 
 
-def _fastest(pending: Plan, store: Store, device: str) -> str:
+def _fastest(pending: Plan, store: Store, how: RunOptions) -> str:
     """Return the executor with a process for each of several GPUs, or without any for each of several trainings.
 
     What other processes may not find, as objects of this program and code on this one's path, is trained in this one.
     """
+    if how.place.size > 1:
+        return "local"
     import torch
 
+    fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
     parts = [part for fit in pending.fits for part in fit.components(sampled=True)]
     own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
-    gpus = torch.cuda.device_count() if device in ("auto", "cuda") else 0
-    if gpus or device not in ("auto", "cpu"):
-        return "processes" if gpus > 1 and "live" not in own else "local"
-    fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
+    gpus = torch.cuda.device_count() if how.device in ("auto", "cuda") else 0
+    together = any(fit.recipe.processes > 1 for fit in fits)
+    if gpus or together or how.device not in ("auto", "cpu"):
+        return "processes" if (gpus > 1 or together) and "live" not in own else "local"
     jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
     return "local" if jobs < 2 or own & {"", "live"} else f"processes:jobs={jobs}"
 
@@ -262,8 +277,7 @@ def open_fit(
     Within the context the number of threads is that of the dataset's images.
     """
     from jembench.models import devices
-    from jembench.running.caches import FeatureBank, when_free
-    from jembench.running.fits import FitWork
+    from jembench.running.worker import Worker
 
     check_imports([fit], store)
     if not store.is_trained(fit.key):
@@ -273,9 +287,5 @@ def open_fit(
     store.check_writable()
     with devices.threads_for(dataset.spec, device):
         with Events(shown, store, trackers) as events:
-            bank, report = FeatureBank(dataset, store, device), events.of(fit.key)
-            report(Event(kind="queued", total=1))
-            own = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline)
-            with beating(report), when_free(store, fit.key.id, waiting=lambda: report(Event(kind="waiting"))):
-                evaluation = own.load_or_train().evaluation()
-        yield evaluation
+            trained = Worker(store, device, events).open_fit(fit, dataset, deadline)
+        yield trained.evaluation()

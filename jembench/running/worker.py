@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,14 @@ import torch
 
 from jembench import progress, stopping
 from jembench.catalog.discovery import Component
-from jembench.errors import OutOfTime, ProcessLost, SpecError, StoreError, error_text
-from jembench.experiment.plan import CellPlan, Plan
+from jembench.errors import OutOfTime, ProcessLost, SpecError, StoreError, error_text, printable
+from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.works import Work, planned
-from jembench.interfaces import Evaluation, Event, Quantity
+from jembench.interfaces import Dataset, Evaluation, Event, Quantity
 from jembench.interfaces.running import Ended
 from jembench.models import devices
 from jembench.running import events, provenance
-from jembench.running.caches import FeatureBank
+from jembench.running.caches import FeatureBank, when_free
 from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Events, beating
 from jembench.running.fit_samples import write_samples
@@ -40,7 +40,7 @@ class Worker:
 
     Args:
         store: where results go.
-        device: where networks run; units that need no GPU run on the CPU.
+        device: where networks run.
         events: get what happens.
         skip_missing: whether metrics that lack something are left out.
         ready: what is known of fits already, by their ids.
@@ -61,17 +61,17 @@ class Worker:
         self._skip_missing = skip_missing
         self._ready = ready or {}
         self._datasets = Datasets()
-        self._banks: dict[tuple[str, torch.device], FeatureBank] = {}
+        self._banks: dict[str, FeatureBank] = {}
 
     def carry_out(self, work: Work, plan: Plan | None = None) -> Ended:
-        """Do what is left of a unit.
+        """Do what is left of a unit, under its lease.
 
         Args:
             work: the unit.
             plan: its cells; None: they are planned again.
 
         Returns:
-            how it ended: ``done``, or ``busy`` if another process works on the same fit.
+            how it ended: ``done``, or ``busy`` if another process works on it or on the same fit.
 
         Raises:
             OutOfTime: if its deadline came first.
@@ -80,33 +80,57 @@ class Worker:
             JembenchError: if it cannot be carried out here: see :func:`~jembench.experiment.works.planned` and
                 :func:`~jembench.running.outlook.look_ahead`.
         """
+        with self._store.lease(work.id) as mine:
+            if not mine:
+                return Ended(id=work.id, how="busy")
+            try:
+                ended = self._carry_out(work, plan)
+            except BaseException as error:
+                with suppress(StoreError):  # of a full disk: the error that is raised says so
+                    self._store.works.end(work.id, events.ending_of(error), printable(str(error)))
+                raise
+            self._store.works.end(work.id, ended.how, ended.text)
+            return ended
+
+    def _carry_out(self, work: Work, plan: Plan | None) -> Ended:
         plan = plan or planned(work, f"the unit of work {work.id}")
         (fit,) = plan.fits
         report = self._events.of(fit.key, work)
-        report(Event(kind="started"))
+        report(Event(kind="progress"))
         with beating(report):
             ready = self._ready.get(fit.key.id) or self._look_at(plan)
-            device = self._device if work.gpus else torch.device("cpu")
             unit = _Unit(
                 fit=fit,
-                bank=self._bank(ready, device),
+                bank=self._bank(fit, ready.dataset),
                 store=self._store,
                 report=report,
                 deadline=work.deadline,
                 command=work.command,
                 ready=ready,
-                cells=plan.cells,
-                work=work,
+                cells=plan.cells[: len(work.cells)],
+                later=plan.cells[len(work.cells) :],
+                part=work.part,
             )
-            do: Mapping[str, Callable[[], str | None]]
-            do = {"train": unit.train, "measure": unit.measure, "attack-shard": unit.attack}
-            with devices.threads_for(ready.dataset.spec, device), unit.isolated("The work"):
+            with devices.threads_for(ready.dataset.spec, self._device), unit.isolated("The work"):
                 try:
-                    return Ended(id=work.id, how="done", text=do[work.kind]() or "")
+                    text = unit.measure() if work.kind == "fit" else unit.attack()
+                    return Ended(id=work.id, how="done", text=text)
                 except _Busy:
                     stopping.check()
-                    report(Event(kind="waiting"))
                     return Ended(id=work.id, how="busy")
+
+    def open_fit(self, fit: FitPlan, dataset: Dataset, deadline: float | None = None) -> TrainedFit:
+        """Load a model, trained first if the store does not have it, once no other process works on it.
+
+        Raises:
+            Diverged, OutOfTime, PluginError, ProcessLost, StoreError: as
+                :meth:`~jembench.running.fits.FitWork.load_or_train`.
+        """
+        report = self._events.of(fit.key)
+        report(Event(kind="progress"))
+        unit = FitWork(fit=fit, bank=self._bank(fit, dataset), store=self._store, report=report, deadline=deadline)
+        with beating(report), when_free(self._store, fit.key.id):
+            return unit.load_or_train()
 
     def _look_at(self, plan: Plan) -> Ready:
         outlook = look_ahead(plan, self._datasets)
@@ -114,80 +138,74 @@ class Worker:
         (ready,) = outlook.fits.values()
         return ready
 
-    def _bank(self, ready: Ready, device: torch.device) -> FeatureBank:
-        key = ready.fit.key.dataset, device
-        if key not in self._banks:
-            self._banks[key] = FeatureBank(ready.dataset, self._store, device)
-        return self._banks[key]
+    def _bank(self, fit: FitPlan, dataset: Dataset) -> FeatureBank:
+        name = fit.key.dataset
+        if name not in self._banks:
+            self._banks[name] = FeatureBank(dataset, self._store, self._device)
+        return self._banks[name]
 
 
 class _Busy(Exception):
     """Another process works on the same fit, or on some of the cells."""
 
 
+@contextmanager
+def _alone(store: Store, lease: str) -> Iterator[None]:
+    """Hold a lease.
+
+    Raises:
+        _Busy: if another process holds it.
+    """
+    with store.lease(lease) as mine:
+        if not mine:
+            raise _Busy
+        yield
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Unit(FitWork):
     """A unit of work, with all that it needs in this process.
 
-    Its methods raise :class:`_Busy` if another process is at the same work.
+    Its methods return why training failed, or "", and raise :class:`_Busy` if another process is at the same work.
     """
 
     ready: Ready
     cells: Sequence[CellPlan]
-    work: Work
+    later: Sequence[CellPlan]
+    part: tuple[int, int]
 
-    def train(self) -> str:
-        """Train the fit, if a cell needs it; return why that failed, or ""."""
-        with self._alone(self.fit.key.id):
-            possible = self._possible()
-            if trained := self._trained(possible):
-                self._draw_picture(trained.evaluation())
-                if self.bank.device.type == "cuda":
-                    self._predict(trained, possible)
-            failed = None if trained or not possible else self.store.read_cell(possible[0])
-            return failed.outcome.reason if failed else ""
-
-    def measure(self) -> None:
-        """Compute the cells."""
+    def measure(self) -> str:
+        """Train the fit if a cell needs it, and compute the cells."""
+        has_picture = self.store.is_trained(self.fit.key) and (self.folder / SAMPLES).exists()
         possible = self._possible()
-        if trained := self._trained_alone(possible):
-            if not (self.folder / SAMPLES).exists():
+        trained = self._trained(possible)
+        if trained:
+            if not has_picture:
                 self._draw_picture(trained.evaluation())
-            self._measure(possible, trained)
+            later = {cell.id for cell in self.later}
+            self._measure([cell for cell in possible if cell.id not in later], trained)
         stopping.check()
+        failed = None if trained or not possible else self.store.read_cell(possible[0])
+        return failed.outcome.reason if failed else ""
 
-    def attack(self) -> None:
+    def attack(self) -> str:
         """Attack a part of the images. What is found is kept for the unit that measures.
 
         So is what goes wrong: it happens there again, and is the outcome.
         """
-        with self._alone(self.work.id):
-            possible = self._possible()
-            if trained := self._trained_alone(possible):
-                for cell in possible:
-                    self.report(Event(kind="measuring", metric=str(cell.metric)))
-                    with progress.phase() as shown:
-                        evaluation = trained.evaluation(set(), cell.metric.code, shown, self.work.part)
-                        measure(cell.metric.make(), evaluation, self._metric(cell))  # it ends with PartDone
+        possible = self._possible()
+        if trained := self._trained(possible):
+            for cell in possible:
+                with progress.phase(f"measuring {cell.metric}") as shown:
+                    evaluation = trained.evaluation(set(), cell.metric.code, shown, self.part)
+                    measure(cell.metric.make(), evaluation, self._metric(cell))  # it ends with PartDone
         stopping.check()
-
-    @contextmanager
-    def _alone(self, lease: str) -> Iterator[None]:
-        with self.store.lease(lease) as mine:
-            if not mine:
-                raise _Busy
-            yield
-
-    def _trained_alone(self, cells: Sequence[CellPlan]) -> TrainedFit | None:
-        """Return :meth:`_trained`, unless another process trains the fit, or keeps it, before it can be measured."""
-        trained = not cells or self.store.is_trained(self.fit.key)
-        with nullcontext() if trained else self._alone(self.fit.key.id):
-            return self._trained(cells)
+        return ""
 
     def _possible(self) -> list[CellPlan]:
         """Return the cells that are to be computed. Of those that cannot be, the reason is their outcome."""
         possible = []
-        for cell in self.cells:
+        for cell in (*self.cells, *self.later):
             if self.store.is_settled(cell):
                 continue
             if reason := self.ready.impossible.get(str(cell.metric)):
@@ -202,12 +220,13 @@ class _Unit(FitWork):
         """Load the model or train it; None if no cell needs it, or if that failed, which is their outcome."""
         if not cells:
             return None
+        wanted: frozenset[Quantity] = frozenset()
         try:
-            wanted: frozenset[Quantity] = frozenset()
             for cell in cells:
                 wanted |= getattr(cell.metric.make(), "reads", frozenset())
-            return dataclasses.replace(self.load_or_train(cells[0].limit), wanted=wanted)
-        except (StoreError, OutOfTime, ProcessLost, SpecError):
+            with nullcontext() if self.store.is_trained(self.fit.key) else _alone(self.store, self.fit.key.id):
+                return dataclasses.replace(self.load_or_train(cells[0].limit), wanted=wanted)
+        except (_Busy, StoreError, OutOfTime, ProcessLost, SpecError):
             raise
         except Exception as error:
             stopping.check()
@@ -215,26 +234,16 @@ class _Unit(FitWork):
                 self._write(cell, Measured(failed(error), {}))
             return None
 
-    def _predict(self, trained: TrainedFit, cells: Iterable[CellPlan]) -> None:
-        """Compute the predictions that metrics read, so that they need no GPU afterwards."""
-        for cell in cells:
-            metric: Any = cell.metric.make()
-            if getattr(metric, "reads", None):
-                if hasattr(metric, "resamples"):
-                    metric = dataclasses.replace(metric, resamples=0)  # intervals are left to the CPU
-                measure(metric, trained.evaluation(set(), cell.metric.code), self._metric(cell))
-
     def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
         """Compute cells, as far as no other process is at some of them."""
         unfinished, all_mine = [], True
-        for number, cell in enumerate(cells, 1):
+        for cell in cells:
             with self.store.lease(cell.id) as mine:
                 all_mine &= bool(mine)
                 if not mine or self.store.is_settled(cell):
                     continue
-                self.report(Event(kind="measuring", metric=str(cell.metric), done=number, total=len(cells)))
                 used: set[Component] = set()
-                with progress.phase() as shown:
+                with progress.phase(f"measuring {cell.metric}") as shown:
                     evaluation = trained.evaluation(used, cell.metric.code, shown)
                     measured = measure(cell.metric.make(), evaluation, self._metric(cell))
                 self._write(cell, measured, used)
@@ -256,9 +265,8 @@ class _Unit(FitWork):
     def _draw_picture(self, evaluation: Evaluation) -> None:
         if "samples" not in self.ready.has:
             return
-        self.report(Event(kind="sampling"))
         try:
-            with self.isolated("The samples"):
+            with progress.phase("drawing samples"), self.isolated("The samples"):
                 write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)
         except StoreError:
             raise

@@ -89,9 +89,6 @@ class Store(Layout):
         for folder in (*PARTS, "works"):
             files.sweep(self.root / folder)
         lease.sweep(self._leases)
-        for run in self.works.runs():
-            if not any(self.leases(run.id)):
-                self.works.remove(run.id)
 
     # --- fits ---------------------------------------------------------------------------------------------------------
 
@@ -296,19 +293,6 @@ class Store(Layout):
         """What living processes work on, or whether one works on one thing."""
         return {holder.id for holder in self.leases(name) if holder.alive}
 
-    def workers(self) -> dict[str, bool]:
-        """Return whether each process that holds a lease is alive, by "host:pid"."""
-        found: dict[str, bool] = {}
-        for holder in self.leases():
-            name = f"{holder.host}:{holder.pid}"
-            found[name] = found.get(name, False) or holder.alive
-        return found
-
-    def is_claimed(self, work: str, but_by: str = "") -> bool:
-        """Whether a living run, other than that of the id ``but_by``, waits for a unit of work."""
-        run = self.works.claimed_by(work)
-        return run not in ("", but_by) and bool(self.in_work(run))
-
 
 def read_cell(path: Path) -> Cell:
     """Read the cell in a file, which is named after it.
@@ -325,17 +309,15 @@ def read_cell(path: Path) -> Cell:
 
 
 def lost_units(root: Path, units: Iterable[str]) -> set[str]:
-    """Return those of the units that have begun and whose worker is dead: all its leases are free.
+    """Return those of the units that a worker has begun and holds no lease of any more: it has died.
 
     Args:
         root: of the store.
         units: ids.
     """
     store = Store(root)
-    alive = store.workers()
-    found = ((unit, store.works.latest(unit)) for unit in units)
-    begun = {unit: at.started.worker for unit, at in found if at.started and at.last and at.last.kind != "queued"}
-    return {unit for unit, worker in begun.items() if not alive.get(worker, True)}
+    begun = {unit for unit in units if store.works.status(unit).state == "running"}
+    return begun - store.in_work()
 
 
 def _encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:

@@ -94,7 +94,7 @@ def train(
     Args:
         trainer: at its start.
         folder: where the fit lives.
-        report: receives the ``window`` events of what was trained before, a ``training`` event, a ``window`` event
+        report: receives the ``window`` events of what was trained before, a ``progress`` event, a ``window`` event
             after every window, and a ``diverged`` event for each intervention, or for the first divergence if nothing
             is repaired.
         deadline: when to stop, UTC in seconds since 1970, to be continued by the next call.
@@ -109,12 +109,12 @@ def train(
     with (
         stopping.deferred(),
         trainer.group.leading(),
-        progress.phase("", trainer.iterations, "iterations") as shown,
+        progress.phase("training", trainer.iterations, "iterations") as shown,
     ):
         _resume(run)
         for row in run.history:  # a tracker may lack some; a repeated one has the values that it had
             run.send("window", row, int(row["iteration"]))
-        run.send("training", {})
+        run.send("progress", {"unit": "iterations"})
         while trainer.iteration < trainer.iterations:
             wrong = _judge(run, *_window(run, shown))
             check()

@@ -86,7 +86,7 @@ def test_the_commands_that_it_suggests_can_be_pasted(run, jembench):
     again, sample, report = [jembench(*shlex.split(line)[1:]) for line in suggested]
     assert again.code == 0
     assert "seeds 0, 1, 2" in again.out
-    assert again.err.count("trained in ") == 4  # of the three seeds of two models, two are there
+    assert again.err.count("done in ") == 4  # of the three seeds of two models, two are there
     assert sample.code == 0
     assert sample.err == ""  # it found the model that the run has trained
     assert Path("samples.png").exists()
@@ -105,7 +105,7 @@ def test_json(run, outcomes):
 @pytest.mark.parametrize("format", ["table", "json", "csv", "markdown", "latex"])
 def test_progress_goes_to_stderr(run, format):
     done = run("--format", format, models="zoo_of_tests:classifier", metrics="accuracy")
-    assert "measured in " in done.err
+    assert "done in " in done.err
     assert "measured in" not in done.out
 
 

@@ -7,38 +7,29 @@ from pathlib import Path
 import pytest
 
 from jembench.cli import status
-from jembench.interfaces import Event
 from jembench.store import records
 from jembench.store.store import Store
-from jembench.store.works import RunRecord
+from jembench.store.works import Status
 
 FIT = {"model": "jem", "dataset": "digits", "recipe": "digits", "seed": 3, "id": "f1"}
 
 
 @pytest.fixture
 def store(tmp_path):
-    """A store with a training, an attack, a failure and a unit that waits, of a run that is gone."""
-    works = Store(tmp_path / "runs").works
+    """Make a store with a training, an attack, a failure and a unit that waits."""
+    store = Store(tmp_path / "runs")
 
-    def happened(unit, unit_kind, *kinds):
-        works.write(unit, records.text({}))
-        for kind, fields in kinds:
-            worker = "" if kind == "queued" else "node7:5"
-            works.append(
-                Event(kind=kind, fit=FIT, work=unit, unit=unit_kind, worker=worker, time=time.time(), **fields)
-            )
+    def happened(unit, kind, **given):
+        store.works.write(unit, records.text({"kind": kind, "fit": FIT}))
+        if given:
+            store.works.set_status(unit, Status(worker="node7:5", since=time.time(), **given))
 
-    start = [("queued", {}), ("started", {})]
-    happened("a1", "train", *start, ("window", {"done": 20, "total": 100, "values": {"loss": 0.5}}))
-    beat = {"metric": "pgd", "done": 64, "total": 1000, "values": {"unit": "images"}, "text": "step 7 of 40"}
-    happened("b2", "attack-shard", *start, ("measuring", {"metric": "pgd"}), ("progress", beat))
-    happened("c3", "measure", *start, ("ended", {"values": {"how": "failed", "log": "c.log"}, "text": "no space"}))
-    happened("d4", "measure", ("queued", {}))
-    run = RunRecord(
-        id="run-1", command="jembench run x", host="login", pid=7, time=time.time(), units=9, done=5, failed=1
-    )
-    works.write_run(run)
-    return tmp_path / "runs"
+    happened("a1", "fit", state="running", done=20, total=100, counted="iterations", text="loss 0.500")
+    happened("b2", "attack-part", state="running", done=64, total=1000, counted="images", text="pgd, step 7 of 40")
+    happened("c3", "fit", state="failed", log="c.log", text="no space")
+    happened("d4", "fit")
+    with store.lease("a1"), store.lease("b2"):
+        yield tmp_path / "runs"
 
 
 def test_an_empty_store(jembench):
@@ -53,13 +44,12 @@ def test_the_table(jembench, store):
     rows = [" ".join(line.split()) for line in done.out.splitlines()]
     fit = "jem on digits, recipe digits, seed 3"
     for row in (
-        f"a1 train {fit} running node7:5 1 s 20 of 100 iterations, loss 0.500",
-        f"b2 attack-shard {fit} running node7:5 1 s 64 of 1,000 images, pgd, step 7 of 40",
-        f"c3 measure {fit} failed node7:5 1 s no space",
+        f"a1 fit {fit} running node7:5 1 s 20 of 100 iterations, loss 0.500",
+        f"b2 attack-part {fit} running node7:5 1 s 64 of 1,000 images, pgd, step 7 of 40",
+        f"c3 fit {fit} failed node7:5 1 s no space",
         "log: c.log",
         f"by hand: jembench work c3 --store {store}",
-        f"d4 measure {fit} queued",
-        "login:7 gone 1 s 5 of 9 done, 1 failed jembench run x",
+        f"d4 fit {fit} queued",
     ):
         assert row in rows
 
@@ -74,4 +64,3 @@ def test_many_that_wait_are_counted(jembench, store, monkeypatch):
 def test_json(jembench, store):
     found = json.loads(jembench("status", "--store", store, "--format", "json").out)
     assert [unit["state"] for unit in found["units"]] == ["running", "running", "failed", "queued"]
-    assert found["runs"][0]["alive"] is False

@@ -47,7 +47,7 @@ def test_run_finds_what_train_has_made(train, run):
     train("zoo_of_tests:jem")
     done = run(models="zoo_of_tests:jem", metrics="accuracy")
     assert done.code == 0
-    assert "zoo_of_tests:jem on zoo_of_tests:data, seed 0: measured in " in done.err
+    assert "zoo_of_tests:jem on zoo_of_tests:data, seed 0: done in " in done.err
 
 
 def test_weights_that_were_deleted_are_made_anew(train):

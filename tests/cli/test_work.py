@@ -9,10 +9,8 @@ import pytest
 
 from jembench.cli import work
 from jembench.errors import OutOfTime, StoreError, Unavailable
-from jembench.interfaces import Event
 from jembench.interfaces.running import Ended
 from jembench.store import records
-from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 
 
@@ -28,39 +26,32 @@ from jembench.store.store import Store
         (Unavailable("There is no digits."), "refused", "There is no digits."),
     ],
 )
-def test_how_a_unit_ends_is_told_to_the_driver_and_noted(tmp_path, monkeypatch, result, how, text):
+def test_how_a_unit_ends_is_told_to_the_driver(tmp_path, monkeypatch, result, how, text):
     def carry_out(unit):
         if isinstance(result, BaseException):
             raise result
         return result
 
-    fit = FitKey(model="jem", dataset="digits", recipe="digits", seed=0, id="f1")
-    found = SimpleNamespace(id="u1", kind="train", fit=fit, is_late=False)
+    found = SimpleNamespace(id="u1", is_late=False)
     monkeypatch.setattr(work, "_read", lambda store, unit: found)
     store = Store(tmp_path)
-    store.works.append(Event(kind="started", work="u1"))
     ended = work._carry_out(lambda: SimpleNamespace(carry_out=carry_out), store, "u1")
     assert (ended.id, ended.how, ended.text) == ("u1", how, text)
-    if how == "done":  # for no run
-        assert list(store.works.folder.iterdir()) == []
-    else:
-        last = store.works.latest("u1").last
-        assert (last.kind, last.values["how"], last.text) == ("ended", how, text)
-        found.is_late = True  # its deadline came while it waited in a queue: it does not begin, nor is torch imported
-        ended = work._carry_out(pytest.fail, store, "u1")
-        assert (ended.how, ended.text.partition(".")[0]) == ("stopped", "The time of its run was up before it began")
+    found.is_late = True  # its deadline came while it waited in a queue: it does not begin, nor is torch imported
+    ended = work._carry_out(pytest.fail, store, "u1")
+    assert (ended.how, ended.text.partition(".")[0]) == ("stopped", "The time of its run was up before it began")
 
 
 # --- files that are no unit -------------------------------------------------------------------------------------------
 
-WHOLE = records.text({"kind": "train", "cells": []})
+WHOLE = records.text({"kind": "fit", "cells": []})
 
 
 @pytest.mark.parametrize(
     ("content", "wrong"),
     [
         (WHOLE[:-20], "is not valid JSON"),
-        (WHOLE.replace("train", "measure"), "is damaged or was edited: its text does not match its digest"),
+        (WHOLE.replace("fit", "fat"), "is damaged or was edited: its text does not match its digest"),
         ("", "is not valid JSON"),
         ("[]", "it must be a table"),
         (WHOLE, "lacks model, dataset, recipe, fit, identity"),

@@ -174,8 +174,7 @@ def test_a_driver_that_is_asked_to_end_ends_its_workers_cleanly(odd, run, jemben
     assert "Stopping 1 units of work; each keeps what it has done. A second Ctrl-C ends them at once." in done.err
     assert "the same command goes on from there." in done.err
     assert stopped_cleanly()
-    unit, events = (path for path in sorted(left(), reverse=True) if path.suffix in (".json", ".events"))
-    assert left() == sorted([unit, events])
+    unit, _ = left()  # and its status
 
     Path("fast").touch()  # the unit can be carried out by hand, by who trusts its code
     refused = jembench("work", unit.stem, "--store", "runs")

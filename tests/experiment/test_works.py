@@ -52,12 +52,13 @@ def travelled(unit):
 
 
 def short(units):
-    """Units in words: their kind, number, metrics and place, and the numbers of those that must end before."""
+    """Units in words: their kind and part, metrics, later metrics, and the numbers of those that must end before."""
     numbers = {unit.id: number for number, unit in enumerate(units)}
     return [
         (
-            unit.kind + (f" {unit.part[0]}/{unit.part[1]}" if unit.part[1] > 1 else "") + ("" if unit.gpus else " cpu"),
+            unit.kind + (f" {unit.part[0]}/{unit.part[1]}" if unit.part[1] > 1 else ""),
             " ".join(cell.metric.partition(":")[0] for cell in unit.cells),
+            " ".join(cell.metric.partition(":")[0] for cell in unit.later),
             [numbers[before] for before in unit.after],
         )
         for unit in units
@@ -69,7 +70,7 @@ def short(units):
 
 def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trusted, tmp_path):
     plan = make("jem classifier", f"accuracy ece:bins=7 {QUICK_PGD}", seeds=(0, 3), limit=20, settings=["epochs=5"])
-    units = works(plan, untrained, slots=12, gpus=True, deadline=1.5, command="jembench run")
+    units = works(plan, untrained, slots=12, deadline=1.5, command="jembench run")
     trusted(units)
     ids = {cell.id: cell.fit.key for cell in plan.cells}
     for number, unit in enumerate(units):
@@ -79,13 +80,13 @@ def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trust
         found = records.read(path).read(Work)
         assert (found.id, found.job(number)) == (unit.id, unit.job(number))
         cells = planned(found, str(path)).cells
-        assert {cell.id: cell.fit.key for cell in cells} == {cell.id: ids[cell.id] for cell in unit.cells}
+        assert {cell.id: cell.fit.key for cell in cells} == {cell.id: ids[cell.id] for cell in unit.all_cells}
     assert len({unit.id for unit in units}) == len(units)
 
 
 def test_the_id_of_a_unit_is_that_of_what_is_to_be_done(make):
     """Whoever asks for it, and until when."""
-    (first, _), (same, _) = (works(make(), untrained, **given) for given in ({}, {"deadline": 9.0, "command": "x"}))
+    (first,), (same,) = (works(make(), untrained, **given) for given in ({}, {"deadline": 9.0, "command": "x"}))
     assert first.id == same.id
     others = works(make(limit=3), untrained) + works(make(seeds=(1,)), untrained)
     assert first.id not in {unit.id for unit in others}
@@ -95,52 +96,38 @@ def test_the_id_of_a_unit_is_that_of_what_is_to_be_done(make):
 
 
 def test_one_after_the_other(make):
-    units = works(make(metrics=f"accuracy {QUICK_PGD}", seeds=(0, 1)), untrained)
-    both = "accuracy pgd"
-    assert short(units) == [("train", both, []), ("measure", both, [0]), ("train", both, []), ("measure", both, [2])]
-
-
-def test_what_is_trained_is_measured_at_once(make):
-    plan = make(seeds=(0, 1))
-    assert short(works(plan, lambda key: key.seed == 1)) == [
-        ("train", "accuracy", []),
-        ("measure", "accuracy", [0]),
-        ("measure", "accuracy", []),
-    ]
+    units = works(make(metrics=f"accuracy {QUICK_PGD}", seeds=(0, 1)), lambda key: key.seed == 1)
+    assert short(units) == [("fit", "accuracy pgd", "", [])] * 2
 
 
 def test_a_model_that_was_trained_elsewhere_is_not_trained(make):
-    assert short(works(make("density_alone"), untrained, slots=4)) == [("measure", "accuracy", [])]
+    plan = make("density_alone", "accuracy pgd")
+    first, *parts, last = short(works(plan, untrained, slots=4))
+    assert first == ("fit", "accuracy", "", [])
+    assert [each[-1] for each in parts] == [[]] * 4
+    assert last == ("fit", "pgd", "", [1, 2, 3, 4])
 
 
 @pytest.mark.parametrize(("slots", "parts"), [(2, 1), (3, 1), (4, 2), (6, 3), (100, 3)])
 def test_attacks_are_spread_over_the_slots_that_are_free(make, slots, parts):
     """Two models are attacked, with three shards of images each."""
     units = works(make(metrics=f"accuracy ece {QUICK_PGD}", seeds=(0, 1)), untrained, slots=slots)
-    one = short(units)[: len(units) // 2]
-    shards = [(f"attack-shard {number}/{parts}", "pgd", [0]) for number in range(parts)] if parts > 1 else []
-    assert one == [
-        ("train", "accuracy ece pgd", []),
+    shards = [(f"attack-part {number}/{parts}", "pgd", "", [0]) for number in range(parts)] if parts > 1 else []
+    assert short(units)[: len(units) // 2] == [
+        ("fit", "accuracy ece", "pgd", []),
         *shards,
-        ("measure", "pgd", list(range(1, parts + 1)) if shards else [0]),
-        ("measure", "accuracy ece", [0]),
+        ("fit", "pgd", "", list(range(1, parts + 1)) if shards else [0]),
     ]
 
 
-def test_statistics_of_predictions_hold_no_gpu(make):
-    """Those of a model that is trained now: its predictions are there afterwards."""
-    plan = make(metrics="accuracy class-samples ece pgd:budget=quick")
-    assert short(works(plan, untrained, slots=2, gpus=True))[1:] == [
-        ("measure", "pgd", [0]),
-        ("measure", "class-samples", [0]),
-        ("measure cpu", "accuracy ece", [0]),
-    ]
-    assert all(unit.gpus for unit in works(plan, lambda key: True, slots=2, gpus=True))
-    assert all(unit.gpus for unit in works(plan, untrained, slots=2))
+def test_a_training_of_several_processes_wants_as_many_gpus(make):
+    plan = make(metrics=f"accuracy {QUICK_PGD}", settings=["processes=2"])
+    assert [unit.gpus for unit in works(plan, untrained, slots=2)] == [2, 1, 1, 1]
+    assert [unit.gpus for unit in works(plan, lambda key: True)] == [1]
 
 
 def test_units_stand_behind_those_that_they_wait_for(make):
-    units = works(make("jem classifier", f"accuracy {QUICK_PGD}", seeds=range(3)), untrained, slots=40, gpus=True)
+    units = works(make("jem classifier", f"accuracy {QUICK_PGD}", seeds=range(3)), untrained, slots=40)
     places = {unit.id: place for place, unit in enumerate(units)}
     assert all(places[before] < place for place, unit in enumerate(units) for before in unit.after)
 
@@ -169,7 +156,7 @@ def changed(identity, value, *keys):
     ],
 )
 def test_a_fit_that_is_another_one_here_is_refused_with_what_differs(make, trusted, keys, value, named):
-    (unit, _) = works(make(), untrained)
+    (unit,) = works(make(), untrained)
     trusted([unit])
     elsewhere = dataclasses.replace(
         travelled(unit), identity=changed(unit.identity, value, *keys), fit=dataclasses.replace(unit.fit, id="f0")
@@ -183,7 +170,7 @@ def test_a_fit_that_is_another_one_here_is_refused_with_what_differs(make, trust
 
 def test_another_version_is_refused(make, trusted):
     """Even if it is the same fit by its identity: what the versions differ in is not known."""
-    (unit, _) = works(make(), untrained)
+    (unit,) = works(make(), untrained)
     trusted([unit])
     here = unit.versions["jembench"]
     assert unit.versions == {"jembench": f"{__version__} ({code_identity.digest('jembench')})"}
@@ -197,12 +184,12 @@ def test_another_version_is_refused(make, trusted):
 
 def test_a_plugin_is_one_of_the_versions():
     chosen = Suite(name="", title="", models=("jem",), metrics=("accuracy",), datasets=("digits",))
-    (unit, _) = works(make_plan(chosen), untrained)
+    (unit,) = works(make_plan(chosen), untrained)
     assert set(unit.versions) == {"jembench", "jembench-jem"}
 
 
 def test_a_metric_that_is_another_one_here_is_refused(make, trusted):
-    (unit, _) = works(make(metrics="accuracy ece"), untrained)
+    (unit,) = works(make(metrics="accuracy ece"), untrained)
     trusted([unit])
     first, second = unit.cells
     with pytest.raises(SpecError, match="The metric ece is not the same here as where the work on zoo_of_tests:jem"):
@@ -210,7 +197,7 @@ def test_a_metric_that_is_another_one_here_is_refused(make, trusted):
 
 
 def test_a_component_that_is_not_here_is_refused_with_its_name(make, trusted):
-    (unit, _) = works(make(), untrained)
+    (unit,) = works(make(), untrained)
     trusted([unit])
     with pytest.raises(SpecError, match="There is no model named 'jemm'"):
         planned(dataclasses.replace(unit, model="jemm"), "here")
@@ -219,7 +206,7 @@ def test_a_component_that_is_not_here_is_refused_with_its_name(make, trusted):
 @pytest.mark.parametrize("place", ["model", "dataset", "cells", "recipe"])
 def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
     """Wherever it stands; the user's own are allowed."""
-    (unit, _) = works(make(), untrained)
+    (unit,) = works(make(), untrained)
     foreign = "os.path:join"
     value = {
         "cells": (unit.cells[0]._replace(metric=foreign),),
@@ -232,18 +219,24 @@ def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
         planned(hostile, "unit.json")
 
 
+def test_a_unit_without_metrics_is_refused(make, trusted):
+    (unit,) = works(make(), untrained)
+    trusted([unit])
+    with pytest.raises(SpecError, match="here names no metric"):
+        planned(dataclasses.replace(unit, cells=()), "here")
+
+
 @pytest.mark.parametrize(
     ("field", "value", "wrong"),
     [
-        ("kind", "dance", "kind is 'dance'; it must be one of train, measure, attack-shard"),
+        ("kind", "dance", "kind is 'dance'; it must be one of fit, attack-part"),
         ("part", [5], "part is [5]; it must be a list of 2"),
         ("part", [0, 2, 4], "part is [0, 2, 4]; it must be a list of 2"),
         ("part", [2, 2], "part is [2, 2]; it must be [number, of] with 0 <= number < of"),
         ("part", [-1, 2], "part is [-1, 2]; it must be [number, of]"),
         ("part", [0, 10**30], "part[1] is 1000000000000000000000000000000; it must be a whole number"),
         ("part", [0.0, 1], "part[0] is 0.0; it must be a whole number"),
-        ("gpus", 8, "gpus is 8; it must be one of 0, 1"),
-        ("cells", [], "cells is []; it must be at least one metric"),
+        ("gpus", 0, "gpus is 0; it must be at least 1"),
         ("cells", {"metric": "ece"}, "it must be a list"),
         ("cells", [{"metric": "ece", "id": "../../x"}], "cells[0].id is '../../x'; it must be a part of a file's name"),
         ("cells", [{"id": "c0"}], "lacks cells[0].metric"),
@@ -256,7 +249,7 @@ def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
     ],
 )
 def test_a_file_that_is_no_unit(make, field, value, wrong):
-    (unit, _) = works(make(), untrained)
+    (unit,) = works(make(), untrained)
     with pytest.raises(DamagedError) as caught:
         Record({**json.loads(unit.job(0).text), field: value}, "unit.json").read(Work)
     assert wrong in str(caught.value)
@@ -264,7 +257,7 @@ def test_a_file_that_is_no_unit(make, field, value, wrong):
 
 
 def test_a_recipe_that_is_none_is_named(make, trusted):
-    (unit, _) = works(make(), untrained)
+    (unit,) = works(make(), untrained)
     trusted([unit])
     with pytest.raises(DamagedError, match=r"unit.json, recipe.epochs is -1; it must be"):
         planned(dataclasses.replace(unit, recipe={**unit.recipe, "epochs": -1}), "unit.json")

@@ -7,42 +7,40 @@ import torch
 
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
-from jembench.running import work
+from jembench.running import driver
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.store.store import Store
 from jembench.training import guard
 
-WORDS = {"training": "train", "measuring": "measure", "waiting": "wait"}
-
 
 class Recorder:
-    """Notes what happens, in words, and the iterations at which a window of this training ended."""
+    """Notes what happens, in words, and the iterations at which a window ended."""
 
     def __init__(self):
         self.events = []
         self.iterations = []
-        self.before = 0
+        self.trained = False
 
     def event(self, event):
-        if event.kind == "started":
-            self.before = len(self.iterations)
-        if event.kind == "training":  # what came since then are windows of an earlier process, sent again
-            del self.iterations[self.before :]
         model = short(event.fit.get("model", ""))  # what this process does beside is of no fit
-        if event.kind == "window":
+        if event.kind == "queued" and event.text:
+            self.events.append(f"wait {model} {event.fit['seed']}")
+        elif event.kind == "window":
+            if not self.trained:
+                self.events.append(f"train {model} {event.fit['seed']}")
+            self.trained = True
             self.iterations.append(event.done)
-        elif event.kind == "measuring":
+        elif event.kind == "measured" and event.values["seconds"]:
             self.events.append(f"measure {short(event.metric)}")
         elif event.kind == "warning":
             self.events.append(f"trouble {model}: {event.text}")
         elif event.kind == "diverged":
             found = guard.Intervention if "remedy" in event.values else guard.Divergence
             self.events.append(f"diverged {model} {found(**event.values)}")
-        elif event.kind == "ended" and event.unit == "measure" and event.values["how"] == "done":
+        elif event.kind == "ended" and event.values["how"] == "done":
+            self.trained = False
             self.events.append(f"done {model} {event.fit['seed']}")
-        elif event.kind in WORDS:
-            self.events.append(f"{WORDS[event.kind]} {model} {event.fit['seed']}")
 
 
 def short(spec):
@@ -90,7 +88,7 @@ def carry_out():
     def carry_out(plan, store, trackers=()):
         recorder = Recorder()
         with Events(recorder, store, trackers) as events:
-            work.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), events)
+            driver.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), events)
         return recorder.events
 
     return carry_out

@@ -18,7 +18,6 @@ from jembench.running import display as module
 from jembench.running.display import Display
 
 COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
-LOSSES = {"loss": 2.079, "energy_data": -3.12, "energy_samples": 1.5}
 
 
 def fit(model, seed=0):
@@ -41,9 +40,10 @@ class Sender:
     def __init__(self, display, clock):
         self.display, self.clock = display, clock
 
-    def __call__(self, kind, fit, unit="train", **fields):
-        work = {"work": f"{unit} {fit['id']}", "unit": unit} if unit else {}
-        self.display.event(Event(kind=kind, fit=fit, time=self.clock.now, **work, **fields))
+    def __call__(self, kind, fit, unit="fit", **fields):
+        if "counted" in fields:
+            fields["values"] = {"unit": fields.pop("counted")}
+        self.display.event(Event(kind=kind, fit=fit, time=self.clock.now, work=f"{unit} {fit['id']}", **fields))
 
     def queue(self, units):
         for fit, unit in units:
@@ -74,24 +74,13 @@ def lines(capsys):
 
 def test_units_from_beginning_to_end(log, clock, lines):
     jem, baseline = fit("jem"), fit("baseline", 1)
-    log.queue([(jem, "train"), (jem, "measure"), (baseline, "attack-shard")])
-    for kind, of, unit, seconds in (
-        ("training", jem, "train", 3600),
-        ("sampling", jem, "measure", 62.4),
-        ("measuring", baseline, "attack-shard", 7),
-    ):
-        log("started", of, unit)
-        log(kind, of, unit)
+    log.queue([(jem, "fit"), (baseline, "attack-part")])
+    for of, unit, seconds in ((jem, "fit", 3600), (baseline, "attack-part", 7)):
+        log("progress", of, unit)
         clock.now += seconds
-        for _ in range(2):  # the worker says it, and then the executor
-            log("ended", of, unit, values={"how": "done"})
-    assert lines() == [
-        "jem on digits, seed 0: training",
-        "jem on digits, seed 0: trained in 1:00:00",
-        "jem on digits, seed 0: measured in 0:01:02",
-        "baseline on digits, seed 1: attacked in 0:00:07",
-    ]
-    assert log.display.whole() == "3/3 units done"
+        log("ended", of, unit, values={"how": "done"})
+    assert lines() == ["jem on digits, seed 0: done in 1:00:00", "baseline on digits, seed 1: done in 0:00:07"]
+    assert log.display.whole() == "2/2 units done"
 
 
 @pytest.mark.parametrize(
@@ -100,7 +89,6 @@ def test_units_from_beginning_to_end(log, clock, lines):
         ("busy", "another process", []),
         ("stopped", "", ["stopped after 0:00:09"]),
         ("stopped", "SIGTERM", ["stopped after 0:00:09: SIGTERM"]),
-        ("gone", "its worker has died", ["stopped after 0:00:09: its worker has died"]),
         ("failed", "no space", ["failed on node7 after 0:00:09: no space"]),
         ("refused", "other code", ["refused on node7 after 0:00:09: other code"]),
         ("done", "training failed", ["failed on node7 after 0:00:09: training failed"]),
@@ -109,60 +97,51 @@ def test_units_from_beginning_to_end(log, clock, lines):
 )
 def test_how_a_unit_may_end(log, clock, lines, how, text, line):
     jem = fit("jem")
-    log.queue([(jem, "measure")])
-    log("started", jem, "measure")
+    log.queue([(jem, "fit")])
+    log("progress", jem)
     clock.now += 9
-    log("ended", jem, "measure", values={"how": how}, text=text, worker="node7:3")
+    log("ended", jem, values={"how": how}, text=text, worker="node7:3")
     assert lines() == [f"jem on digits, seed 0: {each}" for each in line]
-    if how in ("busy", "stopped", "gone"):  # it will run again
+    if how in ("busy", "stopped"):  # it will run again
         assert log.display.whole() == "0/1 units done, waiting for workers"
-        log("started", jem, "measure")
-        log("ended", jem, "measure", values={"how": "done"})
+        log("progress", jem)
+        log("ended", jem, values={"how": "done"})
         assert log.display.whole() == "1/1 units done"
 
 
 def test_a_line_a_minute(log, clock, lines):
     fits = [fit("jem", seed) for seed in range(5)]
-    log.queue([(of, "train") for of in fits])
+    log.queue([(of, "fit") for of in fits])
     for of in fits:
-        log("training", of, total=400)
+        log("progress", of, total=400, counted="iterations", text="training")
     for done in (100, 200):
         clock.now += 100
-        log("window", fits[0], done=done, total=400, values={"loss": 2})
-    log("queued", fits[1], values={"reason": "its node was lost"})
+        log("progress", fits[0], done=done, total=400, counted="iterations", text="training, loss 2.000")
+    log("queued", fits[1], text="its node was lost")
     lines()
     log.display.tick()
     first, second, third, fourth, more = lines()[0].split("; ")
     assert first == "0/5 units done, 1 waiting (its node was lost)"
-    assert second == "jem on digits, seed 0: 200/400 iterations, about 3 min left, loss 2.000"
+    assert second == "jem on digits, seed 0: 200/400 iterations, about 3 min left, training, loss 2.000"
     assert third == "jem on digits, seed 2: 0/400 iterations, training"
     assert (fourth[:21], more) == ("jem on digits, seed 3", "and 1 more")
 
 
-def test_a_training_that_resumes_sends_its_history_first(log, clock, lines):
-    jem = fit("jem")
-    log("started", jem)
-    for done in (100, 200):
-        log("window", jem, done=done, total=400, values=LOSSES)
-    clock.now += 1
-    log("training", jem, done=200, total=400)
-    for done in (225, 250):
-        clock.now += 50
-        log("window", jem, done=done, total=400, values=LOSSES)
-    log.display.tick()
+def test_a_training_that_resumes_says_from_where(log, lines):
+    for seed, done in enumerate((0, 200)):
+        for _ in range(2):
+            log("progress", fit("jem", seed), done=done, total=400, counted="iterations")
     assert lines() == [
-        "jem on digits, seed 0: training, after 200 of 400 iterations",
-        "jem on digits, seed 0: 250/400 iterations, about 5 min left, loss 2.079 E(data) -3.12 E(samples) 1.50",
+        "jem on digits, seed 0: training",
+        "jem on digits, seed 1: training, 200 of 400 iterations done",
     ]
 
 
 def test_a_metric_that_takes_long_says_how_far_it_is(log, clock, lines):
     jem = fit("jem")
-    log("measuring", jem, "measure", metric="kid", done=3, total=4)
-    lines()
-    log("progress", jem, "measure", metric="kid", text="feature network cnn", values={"unit": ""})
+    log("progress", jem, text="measuring kid, feature network cnn")
     log.display.tick()
-    log("progress", jem, "measure", metric="kid", done=60, total=1000, text="features", values={"unit": "images"})
+    log("progress", jem, done=60, total=1000, text="measuring kid, features", counted="images")
     log.display.tick()
     assert [line.removeprefix("jem on digits, seed 0: ") for line in lines()] == [
         "measuring kid, feature network cnn",
@@ -186,7 +165,7 @@ def test_what_is_told_at_once(log, lines):
 
 def test_a_log_gets_its_line_a_minute_by_itself(capsys, clock):
     with Display(seconds=0.001) as display:
-        Sender(display, clock)("measuring", fit("jem"), "measure", metric="kid")
+        Sender(display, clock)("progress", fit("jem"), text="measuring kid")
         deadline = time.perf_counter() + 10
         while "measuring kid" not in capsys.readouterr().err:
             assert time.perf_counter() < deadline
@@ -216,15 +195,14 @@ def test_a_bar_a_unit_below_that_of_the_run(drawn, clock):
     jem = fit("jem:net=[b]")
 
     def events(send):
-        send.queue([(jem, "train"), (jem, "measure")])
-        send("training", jem, total=1000)
-        for done in (10, 20):
-            clock.now += 10
-            send("window", jem, done=done, total=1000, values={**LOSSES, "energy_samples": 1e30})
+        send.queue([(jem, "fit"), (jem, "attack-part")])
+        for done in (0, 10, 20):
+            clock.now += 10 * (done > 0)
+            send("progress", jem, done=done, total=1000, counted="iterations", text="training, loss 2.079 E(data) 1e30")
 
     *_, run, unit = drawn(events)
     assert re.match(r"run +[━╺]+ 0/2 units done", run)
-    assert re.match(r"jem:net=\[b\] on digits, seed… [━╸╺]+ 20/1,000 iterations 16:20 loss 2.0", unit)  # no markup
+    assert re.match(r"jem:net=\[b\] on digits, seed… [━╸╺]+ 20/1,000 iterations 16:20 training", unit)  # no markup
     assert unit.endswith("…")
     assert len(unit) <= 100
 
@@ -238,15 +216,15 @@ def test_a_unit_that_has_ended_leaves_a_line(drawn):
     jem = fit("jem")
 
     def events(send):
-        send.queue([(jem, "train"), (jem, "measure")])
-        send("training", jem, total=10)
+        send.queue([(jem, "fit"), (jem, "attack-part")])
+        send("progress", jem, total=10, counted="iterations")
         main._note(None)(Fallback("it is slower"), Fallback)
         send("ended", jem, values={"how": "done"})
-        send("measuring", jem, "measure", metric="ece")
+        send("progress", jem, "attack-part", text="measuring ece")
 
     shown = drawn(events)
     assert "Note: it is slower" in shown
-    assert "jem on digits, seed 0: trained in 0:00:00" in shown
+    assert "jem on digits, seed 0: done in 0:00:00" in shown
     assert shown[-2].endswith("1/2 units done --:--")
     assert shown[-1].endswith("measuring ece")
 
@@ -272,7 +250,7 @@ def test_all_that_a_real_terminal_gets(zoo_of_tests, tmp_path):
     assert "━" in shown
     assert "/36 iterations" in shown  # the last iterations may pass between two refreshes
     assert shown.index("\x1b[?25l") < shown.rindex("\x1b[?25h")  # the cursor is hidden, and comes back
-    assert "trained in " in shown
+    assert "seed 0: done in " in shown
     assert "\x1b[2K" in shown[shown.rindex("━") :]  # the line of the bar is wiped
 
 

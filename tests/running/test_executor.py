@@ -9,7 +9,7 @@ from jembench.running import executor
 
 
 def job(name, order):
-    return Job(id=name, name=name, kind="train", order=order, gpus=1, text="{}")
+    return Job(id=name, name=name, kind="fit", order=order, gpus=1, text="{}")
 
 
 @pytest.fixture
@@ -25,7 +25,7 @@ def local():
 
     found = executor.local()
     found.calls = calls
-    found.open(Driver(store=Path(), arguments=list, environment={}, carry_out=carry_out))
+    found.open(Driver(store=Path(), options=(), environment={}, carry_out=carry_out))
     return found
 
 

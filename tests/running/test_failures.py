@@ -11,7 +11,7 @@ from jembench.errors import JembenchError, PluginError, StoreError
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 from jembench.models import settings
-from jembench.running import work
+from jembench.running import driver
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.store import checkpoint
@@ -202,7 +202,7 @@ def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorde
     )
     whole = make_plan(suite, recipe=str(Path(__file__).parents[1] / "zoo" / "tiny.toml"))
     with pytest.raises(JembenchError, match=r"0\.png cannot be decoded as an image"):
-        work.carry_out(whole, store, LocalExecutor(), torch.device("cpu"), Events(recorder, store))
+        driver.carry_out(whole, store, LocalExecutor(), torch.device("cpu"), Events(recorder, store))
     assert recorder.iterations == []
 
 

@@ -9,9 +9,10 @@ from contextlib import nullcontext
 import pytest
 import torch
 
+from jembench import progress
 from jembench.errors import OutOfTime, StoreError
 from jembench.experiment.works import Work
-from jembench.running import caches, fits, session, work
+from jembench.running import caches, driver, fits, session
 from jembench.running.caches import FeatureBank
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
@@ -22,10 +23,10 @@ from jembench.training.checkpoints import Checkpoints
 CPU = torch.device("cpu")
 
 PROCESS = """
-import os, signal, sys
+import os, sys
 from pathlib import Path
 import torch
-from jembench.running import work
+from jembench.running import driver
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.experiment.planning import make_plan
@@ -33,23 +34,21 @@ from jembench.store.store import Store
 from jembench.experiment.suite import Suite
 
 torch.set_num_threads(1)
-store, recipe, models, kill_at, log, twice = sys.argv[1:7]
+store, recipe, models, log, twice = sys.argv[1:6]
 
 class Watch:
     def event(self, event):
-        line = {"training": "train ", "measuring": f"measure {event.metric} "}.get(event.kind)
-        if line:
+        line = {"window": f"train {event.done} ", "measured": f"measure {event.metric} "}.get(event.kind)
+        if line and (event.kind == "window" or event.values["seconds"]):
             with open(log, "a") as file:
                 file.write(f"{line}{event.fit['model']} {event.fit['seed']}\\n")
-        if event.kind == "window" and event.done == int(kill_at):
-            os.kill(os.getpid(), signal.SIGKILL)
 
 chosen = Suite(name="zoo", title="", models=tuple(models.split()), datasets=("zoo_of_tests:data",),
                metrics=("zoo_of_tests:score", "zoo_of_tests:brightness"), seeds=(0, 1))
 plan = make_plan(chosen, recipe=recipe)
 other = os.fork() if twice == "True" else 0  # two begin at once, and import torch once
 store = Store(Path(store))
-work.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), Events(Watch(), store))
+driver.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), Events(Watch(), store))
 if other:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
 """
@@ -60,10 +59,10 @@ def start(zoo_of_tests, tmp_path):
     """Start a process, or two at once, that carry out a plan of two models and two seeds."""
     running = []
 
-    def start(root, models="zoo_of_tests:jem", kill_at=-1, twice=False):
+    def start(root, models="zoo_of_tests:jem", twice=False):
         environment = {**os.environ, "PYTHONPATH": str(zoo_of_tests), "OMP_NUM_THREADS": "1"}
         recipe, log = zoo_of_tests / "tiny.toml", tmp_path / "log"
-        arguments = [str(each) for each in (root, recipe, models, kill_at, log, twice)]
+        arguments = [str(each) for each in (root, recipe, models, log, twice)]
         running.append(
             subprocess.Popen(
                 [sys.executable, "-c", PROCESS, *arguments],
@@ -90,12 +89,12 @@ def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_no
     reached = []
     for _ in range(11):
         with pytest.raises(OutOfTime):
-            work.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
+            driver.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
         reached.append(Checkpoints(store.fit_folder(fit.key)).newest()["trainer"]["iteration"])
         assert store.read_fit(fit.key) is None
         assert store.contents().cells == []
     assert reached == list(range(3, 36, 3))
-    work.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
+    driver.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
     straight = Store(tmp_path / "straight")
     carry_out(whole, straight)
     assert values(whole, store) == values(whole, straight)
@@ -106,7 +105,7 @@ def test_when_the_time_is_up_nothing_is_begun(plan, store, carry_out, recorder):
     carry_out(plan("jem", "score"), store)
     whole = plan("jem", "score brightness")
     with pytest.raises(OutOfTime, match="The time is up"):
-        work.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store), time.time() - 1)
+        driver.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store), time.time() - 1)
     assert recorder.events == []
     assert carry_out(whole, store) == ["measure brightness", "done jem 0"]
 
@@ -117,7 +116,7 @@ def test_two_processes_on_one_store_do_every_piece_of_work_once(plan, store, sta
     _, errors = both.communicate()
     assert both.returncode == 0, errors
     done = (tmp_path / "log").read_text().splitlines()
-    expected = [f"train {model} {seed}" for model in models.split() for seed in (0, 1)]
+    expected = [f"train {n} {model} {seed}" for n in range(3, 37, 3) for model in models.split() for seed in (0, 1)]
     expected += [f"measure zoo_of_tests:score {model} {seed}" for model in models.split() for seed in (0, 1)]
     expected += [f"measure zoo_of_tests:brightness zoo_of_tests:jem {seed}" for seed in (0, 1)]
     assert sorted(done) == sorted(expected)
@@ -135,8 +134,7 @@ def test_a_fit_that_another_process_works_on_is_done_last(plan, store, monkeypat
     monkeypatch.setattr("jembench.running.executor.time.sleep", lambda seconds: others.__exit__(None, None, None))
     events = carry_out(whole, store)
     told = [event for event in events if event.startswith(("train", "wait"))]
-    assert told[0] == "wait jem 0"
-    assert [event for event in told if event.startswith("train")] == ["train classifier 0", "train jem 0"]
+    assert list(dict.fromkeys(told)) == ["wait jem 0", "train classifier 0", "train jem 0"]
 
 
 def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, recorder):
@@ -145,28 +143,27 @@ def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, 
     class LazyCommand(LocalExecutor):
         """The other process is done just before this one begins."""
 
-        def open(self, driver):
-            super().open(driver)
-            work.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store))
+        def open(self, given):
+            super().open(given)
+            driver.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store))
 
-    work.carry_out(whole, store, LazyCommand(), CPU, Events(recorder, store))
+    driver.carry_out(whole, store, LazyCommand(), CPU, Events(recorder, store))
     assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]
 
 
 def test_a_training_waits_for_another_process_and_says_so(plan, store, monkeypatch, recorder):
     (fit,) = plan("jem").fits
-    others, note = store.lease(fit.key.id), recorder.event
+    others, said = store.lease(fit.key.id), []
 
-    def event(event):
-        note(event)
-        if event.kind == "waiting":
-            others.__exit__(None, None, None)
+    def sleep(seconds):
+        said.append(progress.now().text)
+        others.__exit__(None, None, None)
 
-    recorder.event = event
-    monkeypatch.setattr(caches, "WAIT", 0.001)
+    monkeypatch.setattr(caches.time, "sleep", sleep)
     others.__enter__()
     assert session.train(fit, store, RunOptions("cpu"), lambda: nullcontext(recorder))
-    assert recorder.events == ["wait jem 0", "train jem 0"]
+    assert said == ["waiting for another process"]
+    assert recorder.events == ["train jem 0"]
     assert not store.in_work()
 
 

@@ -19,9 +19,10 @@ def fastest(monkeypatch, tmp_path):
     monkeypatch.setattr("torch.get_num_threads", lambda: 8)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
 
-    def fastest(models=("jem", "baseline"), seeds=(0,), device="auto"):
+    def fastest(models=("jem", "baseline"), seeds=(0,), device="auto", settings=()):
         chosen = {"models": models, "seeds": seeds, "datasets": ["digits"], "metrics": ["accuracy"]}
-        return _fastest(plan_run("hybrid", recipe=None, settings=(), limit=None, **chosen), Store(tmp_path), device)
+        plan = plan_run("hybrid", recipe=None, settings=settings, limit=None, **chosen)
+        return _fastest(plan, Store(tmp_path), RunOptions(device))
 
     return fastest
 
@@ -41,6 +42,10 @@ def test_one_training_stays_in_this_process(fastest, monkeypatch):
     assert fastest(["jem"]) == "local"
     monkeypatch.setattr(Store, "is_trained", lambda store, key: key.model == "jem")
     assert fastest() == "local"
+
+
+def test_a_model_that_processes_train_together_has_them_started(fastest):
+    assert fastest(["jem"], settings=["processes=2"]) == "processes"
 
 
 def test_code_of_this_program_stays_in_this_process(fastest, zoo_of_tests):

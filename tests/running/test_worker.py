@@ -1,4 +1,4 @@
-"""Units of work in a worker: attacks in parts, and predictions for statistics on the CPU."""
+"""Units of work in a worker: attacks in parts, and what another process works on."""
 
 import shutil
 
@@ -8,14 +8,13 @@ import torch
 
 from jembench.catalog import trust
 from jembench.catalog.options import pretrained
-from jembench.errors import StoreError
+from jembench.errors import OutOfTime, SpecError, StoreError
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 from jembench.experiment.works import code_of, works
 from jembench.metrics import features
-from jembench.models import predictions
 from jembench.running.events import Events
-from jembench.running.worker import Worker, _Unit
+from jembench.running.worker import Worker
 from jembench.store.store import Store
 
 CPU = torch.device("cpu")
@@ -49,9 +48,9 @@ def make(zoo_of_tests, monkeypatch):
 def worker(monkeypatch):
     """Make a worker for units of a run."""
 
-    def worker(store, units):
+    def worker(store, units, events=None):
         monkeypatch.setenv(trust.VARIABLE, ",".join(code_of(units)))
-        return Worker(store, CPU, Events())
+        return Worker(store, CPU, events or Events())
 
     return worker
 
@@ -69,20 +68,20 @@ def test_an_attack_in_parts_gives_the_same_bit_for_bit(make, worker, store, carr
     """With three test images there are fewer shards than parts."""
     plan = make(attack, limit=3)
     other = Store(tmp_path / "other")
-    (training,) = [unit for unit in works(plan, store.is_trained) if unit.kind == "train"]
+    training, *_ = works(plan, store.is_trained, slots=9)
     worker(store, [training]).carry_out(training)
     shutil.copytree(store.root, other.root)
     carry_out(plan, store)
 
     units = works(plan, other.is_trained, slots=9)
-    parts = [unit for unit in units if unit.kind == "attack-shard"]
+    parts = [unit for unit in units if unit.kind == "attack-part"]
     assert len(parts) == (2 if attack.startswith("distal") else 3)
     workers = [worker(other, units) for _ in range(2)]
     for number, unit in enumerate(reversed(parts)):
         assert workers[number % 2].carry_out(unit).how == "done"
     assert other.contents().cells == []
     for unit in units:
-        if unit.kind == "measure":
+        if unit.kind == "fit":
             assert workers[0].carry_out(unit).how == "done"
 
     (outcomes, arrays), (expected, expected_arrays) = found(plan, other), found(plan, store)
@@ -119,7 +118,7 @@ def test_what_goes_wrong_in_a_part_is_the_outcome_of_the_cell(make, worker, stor
 
 
 def test_what_another_process_works_on_is_busy(make, worker, store):
-    """A training by its fit, a part by itself, a measurement by its cell."""
+    """A unit by itself, a training by its fit, a measurement by its cell."""
     units = works(make(f"pgd:{SMALL}"), store.is_trained, slots=4)
     training, part, *_, last = units
     for unit, lease in ((training, training.fit.id), (part, training.fit.id), (last, training.fit.id)):
@@ -140,7 +139,7 @@ def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(zoo, mak
     monkeypatch.setattr(zoo, "elsewhere", elsewhere, raising=False)
     plan = make("distal:images=7,steps=3", model="elsewhere")
     units = works(plan, store.is_trained, slots=4)
-    assert [unit.kind for unit in units] == ["attack-shard"] * 4 + ["measure"]
+    assert [unit.kind for unit in units] == ["attack-part"] * 4 + ["fit"]
     with store.lease(plan.fits[0].key.id):
         assert worker(store, units).carry_out(units[0]).how == "busy"
     assert not store.is_trained(plan.fits[0].key)
@@ -161,30 +160,32 @@ def test_a_store_that_cannot_be_written_is_no_outcome(make, worker, store, monke
         worker(store, units).carry_out(units[1])
 
 
-def test_statistics_on_the_cpu_find_the_predictions_of_the_training(make, worker, store, monkeypatch):
-    """Whichever images they are of; on a GPU the unit that trains leaves them."""
-    plan = make("accuracy", "ece", "ood:set=uniform", "log-density")
-    units = works(plan, store.is_trained, slots=2, gpus=True)
-    training, last = units
-    assert (training.gpus, last.gpus) == (1, 0)
+@pytest.mark.parametrize(
+    ("error", "state"),
+    [
+        (StoreError("It is full."), "failed"),
+        (OutOfTime("It is late."), "stopped"),
+        (KeyboardInterrupt("Ctrl-C"), "stopped"),
+        (SpecError("It is other code."), "refused"),
+    ],
+)
+def test_the_status_says_how_a_unit_that_is_not_done_ended(make, worker, store, monkeypatch, error, state):
+    (unit,) = works(make("accuracy"), store.is_trained)
+    store.works.write(unit.id, unit.job(0).text)
 
-    trained = _Unit.train
+    def fails(self):
+        assert store.works.status(unit.id).state == "running"
+        assert unit.id in store.in_work()
+        raise error
 
-    def train(unit):
-        mine = trained(unit)
-        unit._predict(unit._trained(unit.cells), unit.cells)
-        return mine
-
-    monkeypatch.setattr(_Unit, "train", train)
-    assert worker(store, units).carry_out(training).how == "done"
-    assert store.contents().cells == []
-    passes = []
-    read = predictions.read
-    monkeypatch.setattr(predictions, "read", lambda *given: passes.append(given[-1]) or read(*given))
-    assert worker(store, units).carry_out(last).how == "done"
-    assert passes == []
-    (outcomes, _) = found(plan, store)
-    assert {status for status, *_ in outcomes.values()} == {"ok"}
+    with monkeypatch.context() as patch:
+        patch.setattr("jembench.running.worker._Unit.measure", fails)
+        with pytest.raises(type(error)):
+            worker(store, [unit], Events(None, store)).carry_out(unit)
+    status = store.works.status(unit.id)
+    assert (status.state, status.text) == (state, str(error))
+    assert worker(store, [unit], Events(None, store)).carry_out(unit).how == "done"
+    assert list(store.works.folder.iterdir()) == []
 
 
 # --- feature networks -------------------------------------------------------------------------------------------------

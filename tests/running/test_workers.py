@@ -1,8 +1,7 @@
 """The executor ``processes``, with processes that do as a test says."""
 
 import json
-import os
-import threading
+import signal
 from pathlib import Path
 
 import pytest
@@ -16,50 +15,31 @@ from jembench.running.processes import processes
 class FakeProcess:
     """A worker. What it prints and how it ends is said by :meth:`say` and :meth:`die`."""
 
-    def __init__(self, command, *, env, **_):
-        self.command, self.env = command, env
-        self.ids, self.signals = [], []
-        self.stdin = self
-        reading, writing = os.pipe()
-        self.stdout = os.fdopen(reading)
-        self._out = os.fdopen(writing, "w")
-        self.code = None
-        self._ended = threading.Event()
+    pid = 0
 
-    def write(self, line):
-        if self.code is not None:
-            raise BrokenPipeError
-        self.ids.append(line.strip())
+    def __init__(self, command, *, env, stdout, **_):
+        self.command, self.env, self.stdout = command, env, stdout
+        self.ids = command[command.index("work") + 1 : -1]
+        self.signals, self.code = [], None
 
-    def flush(self): ...
+    def say(self, text, end="\n"):
+        self.stdout.write(f"{text}{end}".encode())
+        self.stdout.flush()
 
-    def close(self):
-        """The end of stdin: it ends by itself, or asks itself to stop."""
-        if self.code is None:
-            self.die(0)
+    def end(self, unit, how="done", **given):
+        self.say(json.dumps({"id": unit, "how": how, **given}))
 
-    def say(self, text):
-        self._out.write(f"{text}\n")
-        self._out.flush()
-
-    def end(self, how, **given):
-        self.say(json.dumps({"id": self.ids[-1], "how": how, **given}))
-
-    def die(self, code):
+    def die(self, code=0):
         self.code = code
-        self._ended.set()
-        self._out.close()
 
-    def wait(self, timeout=None):
-        assert self._ended.wait(timeout or 10)
+    def poll(self):
         return self.code
+
+    def wait(self):
+        assert self.code is not None
 
     def send_signal(self, number):
         self.signals.append(number)
-
-    def kill(self):
-        if self.code is None:
-            self.die(-9)
 
 
 @pytest.fixture
@@ -72,6 +52,7 @@ def started(monkeypatch):
         return started[-1]
 
     monkeypatch.setattr(module.subprocess, "Popen", popen)
+    monkeypatch.setattr(module.os, "killpg", lambda pid, number: [each.die(-number) for each in started])
     return started
 
 
@@ -96,10 +77,7 @@ def open_processes(tmp_path, started, gpus):
     def make(**options):
         found = processes(**options)
         opened.append(found)
-        driver = Driver(
-            store=tmp_path, arguments=lambda ids: ["work", *ids], environment={"MINE": "1"}, carry_out=lambda job: None
-        )
-        found.open(driver)
+        found.open(Driver(store=tmp_path, options=["-o"], environment={"MINE": "1"}, carry_out=lambda job: None))
         return found
 
     yield make
@@ -108,67 +86,86 @@ def open_processes(tmp_path, started, gpus):
 
 
 def job(name, order=0, gpus=1):
-    return Job(id=name, name=name, kind="train", order=order, gpus=gpus, text="{}")
+    return Job(id=name, name=name, kind="fit", order=order, gpus=gpus, text="{}")
+
+
+def jobs(names):
+    return [job(name, order) for order, name in enumerate(names)]
 
 
 def endings(executor):
-    """The next ones."""
-    for _ in range(200):
-        if found := executor.ended(0.05):
-            return found
-    raise AssertionError("nothing ended")
-
-
-def next_of(executor):
-    return [(each.id, each.how) for each in endings(executor)]
+    return [(each.id, each.how) for each in executor.ended(0)]
 
 
 def logs(tmp_path):
-    return sorted(path.name for path in Path(tmp_path, "works").glob("*.log"))
+    return sorted(path.name for path in Path(tmp_path, "works").iterdir())
+
+
+def places(started):
+    return [("".join(process.ids), process.env.get("CUDA_VISIBLE_DEVICES")) for process in started]
 
 
 # --- places -----------------------------------------------------------------------------------------------------------
 
 
-def places(started):
-    return [(process.ids, process.env.get("CUDA_VISIBLE_DEVICES")) for process in started]
-
-
-def test_each_worker_has_a_gpu_and_units_for_the_cpu_have_workers_without_one(open_processes, started, gpus):
+def test_each_worker_has_a_gpu(open_processes, started, gpus):
     gpus(2)
     executor = open_processes(jobs=None)
-    assert (executor.slots, executor.gpus, executor.here) == (2, True, True)
-    executor.submit([job("a", 0), job("b", 1), job("c", 2), job("statistics", 3, gpus=0)])
+    assert (executor.slots, executor.here) == (2, True)
+    executor.submit(jobs("abc"))
     executor.ended(0)
-    assert places(started) == [(["a"], "0"), (["b"], "1"), (["statistics"], "")]
-    started[1].end("done")
-    assert next_of(executor) == [("b", "done")]
-    assert places(started) == [(["a"], "0"), (["b", "c"], "1"), (["statistics"], "")]
+    assert places(started) == [("a", "0"), ("b", "1")]
+    started[1].end("b")
+    started[1].die()
+    assert endings(executor) == [("b", "done")]
+    executor.ended(0)
+    assert places(started)[2:] == [("c", "1")]
 
 
 def test_several_workers_share_a_gpu_by_the_names_that_cuda_was_given(open_processes, started, gpus, monkeypatch):
     gpus(2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-7")
     executor = open_processes(per_gpu=2)
-    executor.submit([job(name, order) for order, name in enumerate("abcde")])
+    executor.submit(jobs("abcde"))
     executor.ended(0)
-    assert places(started) == [(["a"], "3"), (["b"], "GPU-7"), (["c"], "3"), (["d"], "GPU-7")]
+    assert places(started) == [("a", "3"), ("b", "GPU-7"), ("c", "3"), ("d", "GPU-7")]
+
+
+def test_a_unit_of_several_gpus_has_a_place_on_each_and_is_started_by_torchrun(open_processes, started, gpus):
+    gpus(3)
+    executor = open_processes(per_gpu=2)
+    executor.submit([job("a", 0), job("b", 1, gpus=3), job("c", 2), job("d", 3, gpus=4)])
+    (refused,) = executor.ended(0) or executor.ended(0)
+    assert places(started) == [("a", "0"), ("b", "1,2,0"), ("c", "1")]
+    torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "3", "-m", "jembench", "work", "b", "-o"]
+    assert started[1].command[3:] == torchrun
+    assert (refused.id, refused.how) == ("d", "refused")
+    assert refused.text == "It is to be trained on 4 GPUs together, and this machine has 3."
 
 
 def test_the_cores_are_shared_out(open_processes, started, monkeypatch):
     monkeypatch.setattr(module, "_cores", lambda: 8)
     executor = open_processes(jobs=3)
-    executor.submit([job("a", 0), job("b", 1, gpus=0)])
+    executor.submit([job("a"), job("b", 1, gpus=2), job("c", 2)])
     executor.ended(0)
-    assert places(started) == [(["a"], None), (["b"], None)]
+    assert places(started) == [("a", None), ("b", None)]  # which takes two places
     assert [process.env["OMP_NUM_THREADS"] for process in started] == ["2", "2"]
     assert started[0].env["MINE"] == "1"
-    assert started[0].command[1:] == ["-P", "-m", "jembench", "work", "-"]
+    assert started[0].command[1:] == ["-P", "-m", "jembench", "work", "a", "-o"]
     assert processes().slots == 8
-    monkeypatch.setenv("OMP_NUM_THREADS", "5")
-    executor.submit([job("c", 2)])
+
+
+def test_the_fewer_units_wait_the_smaller_is_a_batch(open_processes, started):
+    executor = open_processes(jobs=2)
+    executor.submit(jobs("abcdefghij"))
     executor.ended(0)
-    assert started[2].env["OMP_NUM_THREADS"] == "5"
+    assert [process.ids for process in started] == [["a", "b"], ["c", "d"]]
+    for name in "ab":
+        started[0].end(name)
+        assert endings(executor) == [(name, "done")]
+    started[0].die()
+    executor.ended(0), executor.ended(0)
+    assert started[2].ids == ["e"]
 
 
 @pytest.mark.parametrize("options", [{"jobs": 0}, {"per_gpu": 0}, {"retries": -1}])
@@ -180,18 +177,19 @@ def test_options_that_cannot_be(options):
 # --- endings ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_worker_gets_the_next_unit_in_order_and_other_lines_are_passed_over(open_processes, started, tmp_path):
+def test_units_start_in_order_and_other_lines_are_passed_over(open_processes, started, tmp_path):
     executor = open_processes(jobs=1)
-    executor.submit([job("c", 2), job("a", 0)])
+    executor.submit([job("b", 2), job("a", 0)])
     executor.ended(0)
-    executor.submit([job("b", 1)])
+    assert started[0].ids == ["a"]
     for line in ("a library says", "[1, 2]", '{"what": "ever"}', ""):
         started[0].say(line)
-    for name in "abc":
-        started[0].end("done")
-        assert next_of(executor) == [(name, "done")]
-    executor.close()
-    assert (started[0].code, logs(tmp_path)) == (0, [])
+    started[0].say('{"id": "a", ', end="")  # a line that is not whole yet
+    assert endings(executor) == []
+    started[0].say('"how": "done"}')
+    started[0].die()
+    assert endings(executor) == [("a", "done")]
+    assert logs(tmp_path) == []
 
 
 @pytest.mark.parametrize("how", ["failed", "refused"])
@@ -199,23 +197,42 @@ def test_what_failed_keeps_its_log(open_processes, started, tmp_path, how):
     executor = open_processes(jobs=1)
     executor.submit([job("a")])
     executor.ended(0)
-    started[0].end(how, text="why", host="node7")
-    (ended,) = executor.ended(5)
+    started[0].end("a", how, text="why", host="node7")
+    (ended,) = executor.ended(0)
     assert ended == Ended(id="a", how=how, text="why", host="node7", log=ended.log)
     executor.close()
     assert logs(tmp_path) == [Path(ended.log).name]
 
 
-def test_a_worker_that_was_stopped_gets_no_other_unit(open_processes, started):
-    """It ends by itself: what it were given would count as a death."""
+def test_what_a_worker_left_that_died_is_tried_again(open_processes, started, tmp_path):
+    """The unit that was being carried out a few times only."""
+    executor = open_processes(jobs=1, retries=1)
+    executor.submit(jobs("abcdef"))
+    executor.ended(0)
+    assert started[0].ids == ["a", "b", "c"]
+    started[0].end("a")
+    started[0].die(-9)
+    assert endings(executor) == [("a", "done")]
+    executor.ended(0)
+    assert started[1].ids == ["b", "c"]
+    started[1].die(-9)
+    (lost,) = executor.ended(0)
+    assert (lost.id, lost.how, lost.text) == ("b", "lost", "its worker ended with exit code -9, 2 times")
+    assert logs(tmp_path) == [Path(lost.log).name]
+    executor.ended(0)
+    assert started[2].ids == ["c", "d"]
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+def test_what_a_worker_left_that_was_stopped_has_ended_so(open_processes, started, cancelled):
     executor = open_processes(jobs=1, retries=0)
-    executor.submit([job("a", 0), job("b", 1)])
+    executor.submit(jobs("abcdef"))
     executor.ended(0)
-    started[0].end("stopped")
-    assert next_of(executor) == [("a", "stopped")]
-    executor.ended(0)
-    assert [process.ids for process in started] == [["a"]]
+    if cancelled:
+        executor.cancel()
+        assert started[0].signals == [signal.SIGTERM]
+        assert endings(executor) == [("d", "stopped"), ("e", "stopped"), ("f", "stopped")]
+    else:
+        started[0].end("a", "stopped")
     started[0].die(3)
-    while len(started) == 1:
-        executor.ended(0.05)
-    assert started[1].ids == ["b"]
+    assert endings(executor) == [(name, "stopped") for name in "abc"]

@@ -34,8 +34,7 @@ def can_be_made(subject: ExecutorSubject) -> None:
     with subject.session() as session:
         executor = session.executor
         require(is_count(executor.slots), f"slots is {executor.slots!r}; it must be a whole number of at least 1.")
-        for name in ("gpus", "here"):
-            require(isinstance(getattr(executor, name), bool), f"{name} must be True or False.")
+        require(isinstance(executor.here, bool), "here must be True or False.")
         require(not executor.ended(0), "A unit has ended, and none was submitted.")
 
 
@@ -43,7 +42,7 @@ def can_be_made(subject: ExecutorSubject) -> None:
 def each_ends_once(subject: ExecutorSubject) -> None:
     """Every unit that is submitted is carried out and ends once, also those submitted late and those submitted again.
 
-    A worker is the command `python -P -m jembench` with the driver's arguments, and with its environment added.
+    A worker is the driver's command of some units, with its environment added.
     """
     with subject.session() as session:
         jobs = session.submit(*["done"] * 3)

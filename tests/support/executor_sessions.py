@@ -61,7 +61,7 @@ class Session:
         path = os.pathsep.join(filter(None, [str(package.parent), os.environ.get("PYTHONPATH")]))
         return Driver(
             store=self.folder / "store",
-            arguments=lambda ids: [str(self.folder), *ids],
+            options=[str(self.folder)],
             environment={"PYTHONPATH": path},
             carry_out=self._carry_out,
         )
@@ -144,8 +144,7 @@ class Session:
         unit = f"unit-{self._number}"
         (self.folder / unit).write_text(what, encoding="utf-8")
         (self.folder / "store" / "works" / f"{unit}.json").write_text("{}", encoding="utf-8")
-        gpus = int(self.executor.gpus)
-        return Job(id=unit, name=f"{what}, {unit}", kind="train", order=self._number, gpus=gpus, text="{}")
+        return Job(id=unit, name=f"{what}, {unit}", kind="fit", order=self._number, gpus=1, text="{}")
 
     def _carry_out(self, job: Job) -> Ended:
         """What a fake worker does, in this process."""
@@ -170,7 +169,7 @@ class ExecutorSubject(Subject):
     """An executor under test."""
 
     kind = "executors"
-    parts = ("slots", "gpus", "here", "open", "submit", "ended", "cancel", "close")
+    parts = ("slots", "here", "open", "submit", "ended", "cancel", "close")
 
     def make(self) -> Executor:
         """A new executor, whose slots are known only once it is open."""

@@ -1,7 +1,7 @@
 """The worker that executors are checked with: it takes the place of ``python -m jembench`` and computes nothing.
 
 It is copied beside the checks' other files and started from there, so it imports the standard library alone. Its
-arguments are a folder and the ids of units, or ``-``: then the ids come from stdin. The file of a unit in the folder
+arguments are ``work``, the ids of units and a folder; ids of ``-`` come from stdin. The file of a unit in the folder
 says how it ends; the file ``trace`` gets a line for each unit that begins.
 """
 
@@ -27,7 +27,7 @@ UNKNOWN = "Error: No such command 'work'."
 
 def main() -> None:
     """Carry out the units that the arguments name."""
-    folder, *units = sys.argv[1:]
+    _, *units, folder = sys.argv[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
     for unit in _from_stdin() if units == ["-"] else units:
         carry_out(Path(folder), unit)
