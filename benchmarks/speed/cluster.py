@@ -158,7 +158,7 @@ def main(models: int, datasets: int, seeds: int, slots: int, seconds: float) -> 
         sleeper = Sleeper(store, slots, seconds)
         start, used = time.perf_counter(), time.process_time()
         with display() as shown:
-            driver.carry_out(plan, store, sleeper, "auto", Events(shown, store))
+            driver.carry_out(plan, store, sleeper, Events(shown, store))
         wall, cpu = time.perf_counter() - start, time.process_time() - used
         _say("run", wall, f"{len(units) * seconds / slots:.0f} s if the driver cost nothing")
         _say("driver's CPU", cpu - sleeper.working, f"{1e3 * (cpu - sleeper.working) / len(units):.2f} ms a unit")

@@ -93,5 +93,5 @@ def attack(
     with plugins_aside():
         named = with_imports(models, Store(command.store))
         suite = of_attack(attack, given, models=named, datasets=dataset, seeds=seeds)
-        plan = make_plan(suite, recipe=recipe, settings=(*settings, *command.how.settings), limit=limit)
+        plan = make_plan(suite, recipe=recipe, settings=settings, limit=limit)
     return carry_out(ctx, plan, (), command)

@@ -170,7 +170,7 @@ def _run_options(**given: Any) -> RunOptions:
 
     if "executor" in given:
         given["executor"] = executor_of(given.pop("executor"), given.pop("jobs"))
-    return RunOptions(together=True, **given)
+    return RunOptions(**given)
 
 
 training = collected("how", _run_options, device, max_hours, trackers)
@@ -287,11 +287,9 @@ selected = collected(
 
 def _plan(**given: Any) -> FitPlan:
     from jembench.experiment.imports import plan_named
-    from jembench.running.session import RunOptions
     from jembench.store.store import Store
 
     with plugins_aside():
-        given["settings"] += tuple(RunOptions(together=True).settings)
         return plan_named(**given, store=Store(click.get_current_context().params["store"]))
 
 

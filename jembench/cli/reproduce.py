@@ -47,8 +47,6 @@ def reproduce(ctx: click.Context, source: Path, dataset: list[str] | None, comma
     place = Store(store)
     with plugins_aside():
         done = session.carry_out(found.plan, place, command.how, display)
-    if done is None:
-        return 0
     if done.stopped:
         raise done.stopped
     rows = reproduction.compare(found.pairs(place))

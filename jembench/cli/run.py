@@ -85,7 +85,7 @@ def run(
         plan = plan_run(
             suite,
             recipe=recipe,
-            settings=(*settings, *command.how.settings),
+            settings=settings,
             limit=limit,
             store=command.store,
             **chosen,
@@ -119,8 +119,6 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], co
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
         done = session.carry_out(plan, place, how, display)
-    if done is None:
-        return 0
     code = show.results(ctx, plan, place, published, command.format, done)
     if done.stopped:
         raise done.stopped
@@ -161,8 +159,6 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
 
     session.check(plan.fits, how)
     devices.resolve(how.device)
-    if how.place.rank:
-        return 0
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
     fits, outlook = preview(plan, store)

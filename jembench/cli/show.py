@@ -63,9 +63,8 @@ def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
     from jembench.running import session
 
     session.check(fits, how)
-    if not how.place.rank:
-        for line in differences(fits, store):
-            click.echo(line, err=True)
+    for line in differences(fits, store):
+        click.echo(line, err=True)
 
 
 def _following(

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 TRAIN_EXAMPLES = options.examples(
     "jembench train jem",
     "jembench train jem:net=wrn-28-10 --dataset cifar10 --device cuda",
-    "torchrun --nproc-per-node 4 -m jembench train jem:net=wrn-28-10 --dataset cifar10",
     "jembench train mypackage.zoo:build --set epochs=5 --seed 1",
 )
 
@@ -42,9 +41,8 @@ def train(fit: FitPlan, how: RunOptions, store: Path) -> None:
     place = Store(store)
     with plugins_aside():
         show.twins([fit], place, how)
-        done = session.train(fit, place, how, display)
-    if done:
-        click.echo(place.fit_folder(fit.key))
+        session.train(fit, place, how, display)
+    click.echo(place.fit_folder(fit.key))
 
 
 ESTIMATE_EXAMPLES = options.examples(

@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import progress, stopping
 from jembench.catalog import plugin_files, trust
@@ -49,30 +49,33 @@ BUSY = "another process works on it"
 """The reason why a unit waits whose leases are held."""
 
 
+class Options(NamedTuple):
+    """The options of all workers of a run."""
+
+    device: str = "auto"  # workers elsewhere find out what its name means there
+    deadline: float | None = None  # when training and attacks stop, UTC in seconds since 1970
+    skip_missing: bool = False  # start although something is missing for some metrics
+    trackers: Sequence[str] = ()  # specs of those that workers elsewhere open
+
+
+_DEFAULT = Options()
+
+
 def carry_out(
     plan: Plan,
     store: Store,
     executor: Executor,
-    device: torch.device | str,
     events: Events,
-    deadline: float | None = None,
-    *,
-    skip_missing: bool = False,
-    trackers: Sequence[str] = (),
+    options: Options = _DEFAULT,
 ) -> None:
     """Do what is pending. One cell's or fit's failure is recorded and stops no other.
-
-    Under torchrun, this is what the process of rank 0 does; the others :func:`serve_fits`.
 
     Args:
         plan: fits and cells.
         store: where they are kept.
         executor: where the units of work run.
-        device: of this process; workers elsewhere find out what its name means there.
         events: get what happens.
-        deadline: when training and attacks stop, UTC in seconds since 1970.
-        skip_missing: whether to start although something is missing for some metrics.
-        trackers: specs of those that workers open.
+        options: of workers.
 
     Raises:
         OutOfTime: if the deadline came while a model was trained or attacked.
@@ -85,16 +88,16 @@ def carry_out(
     needed = Plan(plan.suite, [cell for cell in plan.cells if not store.is_settled(cell)])
     if not needed.cells:
         return
-    ready = _look_ahead(needed, skip_missing=skip_missing) if executor.here else {}
+    ready = _look_ahead(needed, skip_missing=options.skip_missing) if executor.here else {}
     store.check_writable()
     command = provenance.this_command()
-    units = works(needed, store.is_trained, slots=executor.slots, deadline=deadline, command=command)
+    units = works(needed, store.is_trained, slots=executor.slots, deadline=options.deadline, command=command)
     in_process = isinstance(executor, LocalExecutor)
     driver = Driver(
         store=store.root.absolute(),
-        options=() if in_process else _options(needed, store, str(device), skip_missing=skip_missing),
-        environment=_environment(units, trackers),
-        carry_out=_in_process(units, needed, lambda: _worker(store, str(device), events, ready)),
+        options=() if in_process else _options(needed, store, options),
+        environment=_environment(units, options.trackers),
+        carry_out=_in_process(units, needed, lambda: _worker(store, options.device, events, ready)),
         waits=functools.partial(_note_wait, store),
     )
     try:
@@ -362,7 +365,7 @@ def _in_process(units: Sequence[Work], plan: Plan, make_worker: Callable[[], Wor
     return carry_out
 
 
-def _options(plan: Plan, store: Store, device: str, *, skip_missing: bool) -> list[str]:
+def _options(plan: Plan, store: Store, options: Options) -> list[str]:
     """Return the options of a worker's command.
 
     Raises:
@@ -374,9 +377,9 @@ def _options(plan: Plan, store: Store, device: str, *, skip_missing: bool) -> li
                 f"{part.component.name} is an object of this program, which no other process has. Leave executor= out, "
                 "or name the factory of the object as a spec: mypackage.zoo:build."
             )
-    skip = ["--skip-missing"] if skip_missing else []
+    skip = ["--skip-missing"] if options.skip_missing else []
     plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
-    return ["--store", str(store.root.absolute()), "--device", device, *skip, *plugins]
+    return ["--store", str(store.root.absolute()), "--device", options.device, *skip, *plugins]
 
 
 def _environment(units: Iterable[Work], trackers: Sequence[str]) -> Mapping[str, str]:

@@ -1,7 +1,6 @@
 """What commands and scripts ask for: a plan carried out, previewed, or one model trained. Imports no torch by itself.
 
-Finished work is kept in the store and found again. Under torchrun all processes call the same functions; those of a
-rank above 0 only help to train, and get None.
+Finished work is kept in the store and found again.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from jembench.stopping import Stopped
 from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
-from jembench.training.processes import Launched, joined, launched
+from jembench.training.processes import launched
 
 if TYPE_CHECKING:
     import torch
@@ -56,17 +55,6 @@ class RunOptions(NamedTuple):
     executor: str = "auto"  # auto: this process, or several for several GPUs or trainings on the CPU
     skip_missing: bool = False
     trackers: Sequence[str] | None = None  # specs; None: those of the environment
-    together: bool = False  # whether the processes that torchrun has started train each model together
-
-    @property
-    def settings(self) -> Sequence[str]:
-        """The fields of the recipe that these options set, as ``key=value``."""
-        return [f"processes={self.place.size}"] if self.place.size > 1 else []
-
-    @property
-    def place(self) -> Launched:
-        """The rank of this process, and the number of those that train each model together."""
-        return launched() if self.together else Launched()
 
     @property
     def deadline(self) -> float | None:
@@ -105,17 +93,20 @@ def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
     """Check that options fit together, and the fits them.
 
     Raises:
-        SpecError: if the fits cannot be trained by that number of processes or by that executor, or if there is no
-            executor or tracker of that name.
+        SpecError: if the fits cannot be trained by that number of processes or by that executor, if there is no
+            executor or tracker of that name, or under torchrun.
     """
+    if launched().size > 1:
+        raise SpecError(
+            "torchrun starts no runs, only workers of them (jembench work). Start this command without it, and set how "
+            "many processes train a model together: --set processes=N."
+        )
     for fit in fits:
         if not fit.is_pretrained:
             check_shares(fit.recipe, fit.recipe.processes)
     if how.executor != "auto":
         executor = registry.resolve("executors", how.executor)
         executor.make()  # which checks its options
-        if how.place.size > 1 and how.executor != "local":
-            raise SpecError(f"torchrun trains here, and the executor {how.executor} elsewhere. Leave one of them out.")
         if executor.component.name != "local" and ":" in how.device:
             raise SpecError(
                 f"--device is {how.device}, and the executor {how.executor} gives each worker a GPU of its own. Write "
@@ -125,7 +116,7 @@ def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
         registry.resolve("trackers", tracker)
 
 
-def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Finished | None:
+def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Finished:
     """Train and measure what the store does not have of a plan.
 
     Args:
@@ -135,7 +126,7 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
         display: shows the progress.
 
     Returns:
-        the outcomes; None in a process of a rank above 0.
+        the outcomes.
 
     Raises:
         JembenchError: if something is missing, or the store cannot be written. What goes wrong in one cell is its
@@ -143,13 +134,10 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     """
     check(plan.fits, how)
     check_imports(plan.fits, store)
-    if how.place.rank:
-        _serve(plan.fits, how)
-        return None
     store.sweep()
     cells, stopped = outcomes(plan, store), None
     pending = Plan(plan.suite, unfinished(plan, cells))
-    if how.place.size > 1 or pending.cells:  # other processes wait even if there is nothing
+    if pending.cells:
         cells.clear()  # there may be tens of thousands, and training takes long
         with showing(display) as shown:
             stopped = _carry_out(pending, store, how, shown)
@@ -167,21 +155,10 @@ def _carry_out(
     with progress.phase("loading PyTorch"):
         runner = _executor(pending, store, how)
     in_process, trackers = isinstance(runner, LocalExecutor), how.tracked_by
-    with (
-        joined(how.place, how.device) if in_process else nullcontext(how.device) as device,
-        Events(shown, store, trackers if in_process else ()) as events,
-    ):
+    with Events(shown, store, trackers if in_process else ()) as events:
+        options = driver.Options(how.device, how.deadline, how.skip_missing, trackers)
         try:
-            driver.carry_out(
-                pending,
-                store,
-                runner,
-                device,
-                events,
-                how.deadline,
-                skip_missing=how.skip_missing,
-                trackers=trackers,
-            )
+            driver.carry_out(pending, store, runner, events, options)
         except (OutOfTime, Stopped, WorkFailed) as error:
             return error
     return None
@@ -200,12 +177,6 @@ def _found(plan: Plan, store: Store, stopped: OutOfTime | Stopped | WorkFailed |
         else:
             time.sleep(1.0)
     return Finished(cells, stopped)
-
-
-def _serve(fits: Sequence[FitPlan], how: RunOptions) -> None:
-    """Help to train those of the fits that rank 0 trains."""
-    with joined(how.place, how.device) as device:
-        driver.serve_fits(fits, device)
 
 
 @contextmanager
@@ -227,8 +198,6 @@ def _fastest(pending: Plan, store: Store, how: RunOptions) -> str:
 
     What other processes may not find, as objects of this program and code on this one's path, is trained in this one.
     """
-    if how.place.size > 1:
-        return "local"
     import torch
 
     fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
@@ -242,24 +211,18 @@ def _fastest(pending: Plan, store: Store, how: RunOptions) -> str:
     return "local" if jobs < 2 or own & {"", "live"} else f"processes:jobs={jobs}"
 
 
-def train(fit: FitPlan, store: Store, how: RunOptions, display: Display) -> bool:
-    """Train a model unless the store has it; arguments as for :func:`carry_out`.
-
-    Returns:
-        whether the store has it: False in a process of a rank above 0.
-    """
+def train(fit: FitPlan, store: Store, how: RunOptions, display: Display) -> None:
+    """Train a model in this process unless the store has it; arguments as for :func:`carry_out`."""
     check([fit], how)
-    if how.place.rank:
-        _serve([fit], how)
-        return False
-    if how.place.size > 1 or not store.is_trained(fit.key):
+    if not store.is_trained(fit.key):
+        from jembench.models import devices
+
+        device = devices.resolve(how.device)
         with (
             showing(display) as shown,
-            joined(how.place, how.device) as device,
             open_fit(fit, fit.dataset.make(), store, device, shown, how.deadline, how.tracked_by),
         ):
             pass
-    return True
 
 
 @contextmanager

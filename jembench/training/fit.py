@@ -109,11 +109,12 @@ def train(
     with (
         stopping.deferred(),
         trainer.group.leading(),
-        progress.phase("training", trainer.iterations, "iterations") as shown,
+        progress.phase("training", unit="iterations") as shown,
     ):
         _resume(run)
         for row in run.history:  # a tracker may lack some; a repeated one has the values that it had
             run.send("window", row, int(row["iteration"]))
+        shown.done, shown.total = trainer.iteration, trainer.iterations
         run.send("progress", {"unit": "iterations"})
         while trainer.iteration < trainer.iterations:
             wrong = _judge(run, *_window(run, shown))

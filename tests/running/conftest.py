@@ -3,7 +3,6 @@
 import importlib
 
 import pytest
-import torch
 
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
@@ -88,7 +87,7 @@ def carry_out():
     def carry_out(plan, store, trackers=()):
         recorder = Recorder()
         with Events(recorder, store, trackers) as events:
-            driver.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), events)
+            driver.carry_out(plan, store, LocalExecutor(), events)
         return recorder.events
 
     return carry_out

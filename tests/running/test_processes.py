@@ -14,6 +14,7 @@ from jembench.errors import OutOfTime, StoreError
 from jembench.experiment.works import Work
 from jembench.running import caches, driver, fits, session
 from jembench.running.caches import FeatureBank
+from jembench.running.driver import Options
 from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.running.session import RunOptions
@@ -48,7 +49,7 @@ chosen = Suite(name="zoo", title="", models=tuple(models.split()), datasets=("zo
 plan = make_plan(chosen, recipe=recipe)
 other = os.fork() if twice == "True" else 0  # two begin at once, and import torch once
 store = Store(Path(store))
-driver.carry_out(plan, store, LocalExecutor(), torch.device("cpu"), Events(Watch(), store))
+driver.carry_out(plan, store, LocalExecutor(), Events(Watch(), store))
 if other:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
 """
@@ -89,12 +90,12 @@ def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_no
     reached = []
     for _ in range(11):
         with pytest.raises(OutOfTime):
-            driver.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
+            driver.carry_out(whole, store, LocalExecutor(), Events(None, store), Options(deadline=time.monotonic() - 1))
         reached.append(Checkpoints(store.fit_folder(fit.key)).newest()["trainer"]["iteration"])
         assert store.read_fit(fit.key) is None
         assert store.contents().cells == []
     assert reached == list(range(3, 36, 3))
-    driver.carry_out(whole, store, LocalExecutor(), CPU, Events(None, store), time.monotonic() - 1)
+    driver.carry_out(whole, store, LocalExecutor(), Events(None, store), Options(deadline=time.monotonic() - 1))
     straight = Store(tmp_path / "straight")
     carry_out(whole, straight)
     assert values(whole, store) == values(whole, straight)
@@ -105,7 +106,7 @@ def test_when_the_time_is_up_nothing_is_begun(plan, store, carry_out, recorder):
     carry_out(plan("jem", "score"), store)
     whole = plan("jem", "score brightness")
     with pytest.raises(OutOfTime, match="The time is up"):
-        driver.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store), time.time() - 1)
+        driver.carry_out(whole, store, LocalExecutor(), Events(recorder, store), Options(deadline=time.time() - 1))
     assert recorder.events == []
     assert carry_out(whole, store) == ["measure brightness", "done jem 0"]
 
@@ -145,9 +146,9 @@ def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, 
 
         def open(self, given):
             super().open(given)
-            driver.carry_out(whole, store, LocalExecutor(), CPU, Events(recorder, store))
+            driver.carry_out(whole, store, LocalExecutor(), Events(recorder, store))
 
-    driver.carry_out(whole, store, LazyCommand(), CPU, Events(recorder, store))
+    driver.carry_out(whole, store, LazyCommand(), Events(recorder, store))
     assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]
 
 
@@ -161,7 +162,7 @@ def test_a_training_waits_for_another_process_and_says_so(plan, store, monkeypat
 
     monkeypatch.setattr(caches.time, "sleep", sleep)
     others.__enter__()
-    assert session.train(fit, store, RunOptions("cpu"), lambda: nullcontext(recorder))
+    session.train(fit, store, RunOptions("cpu"), lambda: nullcontext(recorder))
     assert said == ["waiting for another process"]
     assert recorder.events == ["train jem 0"]
     assert not store.in_work()
