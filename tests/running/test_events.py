@@ -87,31 +87,6 @@ def test_a_tracker_that_hangs_holds_nothing_up(zoo, monkeypatch, recorder):
     assert not tracker._thread.is_alive()
 
 
-def test_a_tracker_that_joins_late_gets_what_was_trained_before(plan, store, carry_out, tmp_path, monkeypatch):
-    early, late = tmp_path / "early.jsonl", tmp_path / "late.jsonl"
-    whole = plan("jem", settings=["checkpoint_every=12"])
-    names = [f"zoo_of_tests:windows:file={log}" for log in (early, late)]
-    from jembench.training import fit
-
-    judge = fit._judge
-
-    def killed(run, *window):
-        if run.trainer.iteration == 18:
-            raise KeyboardInterrupt
-        return judge(run, *window)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(fit, "_judge", killed)
-        with pytest.raises(KeyboardInterrupt):
-            carry_out(whole, store, names[:1])
-    assert [row["done"] for row in rows(early)] == list(range(3, 16, 3))
-    carry_out(whole, store, names)
-    assert [row["done"] for row in rows(early)] == [*range(3, 16, 3), *range(3, 37, 3)]
-    assert [row["done"] for row in rows(late)] == list(range(3, 37, 3))
-    losses = [{row["done"]: row["values"]["loss"] for row in some} for some in (rows(early)[:5], rows(late))]
-    assert losses[0].items() <= losses[1].items()  # what is repeated is the same
-
-
 def test_a_command_may_load_the_trackers_that_the_variable_names(zoo, monkeypatch):
     spec = "zoo_of_tests:windows:file=x"
     monkeypatch.setenv(VARIABLE, spec)

@@ -11,7 +11,6 @@ import torch
 
 from jembench import progress
 from jembench.errors import OutOfTime, StoreError
-from jembench.experiment.works import Work
 from jembench.running import caches, driver, fits, session
 from jembench.running.caches import FeatureBank
 from jembench.running.driver import Options
@@ -19,7 +18,6 @@ from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
-from jembench.training.checkpoints import Checkpoints
 
 CPU = torch.device("cpu")
 
@@ -80,28 +78,6 @@ def start(zoo_of_tests, tmp_path):
             process.kill()
 
 
-def test_a_run_that_is_out_of_time_goes_on_each_time_and_ends_as_one_that_was_not(
-    plan, store, tmp_path, carry_out, values, monkeypatch
-):
-    """Also if there is never time enough to come to the first choice of a model (iteration 9)."""
-    monkeypatch.setattr(Work, "is_late", False)  # the deadline comes as soon as a unit has begun
-    whole = plan("jem", "score brightness")
-    (fit,) = whole.fits
-    reached = []
-    for _ in range(11):
-        with pytest.raises(OutOfTime):
-            driver.carry_out(whole, store, LocalExecutor(), Events(None, store), Options(deadline=time.monotonic() - 1))
-        reached.append(Checkpoints(store.fit_folder(fit.key)).newest()["trainer"]["iteration"])
-        assert store.read_fit(fit.key) is None
-        assert store.contents().cells == []
-    assert reached == list(range(3, 36, 3))
-    driver.carry_out(whole, store, LocalExecutor(), Events(None, store), Options(deadline=time.monotonic() - 1))
-    straight = Store(tmp_path / "straight")
-    carry_out(whole, straight)
-    assert values(whole, store) == values(whole, straight)
-    assert list((store.root / "leases").iterdir()) == []
-
-
 def test_when_the_time_is_up_nothing_is_begun(plan, store, carry_out, recorder):
     carry_out(plan("jem", "score"), store)
     whole = plan("jem", "score brightness")
@@ -126,30 +102,6 @@ def test_two_processes_on_one_store_do_every_piece_of_work_once(plan, store, sta
     straight = Store(tmp_path / "straight")
     carry_out(whole, straight)
     assert values(whole, store) == values(whole, straight)
-
-
-def test_a_fit_that_another_process_works_on_is_done_last(plan, store, monkeypatch, carry_out):
-    whole = plan("jem classifier", "score")
-    others = store.lease(whole.fits[0].key.id)
-    assert others.__enter__()
-    monkeypatch.setattr("jembench.running.executor.time.sleep", lambda seconds: others.__exit__(None, None, None))
-    events = carry_out(whole, store)
-    told = [event for event in events if event.startswith(("train", "wait"))]
-    assert list(dict.fromkeys(told)) == ["wait jem 0", "train classifier 0", "train jem 0"]
-
-
-def test_what_another_process_finished_meanwhile_is_not_done_again(plan, store, recorder):
-    whole = plan("jem", "score")
-
-    class LazyCommand(LocalExecutor):
-        """The other process is done just before this one begins."""
-
-        def open(self, given):
-            super().open(given)
-            driver.carry_out(whole, store, LocalExecutor(), Events(recorder, store))
-
-    driver.carry_out(whole, store, LazyCommand(), Events(recorder, store))
-    assert recorder.events == ["train jem 0", "measure score", "done jem 0", "done jem 0"]
 
 
 def test_a_training_waits_for_another_process_and_says_so(plan, store, monkeypatch, recorder):

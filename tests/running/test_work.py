@@ -17,7 +17,6 @@ from jembench.running.events import Events
 from jembench.running.executor import LocalExecutor
 from jembench.running.outlook import look_ahead
 from jembench.store import checkpoint
-from jembench.store.merge import merge
 from jembench.store.store import Store
 
 WEIGHTS = "model.safetensors"
@@ -51,15 +50,6 @@ def test_the_reason_for_which_a_unit_has_not_started_is_in_its_status(plan, stor
     shown = []
     driver.carry_out(plan("classifier"), store, Queue(), Events(None, store))
     assert shown == ["Resources"]
-
-
-def test_what_was_computed_in_two_stores_is_not_computed_again_in_their_merge(plan, store, carry_out, tmp_path):
-    for model in ("jem", "classifier"):
-        part = Store(tmp_path / model)
-        carry_out(plan(model), part)
-        assert {finding.status for finding in merge(part, store)} == {"copied"}
-    assert carry_out(plan("jem classifier"), store) == []
-    assert carry_out(plan("jem", "score brightness"), store) == ["measure brightness", "done jem 0"]
 
 
 def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, folder):
