@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
@@ -238,6 +239,8 @@ class _Unit(FitWork):
         """Compute cells, as far as no other process is at some of them."""
         unfinished, all_mine = [], True
         for cell in cells:
+            if self.deadline is not None and time.time() >= self.deadline:
+                raise OutOfTime(f"The time is up before {cell.metric}. The same command goes on from there.")
             with self.store.lease(cell.id) as mine:
                 all_mine &= bool(mine)
                 if not mine or self.store.is_settled(cell):

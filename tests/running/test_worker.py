@@ -1,6 +1,7 @@
 """Units of work in a worker: attacks in parts, and what another process works on."""
 
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from jembench.experiment.suite import Suite
 from jembench.experiment.works import code_of, works
 from jembench.metrics import features
 from jembench.running.events import Events
-from jembench.running.worker import Worker
+from jembench.running.worker import Worker, _Unit
 from jembench.store.store import Store
 
 CPU = torch.device("cpu")
@@ -186,6 +187,23 @@ def test_the_status_says_how_a_unit_that_is_not_done_ended(make, worker, store, 
     assert (status.state, status.text) == (state, str(error))
     assert worker(store, [unit], Events(None, store)).carry_out(unit).how == "done"
     assert list(store.works.folder.iterdir()) == []
+
+
+def test_no_metric_begins_after_the_deadline(make, worker, store, monkeypatch):
+    """The training has ended in time, and is kept."""
+    (unit,) = works(make("accuracy"), store.is_trained, deadline=time.time() + 1000)
+    load = _Unit.load_or_train
+
+    def load_or_train(self, limit):
+        found = load(self, limit)
+        monkeypatch.setattr(time, "time", lambda: self.deadline)
+        return found
+
+    monkeypatch.setattr(_Unit, "load_or_train", load_or_train)
+    with pytest.raises(OutOfTime, match="The time is up before accuracy"):
+        worker(store, [unit]).carry_out(unit)
+    assert store.is_trained(unit.fit)
+    assert store.contents().cells == []
 
 
 # --- feature networks -------------------------------------------------------------------------------------------------
