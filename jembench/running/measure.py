@@ -20,9 +20,6 @@ from jembench.stopping import contained
 from jembench.store.outcome import Outcome, check
 from jembench.store.records import REMEDY
 
-SETTLED = {"settled": True}
-"""The details of an outcome that is not applicable for what the fit is: it need not be tried again."""
-
 
 class Measured(NamedTuple):
     """A cell's outcome, and the per-example values behind it."""
@@ -54,7 +51,7 @@ def measure(metric: Metric, evaluation: Evaluation, within: AbstractContextManag
         raise
     except Unavailable as error:
         stopping.check()
-        outcome = Outcome(status="na", reason=str(error), details=SETTLED if isinstance(error, NotApplicable) else {})
+        outcome = not_applicable(error)
     except Exception as error:
         stopping.check()  # the error may be what a signal has left of an import
         outcome = failed(error)
@@ -99,6 +96,12 @@ def _plain(value: Value) -> Value:
 
 def _is_finite(value: Value) -> bool:
     return all(math.isfinite(number) for number in (value.value, value.low, value.high) if number is not None)
+
+
+def not_applicable(reason: Unavailable) -> Outcome:
+    """Return the outcome of a cell that cannot be computed: for good, or until what is missing is there."""
+    settled = {"settled": True} if isinstance(reason, NotApplicable) else {}
+    return Outcome(status="na", reason=str(reason), details=settled)
 
 
 def failed(error: BaseException) -> Outcome:

@@ -32,8 +32,12 @@ class Ready(NamedTuple):
     has: frozenset[Capability]
     sampled: bool  # whether its chains are those of the recipe's sampler
     iterations: int
-    impossible: dict[str, str]  # metric -> why it is not applicable
-    missing: dict[str, str]  # metric -> what it lacks, with the remedy
+    reasons: dict[str, Unavailable]  # metric -> why it is not applicable, or what it lacks, with the remedy
+
+    def missing(self, metric: str) -> str:
+        """Return what a metric lacks that could be had; "" if it can be computed, or never can."""
+        reason = self.reasons.get(metric)
+        return "" if reason is None or isinstance(reason, NotApplicable) else str(reason)
 
 
 class Outlook(NamedTuple):
@@ -55,7 +59,7 @@ class Outlook(NamedTuple):
         lacking: dict[str, list[str]] = {}
         for cell in self.plan.cells:
             ready = self.fits.get(cell.fit.key.id)
-            if ready and (reason := ready.missing.get(str(cell.metric))):
+            if ready and (reason := ready.missing(str(cell.metric))):
                 lacking.setdefault(reason, []).append(cell.metric.component.name)
         reasons = [f"{', '.join(dict.fromkeys(metrics))}: {reason}" for reason, metrics in lacking.items()]
         if self.absent:
@@ -139,7 +143,7 @@ def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData) -> dict[str
     with progress.phase(f"building {name}"), isolated(f"The training of {name}", _to_be_noted):
         planned, iterations = _planned(fits[0], data)
     has, sampled = capabilities(planned.model), is_sampled(planned.model)
-    ready = Ready(fits[0], data.dataset, has, sampled, iterations, {}, {})
+    ready = Ready(fits[0], data.dataset, has, sampled, iterations, {})
     for cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.values():
         with isolated(f"The metric {cell.metric}", _to_be_noted):
             _judge(cell, planned, ready)
@@ -172,10 +176,8 @@ def _judge(cell: CellPlan, planned: PlannedFit, ready: Ready) -> None:
         planned.require(metric.requires, cell.fit.key.model)
         if isinstance(metric, Checked):
             metric.check(planned)
-    except NotApplicable as error:
-        ready.impossible[name] = str(error)
     except Unavailable as error:
-        ready.missing[name] = str(error)
+        ready.reasons[name] = error
     except (JembenchError, *INTERRUPTS):
         raise
     except BaseException:  # a plugin's own: it becomes the outcome of this cell, and stops no other

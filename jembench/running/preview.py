@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.experiment.plan import CellPlan, Plan
 from jembench.running.session import outcomes, unfinished
-from jembench.store.outcome import Cell
+from jembench.store.outcome import Outcome
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
@@ -44,36 +43,27 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook | None]
         outlook = look_ahead(pending, here=Datasets(dry=True))
     fits = []
     for fit in plan.fits:
-        todo = pending.cells_of(fit)
-        waiting = {cell.id for cell in todo}
-        settled = [found[cell.id] for cell in plan.cells_of(fit) if cell.id not in waiting]
         ready = outlook.fits.get(fit.key.id) if outlook else None
-        row = _preview_fit(fit, settled, todo, ready, trained=fit.is_pretrained or store.is_trained(fit.key))
+        trained = fit.is_pretrained or store.is_trained(fit.key)
+        row = FitPreview(*fit.key.names, fit.seed, trained, ready.iterations if ready else None, [], [], {}, {})
+        waiting = {cell.id for cell in pending.cells_of(fit)}
+        for cell in plan.cells_of(fit):
+            _sort(cell, found[cell.id].outcome if cell.id not in waiting else None, ready, row)
         if outlook and fit.key.dataset in outlook.absent:
             row.missing[fit.key.dataset] = outlook.absent[fit.key.dataset]
-        fits.append(row)
+        fits.append(row._replace(iterations=0) if trained or not row.to_do else row)
     return fits, outlook
 
 
-def _preview_fit(
-    fit: FitPlan, settled: Sequence[Cell], todo: Sequence[CellPlan], ready: Ready | None, *, trained: bool
-) -> FitPreview:
-    impossible, missing = (ready.impossible, ready.missing) if ready else ({}, {})
-    metrics = [str(cell.metric) for cell in todo]
-    possible = [metric for metric in metrics if metric not in impossible and metric not in missing]
-    iterations = ready.iterations if ready else None
-    return FitPreview(
-        model=fit.key.model,
-        dataset=fit.key.dataset,
-        recipe=fit.key.recipe,
-        seed=fit.seed,
-        trained=trained,
-        iterations=0 if trained or not possible else iterations,
-        to_do=possible,
-        done=[cell.metric for cell in settled if cell.outcome.status == "ok"],
-        not_applicable={
-            **{cell.metric: cell.outcome.reason for cell in settled if cell.outcome.status == "na"},
-            **{metric: impossible[metric] for metric in metrics if metric in impossible},
-        },
-        missing={metric: missing[metric] for metric in metrics if metric in missing},
-    )
+def _sort(cell: CellPlan, outcome: Outcome | None, ready: Ready | None, row: FitPreview) -> None:
+    """Note a cell's metric in the preview of its fit; ``outcome`` is that in the store, if it counts."""
+    metric = str(cell.metric)
+    reason = ready.reasons.get(metric) if ready and outcome is None else None
+    if reason:
+        (row.missing if ready and ready.missing(metric) else row.not_applicable)[metric] = str(reason)
+    elif outcome is None:
+        row.to_do.append(metric)
+    elif outcome.status == "ok":
+        row.done.append(metric)
+    else:
+        row.not_applicable[metric] = outcome.reason

@@ -53,14 +53,6 @@ class _Worker:
             with suppress(ValueError, TypeError):  # printed by something else
                 yield Ended(**json.loads(line))
 
-    def signal(self, number: int) -> None:
-        """Send a signal to the worker, or the one that ends it to all of its processes."""
-        with suppress(ProcessLookupError):
-            if number == signal.SIGKILL:
-                os.killpg(self.process.pid, number)
-            else:
-                self.process.send_signal(number)  # torchrun sends it on
-
 
 class Processes:
     """Starts a worker on this machine for each batch of units.
@@ -128,12 +120,13 @@ class Processes:
         self._endings += [Ended(id=job.id, how="stopped") for _, job in sorted(self._queue, key=lambda pair: pair[0])]
         self._queue.clear()
         for worker in self._workers:
-            worker.signal(signal.SIGTERM)
+            worker.process.send_signal(signal.SIGTERM)  # torchrun sends it on
 
     def close(self) -> None:
         """End all workers at once."""
         for worker in self._workers:
-            worker.signal(signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(worker.process.pid, signal.SIGKILL)  # and what torchrun has started
         for worker in list(self._workers):
             self._bury(worker)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,11 +25,11 @@ from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Events, beating
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork
-from jembench.running.measure import SETTLED, Measured, failed, measure
+from jembench.running.measure import Measured, failed, measure, not_applicable
 from jembench.running.outlook import Datasets, Ready, look_ahead
 from jembench.store.fits import FitRecord
 from jembench.store.latest import DATASET
-from jembench.store.outcome import Cell, Outcome
+from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 SAMPLES = "samples.png"
@@ -199,7 +199,8 @@ class _Unit(FitWork):
             for cell in possible:
                 with progress.phase(f"measuring {cell.metric}") as shown:
                     evaluation = trained.evaluation(set(), cell.metric.code, shown, self.part)
-                    measure(cell.metric.make(), evaluation, self._metric(cell))  # it ends with PartDone
+                    # it ends with PartDone
+                    measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
         stopping.check()
         return ""
 
@@ -209,10 +210,8 @@ class _Unit(FitWork):
         for cell in (*self.cells, *self.later):
             if self.store.is_settled(cell):
                 continue
-            if reason := self.ready.impossible.get(str(cell.metric)):
-                self._write(cell, Measured(Outcome(status="na", reason=reason, details=SETTLED), {}))
-            elif reason := self.ready.missing.get(str(cell.metric)):
-                self._write(cell, Measured(Outcome(status="na", reason=reason), {}))
+            if reason := self.ready.reasons.get(str(cell.metric)):
+                self._write(cell, Measured(not_applicable(reason), {}))
             else:
                 possible.append(cell)
         return possible
@@ -248,7 +247,7 @@ class _Unit(FitWork):
                 used: set[Component] = set()
                 with progress.phase(f"measuring {cell.metric}") as shown:
                     evaluation = trained.evaluation(used, cell.metric.code, shown)
-                    measured = measure(cell.metric.make(), evaluation, self._metric(cell))
+                    measured = measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
                 self._write(cell, measured, used)
             if "partial" in measured.outcome.details:
                 unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
@@ -261,9 +260,6 @@ class _Unit(FitWork):
             )
         if not all_mine:
             raise _Busy
-
-    def _metric(self, cell: CellPlan) -> AbstractContextManager[None]:
-        return self.isolated(f"The metric {cell.metric}")
 
     def _draw_picture(self, evaluation: Evaluation) -> None:
         if "samples" not in self.ready.has:

@@ -150,7 +150,7 @@ def test_looking_ahead_tells_the_iterations_and_the_impossible(zoo, plan, monkey
         *[("zoo_of_tests:jem", 36)] * 2,
         *[("zoo_of_tests:classifier", 36)] * 2,
     ]
-    assert [len(item.impossible) for item in ready] == [0, 0, 1, 1]
+    assert [len(item.reasons) for item in ready] == [0, 0, 1, 1]
     assert len(made) == 1  # the dataset, once for all fits
 
 
