@@ -34,7 +34,7 @@ class WorkCell(NamedTuple):
 
     @property
     def name(self) -> str:
-        """What is known of the names of its files: the store finds them by the id."""
+        """The known part of the names of its files: the store finds them by the id."""
         return self.metric
 
 
@@ -68,7 +68,7 @@ class Work:
 
     @property
     def id(self) -> str:
-        """A hash of what is to be done."""
+        """The hash of what is to be done."""
         cells = [[cell.id for cell in cells] for cells in (self.cells, self.later)]
         return stable_hash({"kind": self.kind, "fit": self.fit.id, "cells": cells, "part": list(self.part)}, 16)
 

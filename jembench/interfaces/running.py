@@ -30,7 +30,7 @@ Ending = Literal["done", "stopped", "busy", "refused", "failed", "lost"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ended:
-    """How a unit of work ended.
+    """The ending of a unit of work.
 
     =========== ========================================================================================================
     how         meaning
@@ -107,7 +107,7 @@ class Executor(Protocol):
         ...
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """The units that have ended since the last call; wait for the first one up to ``seconds``."""
+        """Return the units that have ended since the last call; wait for the first one up to ``seconds``."""
         ...
 
     def cancel(self) -> None:

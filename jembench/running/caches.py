@@ -1,4 +1,4 @@
-"""What was computed from images, kept from run to run: predictions of trained models, features of feature networks."""
+"""Caches that outlive a run: predictions of trained models, and features of feature networks."""
 
 from __future__ import annotations
 

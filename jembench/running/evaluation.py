@@ -50,7 +50,7 @@ from jembench.sampling import chain
 from jembench.training import snapshots
 
 FRESH_SAMPLES = 1000
-"""How many images are drawn from a model that keeps none."""
+"""Number of images that are drawn from a model that keeps none."""
 
 Part = Literal["test", "validation", "train"]
 
@@ -192,7 +192,7 @@ class FitAccess:
 
     @property
     def spec(self) -> DataSpec:
-        """Of the dataset."""
+        """The description of the dataset."""
         return self.fit.dataset.spec
 
     @property
@@ -201,7 +201,7 @@ class FitAccess:
         return self.fit.data_content
 
     def part(self, name: Part) -> Split:
-        """Test images, or those held out of training, or trained on."""
+        """Return the test images, or those held out of training, or trained on."""
         if name == "test":
             return self.fit.test
         held = self.fit.held or Holdout(self.fit.dataset.split("train"), None)

@@ -176,7 +176,7 @@ class FitWork:
 
     @property
     def folder(self) -> Path:
-        """Where it is kept."""
+        """The folder of the fit."""
         return self.store.fit_folder(self.fit.key)
 
     def load_or_train(self, limit: int | None = None) -> TrainedFit:

@@ -73,12 +73,12 @@ class PlannedFit:
 
     @property
     def spec(self) -> DataSpec:
-        """The images."""
+        """The description of the images."""
         return self.of.dataset.spec
 
     @property
     def fetching(self) -> bool:
-        """Whether downloads may be made now."""
+        """True if downloads may be made now."""
         return self.of.fetching
 
     def count(self, images: Literal["test", "train"]) -> int:

@@ -1,4 +1,4 @@
-"""What a result was made with: versions, plugins, the commit, the hardware and the command."""
+"""The provenance of a result: versions, plugins, the commit, the hardware and the command."""
 
 from __future__ import annotations
 

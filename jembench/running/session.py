@@ -1,4 +1,4 @@
-"""What commands and scripts ask for: a plan carried out, previewed, or one model trained. Imports no torch by itself.
+"""The entry points of commands and scripts: carry a plan out, or train one model. Imports no torch by itself.
 
 Finished work is kept in the store and found again.
 """
@@ -58,7 +58,7 @@ class RunOptions(NamedTuple):
 
     @property
     def deadline(self) -> float | None:
-        """When the hours are over, UTC in seconds since 1970; None: never."""
+        """The time at which the hours are over, UTC in seconds since 1970; None: never."""
         return None if self.max_hours is None else time.time() + 3600 * self.max_hours
 
     @property
