@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import warnings
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -233,4 +234,4 @@ def _carried_out(
 
 
 def _display(progress: bool) -> session.Display:
-    return display if progress else session.silent
+    return display if progress else nullcontext

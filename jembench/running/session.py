@@ -39,12 +39,7 @@ LATEST = 90.0
 """Seconds within which all machines see a file. NFS keeps for up to 60 s that there was none (``acdirmax``)."""
 
 Display = Callable[[], "AbstractContextManager[Tracker | None]"]
-"""Makes the tracker that shows the progress; None: it is not shown."""
-
-
-def silent() -> AbstractContextManager[None]:
-    """Return the :data:`Display` that shows nothing."""
-    return nullcontext()
+"""Makes the tracker that shows the progress; with :class:`~contextlib.nullcontext` it is not shown."""
 
 
 class RunOptions(NamedTuple):

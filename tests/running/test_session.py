@@ -2,6 +2,7 @@
 
 import os
 import time
+from contextlib import nullcontext
 
 import pytest
 
@@ -9,7 +10,7 @@ from jembench.api.runs import plan_run
 from jembench.errors import WorkFailed
 from jembench.running import session
 from jembench.running.executor import LocalExecutor
-from jembench.running.session import RunOptions, _fastest, silent
+from jembench.running.session import RunOptions, _fastest
 from jembench.store.store import Store
 
 
@@ -111,7 +112,7 @@ def run_with(monkeypatch, plan, store):
         for name in ("stat", "open"):
             monkeypatch.setattr(os, name, client.remembering(getattr(os, name)))
         monkeypatch.setattr(session, "_executor", lambda *_: Elsewhere(client))
-        return session.carry_out(plan("jem classifier"), store, RunOptions(device="cpu"), silent)
+        return session.carry_out(plan("jem classifier"), store, RunOptions(device="cpu"), nullcontext)
 
     return run_with
 
