@@ -145,7 +145,7 @@ class Display:
     def _follow(self, task: Task, event: Event) -> None:
         """Show what a unit does, and how far it is."""
         unit = str(event.values.get("unit", ""))
-        if unit == "iterations" and task.fields["unit"] != unit:
+        if event.text.startswith(guard.TRAINING) and unit and task.fields["unit"] != unit:
             before = f", {event.done:,} of {event.total:,} iterations done" * bool(event.done)
             self.print(f"{task.description}: training{before}")
         self._count_to(task, event.done, event.total, unit, event.text)

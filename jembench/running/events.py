@@ -26,7 +26,7 @@ from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 from jembench.store.works import Status
-from jembench.training.guard import describe_event
+from jembench.training.guard import TRAINING, describe_event
 
 VARIABLE = "JEMBENCH_TRACKERS"
 """The environment variable that lists trackers: registered names or import paths, with options."""
@@ -101,7 +101,7 @@ class Events:
             nonlocal status, losses
             if event.kind == "window":
                 losses = _losses(event.values)
-            elif event.kind == "progress" and event.values.get("unit") == "iterations":
+            elif event.kind == "progress" and event.text.partition(",")[0] == TRAINING:
                 event = dataclasses.replace(event, text=", ".join(filter(None, [event.text, losses])))
             whole = dataclasses.replace(
                 event, fit=fields_of(fit), worker=worker, time=time.time(), work=work.id if work else ""

@@ -69,10 +69,10 @@ class _Run:
         """Call a method of the trainer in every process that trains this fit."""
         return self.trainer.group.call(self.trainer, method, *arguments)
 
-    def send(self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None) -> None:
+    def send(self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None, text: str = "") -> None:
         """Report an event."""
         done = self.trainer.iteration if done is None else done
-        self.report(Event(kind=kind, done=done, total=self.trainer.iterations, values=values))
+        self.report(Event(kind=kind, done=done, total=self.trainer.iterations, values=values, text=text))
 
 
 def train(
@@ -109,13 +109,13 @@ def train(
     with (
         stopping.deferred(),
         trainer.group.leading(),
-        progress.phase("training", unit="iterations") as shown,
+        progress.phase(guard.TRAINING, unit="iterations") as shown,
     ):
         _resume(run)
         for row in run.history:  # a tracker may lack some; a repeated one has the values that it had
             run.send("window", row, int(row["iteration"]))
         shown.done, shown.total = trainer.iteration, trainer.iterations
-        run.send("progress", {"unit": "iterations"})
+        run.send("progress", {"unit": "iterations"}, text=guard.TRAINING)
         while trainer.iteration < trainer.iterations:
             wrong = _judge(run, *_window(run, shown))
             check()

@@ -40,6 +40,9 @@ from typing import Any, NamedTuple
 
 from jembench.experiment.recipe import Count, Recipe, Remedy
 
+TRAINING = "training"
+"""The name of a training's phase, of which the display tells where it began."""
+
 CRITERION = "random-starts@4"
 """What counts as divergence, in records and protocols: its version changes with the limits below."""
 

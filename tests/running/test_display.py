@@ -130,7 +130,8 @@ def test_a_line_a_minute(log, clock, lines):
 def test_a_training_that_resumes_says_from_where(log, lines):
     for seed, done in enumerate((0, 200)):
         for _ in range(2):
-            log("progress", fit("jem", seed), done=done, total=400, counted="iterations")
+            log("progress", fit("jem", seed), done=done, total=400, counted="iterations", text="training, loss 2.000")
+    log("progress", fit("jem", 2), done=3, total=400, counted="iterations", text="measuring fid, feature network")
     assert lines() == [
         "jem on digits, seed 0: training",
         "jem on digits, seed 1: training, 200 of 400 iterations done",
