@@ -6,7 +6,6 @@ import sys
 import pytest
 
 from jembench.api.status import status
-from jembench.errors import SpecError
 from jembench.store import records
 from jembench.store.store import Store, lost_units
 from jembench.store.works import Status
@@ -30,12 +29,6 @@ def unit(store):
         return next(each for each in status(store.root) if each.id == unit)
 
     return write
-
-
-def test_an_empty_store_and_none(tmp_path):
-    assert status(tmp_path) == []
-    with pytest.raises(SpecError, match="There is no store"):
-        status(tmp_path / "none")
 
 
 def test_a_unit_is_known_before_anything_happened_to_it(unit):

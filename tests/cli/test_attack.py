@@ -1,8 +1,6 @@
 """``jembench attack``: what it prints, and what a kill or the clock cannot take away."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 
@@ -35,17 +33,6 @@ def test_the_table(pgd, table, outcomes):
     assert {metric for _, _, metric in outcomes("runs")} == {"pgd:images=8,norm=l2,restarts=1,steps=5"}
 
 
-def test_every_combination_of_lists_is_one_attack(pgd, outcomes):
-    assert pgd("--norm", "linf,l2", "--eps", "8/255,0.5", models="zoo_of_tests:classifier").code == 0
-    attacks = {metric.removesuffix(",restarts=1,steps=5") for _, _, metric in outcomes("runs")}
-    assert attacks == {
-        "pgd:eps=8/255,images=8",
-        "pgd:eps=0.5,images=8",
-        "pgd:eps=8/255,images=8,norm=l2",
-        "pgd:eps=0.5,images=8,norm=l2",
-    }
-
-
 def test_refinement_is_for_models_with_chains(pgd):
     done = pgd("--refine", "1", "--eot", "2", "--grad", "bpda")
     assert done.code == 0
@@ -66,12 +53,6 @@ def test_the_budget_follows_from_the_dataset(jembench):
 
     assert planned() == ["pgd:budget=quick"]
     assert planned("--budget", "paper") == ["pgd"]
-
-
-def test_an_attack_that_there_is_not(jembench):
-    done = jembench("attack", "pdg")
-    assert (done.code, done.out) == (2, "")
-    assert "There is no attack named 'pdg'. Nearest: pgd" in done.err
 
 
 def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table):
@@ -95,8 +76,3 @@ def test_no_time_at_all(pgd, jembench, tiny, monkeypatch):
     done = pgd(models="zoo_of_tests:classifier")
     assert done.code == 3
     assert "The time is up before an image was attacked. The same command goes on from here." in done.err
-
-
-def test_it_imports_nothing_heavy_before_it_knows_what_to_do():
-    script = "import sys, jembench.cli.attack; sys.exit(len({'torch', 'matplotlib'} & sys.modules.keys()))"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, check=False).returncode == 0

@@ -43,21 +43,6 @@ def test_two_models(trained, outcomes):
     assert rows["ece"]["training_p"] is None
 
 
-def test_the_table(trained):
-    done = trained(JEM, CLASSIFIER, "--resamples", "200", "--metrics", "accuracy,ece")
-    assert done.out.splitlines()[1] == (f"{JEM} and {CLASSIFIER} · dataset shades · recipe tiny · seeds 0, 1")
-    assert "by 200 resamples of the bootstrap" in " ".join(done.out.split())
-    assert "Of fewer than 3 seeds that both have, it is not judged what training anew would change." in done.out
-    assert "adjusted by Holm for 2 values. Below 0.05 a difference is seen." in done.out
-    assert "brightness" not in done.out
-
-
-def test_one_seed_is_tested_exactly(trained):
-    done = trained(JEM, CLASSIFIER, "--resamples", "200", "--seeds", "1", "--format", "json")
-    (row,) = [row for row in json.loads(done.out)["rows"] if row["label"] == "accuracy"]
-    assert (row["seeds"], row["images_test"]) == ([1], "McNemar")
-
-
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

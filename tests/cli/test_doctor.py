@@ -31,11 +31,6 @@ def test_a_bare_machine_is_healthy_and_says_what_is_missing(findings):
     assert all(finding["remedy"] for finding in everything if finding["mark"] != "ok")
 
 
-def test_the_table(jembench, tmp_path):
-    done = jembench("doctor", "--store", tmp_path / "runs")
-    assert any(line.split()[:2] == ["ok", "store"] for line in done.out.splitlines())
-
-
 def test_a_library_that_cannot_be_imported():
     finding = doctor.check_library("torchvision", "torchvision_of_another_torch")
     assert finding.mark == "broken"

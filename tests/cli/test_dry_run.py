@@ -61,14 +61,6 @@ def test_what_is_to_be_done_is_done_and_nothing_else(run, planned, outcomes, arg
     assert "to do" not in then.values()
 
 
-def test_a_model_of_which_nothing_is_asked_is_not_to_be_trained(run):
-    done = run("--dry-run", models="zoo_of_tests:classifier", metrics="chain-age")
-    assert "not needed" in done.out
-    assert "0 of 1 models are still to be trained" in done.out
-    assert run(models="zoo_of_tests:classifier", metrics="chain-age").code == 0
-    assert list(Path("runs").glob("fits/*/model.safetensors")) == []
-
-
 # --- what is missing --------------------------------------------------------------------------------------------------
 
 
@@ -105,13 +97,6 @@ def test_what_is_missing_can_be_left_for_later(run, nothing_downloaded, outcomes
     assert (found["ood:set=svhn"]["status"], found["ood:set=svhn"]["details"]) == ("na", {})
     assert "use --metrics ood:set=svhn:download=true" in found["ood:set=svhn"]["reason"]
     assert run(**arguments).code == 2  # it is still missing, and asked for
-
-
-def test_the_toolbox_of_the_ensemble(run, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "art.attacks.evasion", None)
-    done = run(models="zoo_of_tests:classifier", metrics="ensemble:eps=8/255")
-    assert done.code == 2
-    assert "`pip install adversarial-robustness-toolbox` installs it" in done.err
 
 
 def test_a_plan_is_printed_without_its_dataset(jembench, nothing_downloaded, tmp_path):

@@ -36,27 +36,11 @@ def test_the_files_that_were_written_are_printed(measured, jembench):
         ElementTree.parse(path)
 
 
-def test_the_same_store_gives_the_same_bytes(measured, jembench, contents):
-    jembench("figures", "--output", "one")
-    jembench("figures", "--output", "other")
-    assert contents("one") == contents("other")
-
-
 def test_only_the_formats_the_folder_and_the_suite_that_were_asked_for(measured, jembench):
     done = jembench("figures", "hybrid", "--format", "svg", "--output", "a/b")
     assert done.code == 0
     assert {Path(name).suffix for name in files("a/b")} == {".svg", ".csv"}
     assert not Path("runs/figures").exists()
-
-
-def test_what_was_evaluated_on_part_of_the_images_is_drawn_apart(measured, run, jembench):
-    run("--limit", "10", models="zoo_of_tests:classifier", metrics="accuracy,ece")
-    whole = ("figures", "--format", "png", "--figures", "reliability")
-    of_all, of_part = (set(files_of(jembench(*command).out)) for command in (whole, (*whole, "--limit", "10")))
-    assert of_all
-    assert of_part
-    assert not of_all & of_part
-    assert of_all | of_part == set(files("runs/figures"))
 
 
 def test_torn_arrays_stop_no_other_figure(run, jembench):

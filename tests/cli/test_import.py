@@ -75,15 +75,6 @@ def test_commands_of_one_model_and_the_report_find_an_import_by_its_name(jembenc
     assert len(list(Path("runs/fits").iterdir())) == 2
 
 
-def test_an_imported_fit_is_shared_like_any_other(jembench, published):
-    jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
-    (folder,) = Path("runs/fits").iterdir()
-    assert jembench("push", folder.name, "model.zip").code == 0
-    assert jembench("fetch", "model.zip", "--store", "theirs").code == 0
-    run = ("run", "hybrid", "--models", "jem-authors", "--metrics", "accuracy", "--limit", "40")
-    assert jembench(*run, "--store", "theirs").code == 0
-
-
 def test_other_weights_need_another_name(jembench, published):
     assert jembench("import", "jem", "DIGITS_MODEL.pt").code == 0
     assert jembench("import", "jem", "DIGITS_MODEL.pt").code == 0  # the same fit

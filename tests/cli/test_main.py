@@ -137,10 +137,6 @@ def test_the_examples_of_the_help_name_options_that_there_are(name, tmp_path, mo
         assert found.make_context(name, words, parent=ctx.parent).params
 
 
-def test_version(jembench):
-    assert jembench("--version").out == f"jembench, version {entry.__version__}\n"
-
-
 def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
     done = jembench("docter")
     assert (done.code, done.out) == (2, "")
@@ -149,28 +145,6 @@ def test_an_unknown_command_is_answered_with_the_nearest_and_all(jembench):
         "estimate, fetch, figures, import, init, list, plugin, push, report, reproduce, run, sample, status, store, "
         "train, view, work. `jembench --help` says what each one is.\n"
     )
-
-
-def test_an_unknown_command_of_a_group(jembench):
-    done = jembench("plugin", "chekc")
-    assert done.code == 2
-    assert done.err == (
-        "Error: There is no command named 'chekc'. Nearest: check. Known: check, new. "
-        "`jembench plugin --help` says what each one is.\n"
-    )
-
-
-def test_an_unknown_option(jembench):
-    done = jembench("list", "--fromat", "json")
-    assert (done.code, done.out) == (2, "")
-    assert "--fromat" in done.err
-    assert "--format" in done.err
-
-
-def test_a_value_that_is_no_choice(jembench):
-    done = jembench("list", "model")
-    assert done.code == 2
-    assert "'model' is not one of 'models', 'samplers'" in done.err
 
 
 @pytest.mark.parametrize(("error", "code"), [(SpecError("Write it\notherwise."), 2), (Diverged("Too fast."), 1)])
@@ -213,13 +187,6 @@ def test_a_bug_says_that_it_is_one(jembench, failing):
         "Error: This is a bug in jembench or in a plugin: KeyError: 'grad'. Run the command again as "
         "`jembench --debug ...` to see where it comes from, and report what that prints.\n",
     )
-
-
-def test_an_interrupt_says_that_finished_work_is_kept(jembench, failing):
-    failing(KeyboardInterrupt())
-    done = jembench("list")
-    assert (done.code, done.out) == (130, "")
-    assert done.err.strip() == "Interrupted. Finished work is kept: the same command goes on from there."
 
 
 def test_a_reader_who_goes_away_is_no_error():

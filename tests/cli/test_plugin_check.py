@@ -70,15 +70,6 @@ def test_what_needs_an_option_is_to_be_checked_by_its_spec(rows):
     assert 'jembench plugin check --kind models "needy:width=..."' in row["message"]
 
 
-def test_the_table(jembench, mixture, table):
-    done = jembench("plugin", "check", "--kind", "models", "sound", "faulty")
-    assert done.code == 1
-    lines = table(done.out)
-    assert ["model", "sound", "each-image-alone", "passed"] in lines
-    assert any(line[:4] == ["model", "faulty", "each-image-alone", "failed"] for line in lines)
-    assert done.out.splitlines()[-1].endswith("1 failed")
-
-
 def test_all_fine_is_0(jembench, mixture):
     assert jembench("plugin", "check", "--kind", "models", "sound").code == 0
 

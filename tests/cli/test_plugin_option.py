@@ -1,9 +1,6 @@
 """``--plugin FILE.py``: a user's own file, on every command."""
 
 import json
-import math
-import os
-import subprocess
 import sys
 from pathlib import Path
 
@@ -79,12 +76,6 @@ def test_run_names_what_it_declares_and_repeats_it_in_what_comes_next(jembench, 
     assert any(plugin.startswith(f"my_file.py {content} [of-file = my_file:build]") for plugin in plugins)
 
 
-def test_what_fails_is_tried_again_with_it(jembench, tiny):
-    done = jembench("run", "hybrid", "--models", "of-file", "--metrics", "zoo_of_tests:raises", *tiny, *PLUGIN)
-    assert done.code == 1
-    assert done.out.splitlines()[-1].endswith(" --plugin my_file.py")
-
-
 # --- what is changed in it --------------------------------------------------------------------------------------------
 
 
@@ -115,45 +106,6 @@ def test_an_edited_model_is_trained_and_measured_anew(jembench, run_after, model
     assert run_after(models, "nn.Tanh()", "nn.ReLU()") == [2, 2]  # what it was before is there still
 
 
-def shown(jembench):
-    """What ``report`` shows of each row: the value of the first metric, and its seeds."""
-    rows = json.loads(jembench("report", "--format", "json").out)["rows"]
-    return [(row["values"][0]["value"], row["values"][0]["seeds"]) for row in rows]
-
-
-def test_what_an_edit_gave_goes_with_it_and_never_stands_beside_what_others_gave(jembench, run_after):
-    run_after("my_file:build", seeds="0,1")
-    before = shown(jembench)
-    run_after("my_file:build", "width: int = 4", "width: int = 5", seeds="0")
-    ((_, seeds),) = shown(jembench)
-    assert seeds == [0]
-    run_after("my_file:build", "width: int = 5", "width: int = 4", seeds="1")
-    assert shown(jembench) == before
-
-
-def test_what_a_model_says_is_asked_again_if_only_its_answers_changed(run_after):
-    Path("my_file.py").write_text(
-        Path("my_file.py").read_text()
-        + """
-class Scaled(nn.Sequential):
-    scale = 1.0
-
-    def forward(self, x):
-        return super().forward(x) * (1.0 if self.training else self.scale)
-
-def scaled(data):
-    return Scaled(nn.Flatten(), nn.Linear(data.dimensions, data.num_classes))
-"""
-    )
-    run_after("my_file:scaled", metrics="nll")
-    run_after("my_file:scaled", "scale = 1.0", "scale = 0.0", metrics="nll")
-    cells = [json.loads(path.read_text()) for path in Path("runs/cells").iterdir()]
-    found = sorted(cell["outcome"]["values"]["nll"]["value"] for cell in cells)
-    assert len(found) == 2
-    assert found[1] == pytest.approx(math.log(3))
-    assert found[0] < found[1]
-
-
 def test_a_metric_s_edited_outliers_are_drawn_anew(run_after):
     Path("my_file.py").write_text(
         Path("my_file.py").read_text().replace('"metrics": {', '"ood_sets": {"mine": "outliers"}, "metrics": {')
@@ -172,16 +124,6 @@ def outliers():
     assert run_after("zoo_of_tests:classifier", "255 - test.images", "test.images // 2", **metric) == [1, 2]
 
 
-def test_an_imported_model_of_a_plugin_file(jembench, run_after, tmp_path):
-    import torch
-
-    weights = {"1.weight": torch.zeros(4, 16), "1.bias": torch.zeros(4), "3.weight": torch.ones(3, 4)}
-    torch.save({**weights, "3.bias": torch.zeros(3)}, "w.pt")
-    done = jembench("import", "weights", "w.pt", "--model", "my_file:build", "--dataset", "zoo_of_tests:data", *PLUGIN)
-    assert done.code == 0, done.err
-    assert run_after("w") == [1, 1]
-
-
 def test_an_edited_metric_is_computed_anew(run_after):
     assert run_after("zoo_of_tests:classifier") == [1, 1]
     assert run_after("zoo_of_tests:classifier", "    return Accuracy()", "    return  Accuracy()") == [1, 2]
@@ -196,12 +138,6 @@ def test_train_and_sample(jembench, tiny):
     done = jembench("sample", "my_file:painter", *tiny, *PLUGIN)
     assert done.code == 0, done.err
     assert Path("samples.png").exists()
-
-
-def test_lists(jembench, lines):
-    assert lines(jembench("list", *PLUGIN).out, "models", "of-file", "my_file.py", "my_file:build", "ok")
-    assert lines(jembench("list", "models", *PLUGIN).out, "of-file", "network", "width=4")
-    assert not lines(jembench("list").out, "of-file")  # without it, nothing of it is left
 
 
 def test_the_environment_may_name_it(jembench, tiny, monkeypatch):
@@ -270,19 +206,3 @@ def test_a_declaration_of_what_is_not_there_is_a_broken_row_until_it_is_used(jem
     done = jembench("train", "of-file", *PLUGIN)
     assert (done.code, done.out) == (2, "")
     assert done.err.endswith("module 'my_file' has no attribute 'nothing'. Correct the file.\n")
-
-
-def test_without_torch(jembench):
-    """A light file costs a listing nothing."""
-    Path("my_file.py").write_text("def build(data): ...\nENTRY_POINTS = {'models': {'of-file': 'build'}}\n")
-    script = (
-        "import sys\n"
-        "from jembench.cli.main import main\n"
-        f"code = main(['list', *{PLUGIN!r}])\n"
-        "sys.exit('torch was imported' if 'torch' in sys.modules else code)\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=False, env=dict(os.environ)
-    )
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "of-file" in done.stdout

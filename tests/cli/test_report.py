@@ -1,12 +1,8 @@
 """``jembench report``."""
 
-import csv
-import io
 import json
 import re
 from pathlib import Path
-
-import pytest
 
 
 def test_no_store(jembench):
@@ -23,21 +19,6 @@ def test_an_empty_store(jembench):
     Path("runs").mkdir()
     done = jembench("report")
     assert done == (0, "runs holds no results yet: `jembench run hybrid` makes some.\n", "")
-
-
-@pytest.mark.parametrize(
-    ("format", "read"),
-    [
-        ("json", lambda out: json.loads(out)["rows"]),
-        ("csv", lambda out: list(csv.DictReader(io.StringIO(out)))),
-    ],
-)
-def test_an_empty_store_for_programs(jembench, format, read):
-    Path("runs").mkdir()
-    done = jembench("report", "--format", format)
-    assert done.code == 0
-    assert read(done.out) == []
-    assert done.err.startswith("runs holds no results yet")
 
 
 def test_all_that_the_store_holds(run, jembench):
@@ -75,12 +56,6 @@ def test_a_report_as_a_page(run, jembench):
     parts = re.findall('<section class="part" id="([a-z]+)"', text)
     assert parts == ["overview", "tables", "figures", "samples", "training", "origin"]
     assert text.count("<figure") >= 2
-
-
-def test_the_numbers_are_those_of_the_run(run, jembench):
-    before = json.loads(run("--format", "json", models="zoo_of_tests:jem").out)["rows"]
-    after = json.loads(jembench("report", "--format", "json").out)["rows"]
-    assert after == before
 
 
 def test_results_on_part_of_the_images_are_kept_apart(run, jembench):

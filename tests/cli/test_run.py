@@ -58,14 +58,6 @@ def weights(store):
 # --- what it prints ---------------------------------------------------------------------------------------------------
 
 
-def test_after_too_little_time_the_next_command_is_the_same(run):
-    done = run("--max-hours", "1e-12", models="zoo_of_tests:classifier")
-    (following,) = [line.split(None, 1)[1] for line in done.out.splitlines() if line.split()[:1] == ["next"]]
-    words = shlex.split(following)
-    assert (done.code, words[:3]) == (3, ["jembench", "run", "hybrid"])
-    assert "--seeds" not in words
-
-
 def test_the_table_the_published_numbers_and_what_comes_next(run, table):
     done = run()
     assert done.code == 0
@@ -93,28 +85,6 @@ def test_the_commands_that_it_suggests_can_be_pasted(run, jembench):
     assert report.code == 0
     assert report.out.startswith("### Results · ")
     assert "recipe tiny+epochs=2 · seeds 0, 1, 2" in report.out
-
-
-def test_json(run, outcomes):
-    rows = json.loads(run("--format", "json").out)["rows"]
-    assert [row["model"] for row in rows] == ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
-    accuracy = rows[0]["values"][0]
-    assert accuracy["value"] == outcomes("runs")["zoo_of_tests:jem", 0, "accuracy"]["values"]["accuracy"]["value"]
-
-
-@pytest.mark.parametrize("format", ["table", "json", "csv", "markdown", "latex"])
-def test_progress_goes_to_stderr(run, format):
-    done = run("--format", format, models="zoo_of_tests:classifier", metrics="accuracy")
-    assert "done in " in done.err
-    assert "measured in" not in done.out
-
-
-def test_seeds_are_summed_up(run, outcomes):
-    done = run("--seeds", "0,1")
-    assert {key[1] for key in outcomes("runs")} == {0, 1}
-    assert "seeds 0, 1" in done.out
-    assert "±: standard deviation over the seeds" in done.out
-    assert "--seeds" not in done.out  # no advice to do what was done
 
 
 def test_several_datasets(run, tmp_path):

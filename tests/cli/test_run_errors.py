@@ -51,17 +51,6 @@ def test_a_store_that_cannot_be_written(run, monkeypatch, store, text, by):
     assert Path("file").read_text() == "mine"
 
 
-def test_a_newer_record_is_left_alone(run):
-    run()
-    cell = next(Path("runs/cells").glob("accuracy-*"))
-    newer = json.dumps(json.loads(cell.read_text()) | {"schema": 99})
-    cell.write_text(newer)
-    done = run()
-    assert (done.code, done.out) == (2, "")
-    assert "was written by a newer jembench" in done.err
-    assert cell.read_text() == newer
-
-
 def test_a_full_disk_ends_the_run_and_loses_nothing(run, contents, monkeypatch, outcomes):
     def no_space(descriptor):
         cells = Path(f"/proc/self/fd/{descriptor}").readlink().parent

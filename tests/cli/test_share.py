@@ -184,20 +184,6 @@ def test_a_model_may_name_installed_components_alone(jembench, archive, changed)
     assert not Path("runs").exists()
 
 
-def test_another_model_of_the_same_identity_is_kept(jembench, archive):
-    jembench("fetch", archive)
-    (home,) = Path("runs/fits").iterdir()
-    record = json.loads((home / "fit.json").read_text())
-    record.pop("digest")
-    shutil.copy(home / "sampler.safetensors", home / "model.safetensors")
-    record["files"]["model.safetensors"] = record["files"]["sampler.safetensors"]
-    records.write(home / "fit.json", record)
-    before = contents("runs")
-    done = jembench("fetch", archive)
-    assert (done.code, "kept" in done.out) == (1, True)
-    assert contents("runs") == before
-
-
 @pytest.mark.filterwarnings("ignore:Use 'content=:DeprecationWarning")  # of the client's own calls
 def test_through_a_hub(jembench, trained, monkeypatch):
     constants = pytest.importorskip("huggingface_hub.constants")

@@ -14,7 +14,6 @@ import pytest
 import torch
 
 from jembench import stopping
-from jembench.attacks import threat
 from jembench.running import fits, worker
 from jembench.running.evaluation import FitAccess
 from jembench.store import checkpoint
@@ -110,35 +109,6 @@ def test_whatever_else_is_done_ends_where_it_is(run, values, monkeypatch, place,
     assert values("runs") == values("straight")
 
 
-def test_an_attack_keeps_what_it_has(jembench, tiny, monkeypatch, outcomes):
-    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 4)
-    arguments = [
-        "pgd",
-        "--models",
-        "zoo_of_tests:classifier",
-        "--images",
-        "8",
-        "--restarts",
-        "1",
-        "--steps",
-        "5",
-        *tiny,
-    ]
-    with monkeypatch.context() as patch:
-        kill_in(patch, threat, "verify", call=2)
-        stopped = jembench("attack", *arguments)
-    assert stopped.code == 3
-    assert "Received SIGTERM: of zoo_of_tests:classifier, pgd" in stopped.err
-    assert f"has 4 of 8 images. {GOES_ON}" in stopped.err
-    assert "pgd-linf" in stopped.out
-    (outcome,) = outcomes("runs").values()
-    assert outcome["details"]["partial"] == "4 of 8 images"
-    assert left_behind() == []
-    assert jembench("attack", *arguments).code == 0
-    (outcome,) = outcomes("runs").values()
-    assert "partial" not in outcome["details"]
-
-
 def test_a_process_that_waits_for_another_one_can_be_stopped(train, run):
     train()
     (folder,) = Path("runs/fits").iterdir()
@@ -190,12 +160,6 @@ def endless():
         "cpu",
         *(word for setting in settings for word in ("--set", setting)),
     ]
-
-
-def wait_for(condition, process):
-    while not condition():
-        assert process.poll() is None
-        time.sleep(0.05)
 
 
 def begun():

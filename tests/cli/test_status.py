@@ -2,7 +2,6 @@
 
 import json
 import time
-from pathlib import Path
 
 import pytest
 
@@ -30,12 +29,6 @@ def store(tmp_path):
     happened("d4", "fit")
     with store.lease("a1"), store.lease("b2"):
         yield tmp_path / "runs"
-
-
-def test_an_empty_store(jembench):
-    Path("runs").mkdir()
-    done = jembench("status")
-    assert (done.code, done.out, done.err) == (0, "Nothing runs in runs.\n", "")
 
 
 def test_the_table(jembench, store):

@@ -1,8 +1,6 @@
 """``jembench train``."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -28,19 +26,6 @@ def test_what_is_trained_is_not_trained_again(train, contents):
     whole = contents("runs")
     assert train("zoo_of_tests:jem") == (0, before.out, "")
     assert contents("runs") == whole
-
-
-def test_what_is_trained_is_found_without_torch(jembench):
-    arguments = ["train", "baseline", "--set", "epochs=0.1"]
-    before = jembench(*arguments)
-    script = (
-        "import sys\n"
-        "from jembench.cli.main import main\n"
-        f"code = main({arguments!r})\n"
-        "sys.exit('torch was imported' if 'torch' in sys.modules else code)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout, done.stderr) == (0, before.out, "")
 
 
 def test_run_finds_what_train_has_made(train, run):

@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -10,7 +9,6 @@ import pytest
 from jembench.cli import work
 from jembench.errors import OutOfTime, StoreError, Unavailable
 from jembench.interfaces.running import Ended
-from jembench.store import records
 from jembench.store.store import Store
 
 
@@ -43,31 +41,6 @@ def test_how_a_unit_ends_is_told_to_the_driver(tmp_path, monkeypatch, result, ho
 
 
 # --- files that are no unit -------------------------------------------------------------------------------------------
-
-WHOLE = records.text({"kind": "fit", "cells": []})
-
-
-@pytest.mark.parametrize(
-    ("content", "wrong"),
-    [
-        (WHOLE[:-20], "is not valid JSON"),
-        (WHOLE.replace("fit", "fat"), "is damaged or was edited: its text does not match its digest"),
-        ("", "is not valid JSON"),
-        ("[]", "it must be a table"),
-        (WHOLE, "lacks model, dataset, recipe, fit, identity"),
-        (WHOLE.replace('"schema": 2', '"schema": 99'), "was written by a newer jembench (schema 99"),
-    ],
-)
-def test_a_file_that_is_no_unit_is_refused_in_one_paragraph(jembench, content, wrong):
-    Path("unit.json").write_text(content)
-    done = jembench("work", "unit.json")
-    assert done.code == 2
-    assert done.err.startswith("Error: This is no unit of work: ")
-    assert wrong in done.err
-    assert len(done.err.splitlines()) == 1
-    ended = json.loads(done.out)
-    assert (ended["id"], ended["how"], f"Error: {ended['text']}\n") == ("unit.json", "refused", done.err)
-    assert Path("unit.json").read_text() == content
 
 
 @pytest.mark.parametrize("unit", ["0123456789abcdef", "nowhere.json", "../up", "works"])

@@ -144,13 +144,6 @@ def test_a_warm_up_overwrites_the_decays_within_it_for_good(warmup, epochs, per_
         assert schedule(iteration, per_epoch, 60) == pytest.approx(rate, rel=1e-12)
 
 
-def test_sada_s_first_decay_on_digits_falls_within_its_warm_up():
-    """Ten iterations an epoch: the milestones are 600, 1,200 and 1,800, and the warm-up ends at 1,000."""
-    schedule = recipes.load("sada").schedule.make()
-    factors = [schedule(iteration, 10, 2000) for iteration in (599, 600, 1000, 1199, 1200, 1800)]
-    assert factors == pytest.approx([0.599, 0.6, 1, 1, 0.2, 0.04])
-
-
 def test_a_rate_falls_linearly_to_0_after_a_share_of_the_training():
     schedule = Schedule(linear_from=0.5)
     assert [schedule.make()(iteration, 10, 100) for iteration in (0, 50, 75, 99)] == pytest.approx([1, 1, 0.5, 0.02])
