@@ -19,9 +19,9 @@ from executor_checks import check_executor
 from executor_sessions import Session
 
 from jembench.errors import SpecError, Unavailable
-from jembench.interfaces import Event
 from jembench.plugin import resolve
 from jembench.store.store import Store
+from jembench.store.works import Status
 from jembench.testing import parametrize
 
 pytestmark = pytest.mark.skipif(
@@ -163,6 +163,7 @@ HOLDER = """
 import os, sys
 from pathlib import Path
 from jembench.store.store import Store
+from jembench.store.works import Status
 
 with Store(Path(sys.argv[1])).lease("fit"):
     os._exit(0)
@@ -176,7 +177,7 @@ def test_the_job_of_a_lost_node_is_cancelled_and_submitted_again(session, tmp_pa
     store = Store(tmp_path / "store")
     holder = subprocess.Popen([sys.executable, "-c", HOLDER, store.root])
     assert holder.wait() == 0
-    store.works.append(Event(kind="started", work=jobs[0].id, worker=f"{platform.node()}:{holder.pid}"))
+    store.works.set_status(jobs[0].id, Status(state="running", worker=f"{platform.node()}:{holder.pid}"))
     first = slurm("squeue", "--me", "--noheader", "--states=RUNNING", "--format=%A").strip()
     kill_node("lost", first)
     until(one, lambda: len(one.begun) > 1)
@@ -216,7 +217,7 @@ def test_a_training_that_reaches_its_time_limit_ends_as_if_it_had_not(tmp_path):
             stdout=subprocess.PIPE,
         )
     store = tmp_path / "cluster" / "runs"
-    while not any('"window"' in path.read_text() for path in store.glob("works/*.events")):
+    while not any("loss" in path.read_text() for path in store.glob("works/*.status.json")):
         assert runs["cluster"].poll() is None
         time.sleep(0.1)
     name = folder_of(store).name

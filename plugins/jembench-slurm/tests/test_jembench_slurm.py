@@ -69,7 +69,7 @@ def slurm(tmp_path, monkeypatch):
 def opened(folder, **options):
     spec = "slurm:" + ",".join(f"{key}={value}" for key, value in options.items())
     executor = resolve("executors", spec.rstrip(":")).make()
-    executor.open(Driver(store=folder, arguments=lambda ids: ["work", *ids], environment={"A": "b"}, carry_out=None))
+    executor.open(Driver(store=folder, options=(), environment={"A": "b"}, carry_out=None))
     return executor
 
 
