@@ -1,4 +1,4 @@
-"""What a script passes, as plans and reports take it: one thing or several, specs or objects, settings, a selection."""
+"""Arguments of a script in the form of plans and reports: lists, specs or objects, settings, a selection."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def seed_numbers(given: int | Iterable[int]) -> list[int]:
 
 
 def setting_texts(settings: Settings | None) -> list[str]:
-    """Settings as the command line takes them: ``epochs=5``."""
+    """Return settings as the command line takes them: ``epochs=5``."""
     if not isinstance(settings, Mapping | None):
         raise SpecError(f'settings is {settings!r}; it must be a mapping of recipe fields: {{"epochs": 5}}.')
     return [f"{key}={format_value(value)}" for key, value in (settings or {}).items()]
@@ -60,7 +60,7 @@ def selection(
     names: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
 ) -> Selection:
-    """Which results of a store are shown. None means all; several are a list, or a text with commas.
+    """Return the selection of a store's results. None means all; several are a list, or a text with commas.
 
     Args:
         suite: the name of a suite, whose metrics alone are shown; or the file of an experiment, whose models, data,

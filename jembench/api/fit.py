@@ -43,7 +43,7 @@ class Fit:
 
     @property
     def recipe(self) -> Recipe:
-        """How it was trained."""
+        """The recipe of its training."""
         return self.plan.recipe
 
     def __repr__(self) -> str:
@@ -84,7 +84,7 @@ class Fit:
         return samples._replace(images=samples.images[chosen], labels=labels, ages=ages)
 
     def logits(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        """The logits of p(y|x).
+        """Return the logits of p(y|x).
 
         Args:
             x: images (N, C, H, W): uint8 pixels, or floats within ``data.bounds``.
@@ -103,7 +103,7 @@ class Fit:
         return self._read("logits", x, "does not classify")
 
     def energy(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        """The energy E(x) in nats, up to one constant of the model; arguments and errors as for :meth:`logits`.
+        """Return the energy E(x) in nats, up to one constant of the model; arguments and errors as for :meth:`logits`.
 
         It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 7), and -log p(x) of a model with a
         normalised density. Lower is likelier.
@@ -118,7 +118,7 @@ class Fit:
         return self._read("energy", x, "has no energy")
 
     def log_prob(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        """The normalised log p(x) in nats per image; arguments as for :meth:`logits`.
+        """Return the normalised log p(x) in nats per image; arguments as for :meth:`logits`.
 
         Returns:
             float32 (N,) on the CPU.

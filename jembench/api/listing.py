@@ -1,4 +1,4 @@
-"""What is installed, as ``jembench list`` shows it: components, suites, recipes and published tables."""
+"""Installed components, suites, recipes and published tables, as ``jembench list`` shows them."""
 
 from __future__ import annotations
 

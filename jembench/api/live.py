@@ -27,7 +27,7 @@ DISTRIBUTION = "live"
 
 
 def model_spec(model: object) -> str:
-    """The spec of a model that is given by its spec or as a module.
+    """Return the spec of a model that is given by its spec or as a module.
 
     A module is copied, and never changed. It is measured as it is, unless it can be trained by jembench
     (:class:`jembench.interfaces.Trainable`), from its present weights, or fitted
@@ -59,7 +59,7 @@ def model_spec(model: object) -> str:
 
 
 def dataset_spec(data: object) -> str:
-    """The spec of a dataset that is given by its spec, as a dataset, or as arrays.
+    """Return the spec of a dataset that is given by its spec, as a dataset, or as arrays.
 
     Arrays are a mapping ``{"train": (images, labels), "test": (images, labels)}``: images uint8 (N, C, H, W) or
     (N, H, W), labels whole numbers (N,) from 0 or None.

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """What can be shown as tables: for people, for programs and in a notebook."""
+    """A document with tables for people, for programs and for notebooks."""
 
     document: Document
 
     def table(self, format: str = "table") -> Any:
-        """The tables as text, or as bytes in formats of programs such as parquet.
+        """Return the tables as text, or as bytes in formats of programs such as parquet.
 
         Args:
             format: ``table`` for a terminal, markdown, latex, csv, json, html (a whole page), or the name or import
@@ -103,7 +103,7 @@ class Results(Shown, Sequence[Record]):
 
     @classmethod
     def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[Published], store: Store) -> Results:
-        """The results of a run, under the display names of its suite."""
+        """Return the results of a run, under the display names of its suite."""
         names = display_names(plan.names, [cell.fit for cell in cells])
         suite = plan.suite
         of_page: dict[str, Any] = {"claims": suite.claims, "title": suite.title, "pictures": Pictures(store)}
@@ -113,14 +113,14 @@ class Results(Shown, Sequence[Record]):
     def selected(
         cls, found: Selected, selection: Selection, published: Sequence[Published], pictures: Pictures
     ) -> Results:
-        """Selected results of a store, in the tables of a suite or, if none was selected, in one table a dataset."""
+        """Return selected results of a store, in the tables of a suite or, without one, in one table a dataset."""
         suite = selection.suite
         parts = parts_of(suite, [cell.fit for cell in found.cells]) if suite else [sections.everything(found.cells)]
         of_suite: dict[str, Any] = {"claims": suite.claims, "title": suite.title} if suite else {}
         return cls(found.cells, parts, published, selection=selection, names=found.names, pictures=pictures, **of_suite)
 
     def per_seed(self) -> Shown:
-        """The values of each seed, for formats of programs: csv, json, parquet.
+        """Return the values of each seed, for formats of programs: csv, json, parquet.
 
         Example:
             >>> results.per_seed().table("csv").splitlines()[0].split(",")[-6:]

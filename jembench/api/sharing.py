@@ -40,7 +40,7 @@ class Fetched(NamedTuple):
 
 
 def find(store: Store, text: str) -> FitKey:
-    """The trained model that a text means: its id, the name of its folder, or the beginning of one of them.
+    """Return the trained model that a text means: its id, the name of its folder, or the beginning of one of them.
 
     Raises:
         SpecError: if it means none or several.
@@ -123,7 +123,7 @@ def fetch(source: str, store: Store) -> Fetched:
 
 
 def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Iterable[str]:
-    """How what is installed here differs from what a fit and its results were made with."""
+    """Return how the installed components differ from those that a fit and its results were made with."""
     try:
         plan = plan_again(record, record.key.dataset, source, ())
         if plan.key.id != record.key.id:

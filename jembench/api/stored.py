@@ -52,7 +52,7 @@ class OpenStore:
         return [record.key for record in self.store.trained()]
 
     def results(self, suite: str | None = None, **selected: Any) -> Results:
-        """The current results of the store: of those with the same names, the most recently requested ones.
+        """Return the current results of the store: of those with the same names, the most recently requested ones.
 
         Args:
             suite: the name of a suite, whose metrics alone are shown, with its published numbers.
@@ -140,7 +140,7 @@ class OpenStore:
         seed: int = 0,
         device: str = "auto",
     ) -> Fit:
-        """A trained model of the store, or one that was trained elsewhere.
+        """Return a trained model of the store, or one that was trained elsewhere.
 
         Args:
             model: its spec, its name where that means one, or the name of an import; a module is looked up by its
@@ -183,7 +183,7 @@ class OpenStore:
         return self.load_planned(plan, device)
 
     def load_planned(self, plan: FitPlan, device: str = "auto") -> Fit:
-        """The model of a plan, which the store has."""
+        """Return the model of a plan, which the store has."""
         from jembench.models import devices
         from jembench.running import session
 
@@ -203,7 +203,7 @@ def _meant(
 
 
 def open_store(root: Location = "runs") -> OpenStore:
-    """A store, to read its results and to load its models. The folder need not exist yet.
+    """Return a store, to read its results and to load its models. The folder need not exist yet.
 
     Example:
         >>> open_store("runs")
@@ -213,7 +213,7 @@ def open_store(root: Location = "runs") -> OpenStore:
 
 
 def load(model: str | nn.Module, *, store: Location | OpenStore = "runs", **which: Any) -> Fit:
-    """A trained model of a store; arguments and errors as for :meth:`OpenStore.load`.
+    """Return a trained model of a store; arguments and errors as for :meth:`OpenStore.load`.
 
     Example:
         >>> load(name, recipe="tiny", store=store).data.shape
@@ -223,5 +223,5 @@ def load(model: str | nn.Module, *, store: Location | OpenStore = "runs", **whic
 
 
 def opened(store: Location | OpenStore) -> OpenStore:
-    """The store itself, or that in a folder."""
+    """Return the store itself, or that in a folder."""
     return store if isinstance(store, OpenStore) else OpenStore(store)

@@ -1,4 +1,4 @@
-"""What commands print, and the files that they write where the user says."""
+"""Printed output of commands, and the files that they write where the user says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an experiment's file says is written after a run: ``[[report]]`` and ``[[figures]]``."""
+"""Reports and figures that an experiment's file requests after a run: ``[[report]]`` and ``[[figures]]``."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""What is to be done: suites, sweeps, recipes and plans. Imports no torch."""
+"""Experiments: suites, sweeps, recipes and plans. Imports no torch."""

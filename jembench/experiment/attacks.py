@@ -36,7 +36,7 @@ class Attack(OnDatasets):
         return cls(name=name, options={key: tuple(map(str, values)) for key, values in known.items()})
 
     def specs(self, dataset: str) -> tuple[str, ...]:
-        """The metrics on a dataset, given by its spec. Without a budget it is ``quick`` on digits, ``paper`` elsewhere.
+        """Return the metrics on a dataset (a spec). The default budget is ``quick`` on digits, ``paper`` elsewhere.
 
         A refined model is shown beside the same model without refinement.
 
@@ -51,7 +51,7 @@ class Attack(OnDatasets):
         return _specs(self.name, combined)
 
     def check(self, where: str) -> None:
-        """Whether there is such an attack, with these options.
+        """Check that there is such an attack, with these options.
 
         Raises:
             SpecError: if not; ``where`` is the file.

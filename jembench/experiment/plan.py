@@ -35,7 +35,7 @@ class FitPlan:
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether it is not trained here: its model brings its weights, or they were imported."""
+        """True if it is not trained here: its model brings its weights, or they were imported."""
         return self.model.is_pretrained or bool(self.recipe.source)
 
     @cached_property
@@ -48,7 +48,7 @@ class FitPlan:
         return registry.resolve("samplers", self.recipe.chains.sampler) if self.recipe.chains.sampler else None
 
     def components(self, *, sampled: bool) -> list[Component]:
-        """What the fit is made of; its sampler only if it is ``sampled`` by it."""
+        """Return the components of the fit; its sampler only if the fit is ``sampled`` by it."""
         parts = [self.model, self.dataset, self.sampler if sampled else None]
         of_recipe = [component for component in self.recipe.components if component.distribution != "jembench"]
         return [component for part in parts if part for component in part.uses] + of_recipe
@@ -67,7 +67,7 @@ class FitPlan:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """What makes it what it is, but for the seed."""
+        """Everything that determines the fit, except the seed."""
         recipe = self.recipe.identity
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
         codes = {component.target: registry.code_of(component) for component in self.recipe.components}
@@ -84,7 +84,7 @@ class FitPlan:
         return stable_hash(self.identity)
 
     def with_seed(self, seed: int) -> FitPlan:
-        """The same with another seed. What all seeds share is not computed again."""
+        """Return the same with another seed. What all seeds share is not computed again."""
         other = dataclasses.replace(self, seed=seed)
         vars(other).update({name: getattr(self, name) for name in ("sampler", "identity", "_family")})
         return other
@@ -113,7 +113,7 @@ class CellPlan:
 
 
 class Part(NamedTuple):
-    """What belongs together in a report: the work of one suite of a union, or all of it."""
+    """One part of a report: the work of one suite of a union, or all of it."""
 
     title: str
     metrics: tuple[str, ...]  # canonical specs
@@ -122,7 +122,7 @@ class Part(NamedTuple):
     variants: Mapping[str, str] = MappingProxyType({})  # the label of a variant's recipe -> the variant
 
     def metrics_on(self, dataset: str) -> list[str]:
-        """The metrics of a dataset: the suite's own, then those of its grids."""
+        """Return the metrics of a dataset: the suite's own, then those of its grids."""
         of_grids = (place.metric for grid in self.grids if grid.covers(dataset) for place in grid.places)
         return [metric for metric in (*self.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
 
@@ -146,7 +146,7 @@ class Plan:
         return [cells[0].fit for cells in self._by_fit.values()]
 
     def cells_of(self, fit: FitPlan) -> list[CellPlan]:
-        """The cells that need this fit."""
+        """Return the cells that need this fit."""
         return self._by_fit.get(fit.key.id, [])
 
     @classmethod
@@ -176,7 +176,7 @@ def plan_fit(
     settings: Sequence[str] = (),
     seed: int = 0,
 ) -> FitPlan:
-    """A model and how it is trained on a dataset, both given by their specs.
+    """Return a model and how it is trained on a dataset, both given by their specs.
 
     One that has been trained elsewhere has the recipe that trains nothing; of the settings, those of chains are for it.
     The others, and the recipe, are for the models beside it.
@@ -196,7 +196,7 @@ def plan_fit(
 
 
 def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]) -> FitPlan:
-    """The plan of a trained model, with the recipe of its record, whatever the recipe's file says now.
+    """Return the plan of a trained model, with the recipe of its record, whatever the recipe's file says now.
 
     Args:
         record: of the model.
@@ -214,7 +214,7 @@ def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]
 def rebuilt(
     model: str, dataset: str, recipe: Mapping[str, Any], seed: int, where: str, typed: Sequence[str] = ()
 ) -> FitPlan:
-    """The plan of a fit from a file that holds the whole recipe; errors and the last two arguments as above."""
+    """Return the plan of a fit from a file that holds the whole recipe; errors and the last two arguments as above."""
     trust.refuse_code([model, *trust.strings(recipe)], where, typed)
     look_again()
     whole = Record({"recipe": recipe}, where).read(Recipe, "recipe")
@@ -242,7 +242,7 @@ _NOT_OF_TRAINING = ("chains.", "source=")
 
 
 def resolve_model(text: str, recipe: Recipe) -> Resolved:
-    """A model, with the recipe's options where its spec leaves them out: JEM++ is JEM with batch norm, for one.
+    """Return a model, with the recipe's options where its spec leaves them out: JEM++ is JEM with batch norm, for one.
 
     Options that the model does not have do not concern it.
     """

@@ -49,7 +49,7 @@ def make_plan(
 
 
 class _Asked(NamedTuple):
-    """What is asked for beside a suite, and the metrics that tell their options from fields of the recipe."""
+    """Requests beside a suite, and the metrics that tell their options from fields of the recipe."""
 
     measured: Set[str]
     recipe: str | None = None
@@ -69,11 +69,11 @@ class _Asked(NamedTuple):
         return cls(suite.metric_names, recipe, settings, limit)
 
     def for_metrics(self, part: Suite) -> list[str]:
-        """The options of metrics that are set."""
+        """Return the options of metrics that are set."""
         return [setting for setting in (*part.settings, *self.settings) if _owner(setting) in self.measured]
 
     def trainings(self, part: Suite, dataset: str) -> Iterator[_Training]:
-        """What is trained on a dataset: each model of each variant. The more special setting is the stronger one."""
+        """Yield the trainings on a dataset: each model of each variant. The more special setting is stronger."""
         for variant in part.variants_on(dataset):
             for model in part.models_of(variant):
                 settings = (*part.settings, *variant.settings, *model.settings, *self.settings)
@@ -82,7 +82,7 @@ class _Asked(NamedTuple):
                 yield _Training(variant, model, dataset, chosen, of_recipe, model.seeds or part.seeds)
 
     def all_trainings(self, parts: Iterable[Suite]) -> Iterator[_Training]:
-        """What is trained on every dataset of some parts."""
+        """Yield the trainings on every dataset of some parts."""
         for part in parts:
             for dataset in part.datasets:
                 yield from self.trainings(part, dataset)
@@ -98,7 +98,7 @@ class _Training(NamedTuple):
 
     @property
     def label(self) -> str:
-        """That of the recipe with the settings."""
+        """The label of the recipe with the settings."""
         return recipes.load(self.recipe, self.settings).label
 
 
@@ -123,7 +123,7 @@ def _part(part: Suite, asked: _Asked) -> Part:
 
 
 def _options(metric: str, settings: Sequence[str]) -> dict[str, str]:
-    """What the command line sets of a metric."""
+    """Return the options of a metric that the command line sets."""
     name, found = spec.parse(metric).name, {}
     for setting in settings:
         target, _, value = setting.partition("=")
@@ -152,7 +152,7 @@ def _cells(suite_part: Suite, part: Part, asked: _Asked) -> list[CellPlan]:
 
 
 def _known(fit: FitPlan) -> FitPlan:
-    """The fit, or one that says why its dataset cannot be known: a plan is made without it too."""
+    """Return the fit, or one that says why its dataset cannot be known: a plan is made without it too."""
     try:
         fit.key  # noqa: B018 - a dataset that is known by its content is read here
     except Unavailable as error:
@@ -177,7 +177,7 @@ def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
 
 
 def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
-    """The parts of a suite as it stands, for results that are there already.
+    """Return the parts of a suite as it stands, for results that are there already.
 
     A fit is shown in the parts that train its dataset by its recipe; in all of them, if none does.
 
@@ -220,7 +220,7 @@ def _recipes_of(training: _Training) -> list[str]:
 
 
 def labels_of(suites: Iterable[Suite]) -> set[str]:
-    """The labels of the recipes that some suites change. Suites that cannot be planned have none."""
+    """Return the labels of the recipes that some suites change. Suites that cannot be planned have none."""
     found: set[str] = set()
     for part in (part for suite in suites for part in suite.parts):
         with contextlib.suppress(JembenchError):

@@ -29,7 +29,7 @@ GuardMode = Literal["off", "watch", "repair"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimizer:
-    """Which optimiser, with the constants that it uses."""
+    """An optimiser, with its constants."""
 
     name: str  # spec: adam, sgd, another registered optimiser, or an import path such as torch.optim:AdamW
     learning_rate: Positive
@@ -58,7 +58,7 @@ class Schedule:
     name: str = ""  # spec of a further schedule: a registered one, or an import path
 
     def make(self) -> schedules.Schedule:
-        """The product of all of them.
+        """Return the product of all of them.
 
         Raises:
             SpecError: for a name or an option that does not exist.
@@ -75,7 +75,7 @@ class Schedule:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TrainingData:
-    """What is done to the training images."""
+    """The processing of the training images."""
 
     noise: NotNegative  # standard deviation of Gaussian noise, on [-1, 1]
     validation: Count  # images held out of the training split
@@ -92,7 +92,7 @@ class TrainingData:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chains:
-    """How the model's own samples are drawn during training."""
+    """The model's own samples during training."""
 
     sampler: str = ""  # spec; none in recipes of models that are trained without chains
     mode: Literal["eval", "train"] = "eval"  # the model's mode while sampling
@@ -101,7 +101,7 @@ class Chains:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compute:
-    """How the network is computed, in sampling and in training. Nothing of it changes a result but for rounding."""
+    """Execution of the network in sampling and in training. Nothing of it changes a result but for rounding."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     layout: Literal["auto", "contiguous", "channels_last"] = "auto"
@@ -110,7 +110,7 @@ class Compute:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Guard:
-    """What is done about divergence: see :mod:`jembench.training.guard`.
+    """The reaction to divergence: see :mod:`jembench.training.guard`.
 
     Only a repair changes the training, so only the ladder of one is part of the identity.
     """
@@ -121,7 +121,7 @@ class Guard:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
-    """How a model is trained.
+    """The training of a model, as data.
 
     The learning rate of a model that needs no chains, and its whole budget, are the same as those of one that does.
     """
@@ -178,7 +178,7 @@ class Recipe:
 
 
 def check_shares(recipe: Recipe, processes: int) -> None:
-    """Whether the recipe's batches, which are those of all processes together, can be shared out evenly.
+    """Check that the recipe's batches, those of all processes together, can be divided evenly.
 
     Raises:
         SpecError: if a batch is no multiple of the number of processes.

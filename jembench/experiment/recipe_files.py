@@ -17,19 +17,19 @@ from jembench.experiment.recipe import Recipe
 
 
 def names() -> list[str]:
-    """The names of all recipes that are installed."""
+    """Return the names of all recipes that are installed."""
     return sorted(packages.files("recipes"))
 
 
 def title_of(name: str) -> str:
-    """What a recipe is, in a line; "" for one that is not installed or cannot be read."""
+    """Return the title of a recipe; "" for one that is not installed or cannot be read."""
     with suppress(JembenchError):
         return load(name).title if name in names() else ""
     return ""
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of that name, or in that TOML file.
+    """Return the recipe of that name, or in that TOML file.
 
     Args:
         name: ``paper``, or the path of a file whose name ends in ``.toml``.
@@ -55,7 +55,7 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
 
 
 def _check(recipe: Recipe) -> None:
-    """What no field can say by itself."""
+    """Check the relations between fields."""
     where = f"In recipe {recipe.name}"
     try:
         _ = recipe.components
@@ -89,7 +89,7 @@ def _override(fields: dict[str, Any], override: str, recipe: str) -> None:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], table: str = "") -> tuple[str, ...]:
-    """What was changed, written in one way however it was asked for, so that one recipe has one label."""
+    """Return the changes, each in one canonical form, so that one recipe has one label."""
     found: list[str] = []
     for key, value in after.items():
         if isinstance(value, Mapping):

@@ -29,7 +29,7 @@ Shown = Mapping[str, tuple[Option, ...]]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
-    """How the work is carried out, where neither the command line nor the environment says it."""
+    """Defaults of the execution, where neither the command line nor the environment states it."""
 
     store: str | None = None
     device: str | None = None
@@ -41,13 +41,13 @@ class Execution:
 
     @property
     def stated(self) -> dict[str, Any]:
-        """What it says, by the names of the options."""
+        """The stated values, by the names of the options."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """What is run, on what, measured how; or the union of other suites."""
+    """Models, datasets, seeds and metrics that are crossed; or the union of other suites."""
 
     name: str
     title: str
@@ -72,7 +72,7 @@ class Suite:
 
     @property
     def parts(self) -> list[Suite]:
-        """What is shown by itself: the suites that it is the union of, each once, and each attack; or itself."""
+        """The separate parts of a report: the included suites, each once, and each attack; or the suite itself."""
         if self.included:
             return list({part.name: part for suite in self.included for part in suite.parts}.values())
         crossed = itertools.product(self.datasets, self.attack)
@@ -105,7 +105,7 @@ class Suite:
         return own.union(*(suite.metric_names for suite in self.included))
 
     def recipe_for(self, model: str, dataset: str) -> str:
-        """The name of the recipe that a model is trained by on a dataset, both given by their specs.
+        """Return the name of the recipe that a model is trained by on a dataset, both given by their specs.
 
         One that is made for the model comes before the suite's recipe for a dataset, which is made for models like JEM.
         """
@@ -116,13 +116,13 @@ class Suite:
         return own or self.recipe.get(name) or self.recipe.get("default") or recipes.default_for(dataset)
 
     def variants_on(self, dataset: str) -> list[Variant]:
-        """What is trained on a dataset, given by its spec: the recipe itself where the suite names no variants."""
+        """Return the variants on a dataset, given by its spec: the plain recipe if the suite names none."""
         if not self.variant:
             return [Variant(name="")]
         return [variant for variant in self.variant if variant.covers(dataset)]
 
     def models_of(self, variant: Variant) -> list[Model]:
-        """The models that are trained in a variant."""
+        """Return the models that are trained in a variant."""
         known = [*(Model(spec=text) for text in self.models), *self.model]
         return _described(variant.models, known) if variant.models else known
 
@@ -134,7 +134,7 @@ class Suite:
         return list(dict.fromkeys(name for suite in self.included for name in suite.references))
 
     def under(self, union: Suite) -> Suite:
-        """The suite with the limit, the settings and the recipe of one that includes it in place of its own.
+        """Return the suite with the limit, the settings and the recipe of one that includes it in place of its own.
 
         The recipes that a union names for datasets are for a suite that names none.
         """
@@ -162,7 +162,7 @@ class Suite:
         datasets: Sequence[str] | None = None,
         seeds: Sequence[int] | None = None,
     ) -> Suite:
-        """The suite, or each that it includes, with these specs and seeds in place of its own; None keeps its own.
+        """Return the suite, or each that it includes, with these specs and seeds in place of its own; None: its own.
 
         A model that has a table keeps the table, but for its seeds if others are chosen. Metrics replace grids and
         attacks too. Of variants that name models, those remain whose models are among ``models``.
@@ -187,7 +187,7 @@ class Suite:
 
 
 def _described(models: Iterable[str | Model], tables: Sequence[Model]) -> list[Model]:
-    """The tables of these models; of each that has none a new one."""
+    """Return the tables of these models; of each that has none a new one."""
     found: list[Model] = []
     for model in models:
         if isinstance(model, Model):
@@ -198,7 +198,7 @@ def _described(models: Iterable[str | Model], tables: Sequence[Model]) -> list[M
 
 
 def _with_models(variants: Sequence[Variant], models: Sequence[str | Model]) -> tuple[Variant, ...]:
-    """The variants that name no models, and the others with those of their models that are among ``models``."""
+    """Return the variants that name no models, and the others with those of their models that are among ``models``."""
     names = {bare_name(model if isinstance(model, str) else model.spec) for model in models}
     found = (
         dataclasses.replace(variant, models=tuple(model for model in variant.models if bare_name(model) in names))

@@ -17,12 +17,12 @@ from jembench.experiment.sweep import Grid, Model
 
 
 def names() -> list[str]:
-    """The names of all suites that are installed."""
+    """Return the names of all suites that are installed."""
     return sorted(packages.files())
 
 
 def load(name: str) -> Suite:
-    """The suite of that name, or in that TOML file.
+    """Return the suite of that name, or in that TOML file.
 
     Raises:
         SpecError: if there is none, or its file does not say what a suite must.
@@ -40,7 +40,7 @@ def every() -> list[Suite]:
 
 
 def all_grids() -> list[Grid]:
-    """The grids of every suite that can be used, each once and with all values."""
+    """Return the grids of every suite that can be used, each once and with all values."""
     found: list[Grid] = []
     for suite in every():
         with contextlib.suppress(JembenchError):
@@ -86,7 +86,7 @@ def _included(fields: dict[str, Any], where: str) -> list[str]:
 
 
 def _union(suite: Suite, included: Sequence[Suite], keys: Set[str]) -> Suite:
-    """The suites that one includes, with what it names itself in place of theirs, and its grids and attacks."""
+    """Return the suites that one includes, with what it names itself in place of theirs, and its grids and attacks."""
     models: list[str | Model] | None = [*suite.models, *suite.model] if keys & {"models", "model"} else None
     own: dict[str, Any] = {key: getattr(suite, key) for key in ("metrics", "datasets", "seeds") if key in keys}
     chosen = [one.under(suite).choose(models=models, **own) for one in included]
@@ -101,7 +101,7 @@ def _union(suite: Suite, included: Sequence[Suite], keys: Set[str]) -> Suite:
 
 
 def _check_names(suite: Suite, where: str) -> None:
-    """Whether models that are trained alike have one name."""
+    """Check that models that are trained alike have one name."""
     names: dict[tuple[object, ...], str] = {}
     for model in suite.model:
         name = names.setdefault((model.spec, model.recipe, model.settings), model.name)
@@ -113,7 +113,7 @@ def _check_names(suite: Suite, where: str) -> None:
 
 
 def _check_claims(suite: Suite, where: str) -> None:
-    """Whether what claims are about is measured."""
+    """Check that the metrics of claims are measured."""
     for claim in suite.claim:
         for metric in (*claim.metric, *claim.than_metric):
             if spec.parse(metric).name not in suite.metric_names:
@@ -127,7 +127,7 @@ def _check_claims(suite: Suite, where: str) -> None:
 
 
 def _in_fields(fields: Mapping[str, Any], name: str, stem: str, where: str) -> dict[str, Any]:
-    """The content of a file in the form of the dataclasses."""
+    """Return the content of a file in the form of the dataclasses."""
     source = {"title": where, "cite": fields.get("title") or stem, "url": ""}
     command = f"jembench run {shlex.quote(name)}"
 
@@ -148,12 +148,12 @@ def _in_fields(fields: Mapping[str, Any], name: str, stem: str, where: str) -> d
 
 
 def _with_besides(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The key ``except``, which is a word of Python, under the name of the field."""
+    """Return the key ``except``, which is a word of Python, under the name of the field."""
     return {"besides" if key == "except" else key: value for key, value in table.items()}
 
 
 def _with_options(table: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of an attack, which stand beside its name, together: each a value or several."""
+    """Return the options of an attack, which stand beside its name, together: each a value or several."""
     own = {key: table[key] for key in ("name", "on", "except") if key in table}
     return {**_with_besides(own), "options": _listed({key: value for key, value in table.items() if key not in own})}
 

@@ -1,4 +1,4 @@
-"""What a suite crosses beyond models, datasets and seeds: a metric's options in grids, and variants of a recipe.
+"""Crossings beyond models, datasets and seeds: a metric's options in grids, and variants of a recipe.
 
 Imports no torch.
 """
@@ -32,13 +32,13 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class OnDatasets:
-    """What is meant for some datasets alone."""
+    """An entry of a suite that is for some datasets alone."""
 
     on: tuple[str, ...] = ()  # the names of the datasets that it is for; none: all
     besides: tuple[str, ...] = ()  # "except": those that it is not for
 
     def covers(self, dataset: str) -> bool:
-        """Whether it is for a dataset, given by its spec."""
+        """Return whether it is for a dataset, given by its spec."""
         name = bare_name(dataset)
         return (not self.on or name in self.on) and name not in self.besides
 
@@ -80,7 +80,7 @@ class Grid(OnDatasets):
         return str(registry.resolve("metrics", with_options(self.metric, {**self.fixed, **options})))
 
     def pinned(self, options: Mapping[str, str]) -> Grid:
-        """The grid with these options of its metric set: one that it crosses keeps that value alone."""
+        """Return the grid with these options of its metric set: one that it crosses keeps that value alone."""
         crossed = {*self.rows, *self.columns}
         fixed = {**self.fixed, **{key: value for key, value in options.items() if key not in crossed}}
         rows, columns = (
@@ -104,7 +104,7 @@ class Variant(OnDatasets):
     models: tuple[str, ...] = ()  # in place of the suite's own; none: those
 
     def set(self, settings: Sequence[str]) -> Variant:
-        """The same with further settings, unless it changes no recipe."""
+        """Return the same with further settings, unless it changes no recipe."""
         return dataclasses.replace(self, settings=(*self.settings, *settings)) if self.settings else self
 
 
@@ -119,18 +119,18 @@ class Model:
     seeds: tuple[int, ...] = ()  # none: the suite's
 
     def under(self, settings: Sequence[str], *, keep_recipe: bool) -> Model:
-        """The same with further settings, and with its own recipe or the suite's."""
+        """Return the same with further settings, and with its own recipe or the suite's."""
         recipe = self.recipe if keep_recipe else ""
         return dataclasses.replace(self, recipe=recipe, settings=(*self.settings, *settings))
 
 
 def bare_name(text: str) -> str:
-    """A component's name in its spec, without its distribution: ``cifar10`` of ``jembench/cifar10:root=/data``."""
+    """Return a component's name without its distribution: ``cifar10`` of ``jembench/cifar10:root=/data``."""
     return spec.parse(text).name.rpartition("/")[2]
 
 
 def compares_with_itself(metric: str, dataset: str) -> bool:
-    """Whether a metric's OOD set is the dataset's own test images, so that there is nothing to tell apart.
+    """Return whether a metric's OOD set is the dataset's own test images, so that there is nothing to tell apart.
 
     Two folders of images are two data sets, although the names in their specs are the same.
     """
@@ -143,7 +143,7 @@ def compares_with_itself(metric: str, dataset: str) -> bool:
 
 
 def _paths(text: str, name: str) -> list[str]:
-    """The options of a data set's spec that say which files it is made of."""
+    """Return the options of a data set's spec that say which files it is made of."""
     known = [component for component in discovery.components("datasets") if component.name == name]
     try:
         options = {option for component in known for option in marked(discovery.load(component), Content)}
@@ -153,6 +153,6 @@ def _paths(text: str, name: str) -> list[str]:
 
 
 def with_options(text: str, options: Mapping[str, str]) -> str:
-    """A spec with some of its options set."""
+    """Return a spec with some of its options set."""
     parsed = spec.parse(text)
     return str(Spec(parsed.name, tuple(sorted({**dict(parsed.arguments), **options}.items()))))

@@ -33,18 +33,18 @@ def _seeds(seeds: list[int]) -> str:
 
 
 def between(record: FitRecord, fit: FitPlan) -> list[str]:
-    """What differs between a trained model and one to be trained, in words."""
+    """Describe the differences between a trained model and one to be trained."""
     return changes(record.identity, fit.identity) or ["nothing that was recorded"]
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """What differs between two identities of fits, the first one out of a file, in words."""
+    """Describe the differences between two identities of fits, the first one out of a file."""
     new = json.loads(json.dumps(new))
     return [change for part in new for change in _changes(old.get(part), new[part], part)]
 
 
 def _changes(old: Any, new: Any, path: str) -> Iterator[str]:
-    """The differences of two values of an identity, by the keys that lead to them: ``model.net: small-2 -> auto``."""
+    """Return the differences of two values of an identity, by their keys: ``model.net: small-2 -> auto``."""
     if old == new:
         return
     if path.endswith(".code"):
