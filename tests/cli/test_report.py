@@ -95,3 +95,15 @@ def test_a_failure_is_the_exit_code_and_its_traceback_is_shown_on_demand(run, je
     assert (debugging.code, debugging.out) == (1, done.out)
     assert "Traceback (most recent call last):" in debugging.err
     assert "in _raises" in debugging.err
+
+
+def test_the_published_tables_that_are_shown(run, jembench):
+    run(models="zoo_of_tests:classifier", metrics="accuracy")
+
+    def shown(*arguments):
+        numbers = json.loads(jembench("report", "hybrid", "--format", "json", *arguments).out)["published"]
+        return {number["table"] for number in numbers}
+
+    assert "jem-iclr2020/table1" in shown()
+    assert shown("--reference", "none") == set()
+    assert shown("--reference", "jem-iclr2020/figure4") == {"jem-iclr2020/figure4"}
