@@ -4,6 +4,7 @@ Read from the source with ``ast``: an import inside a function counts as well, f
 """
 
 import ast
+import graphlib
 from functools import cache
 from pathlib import Path
 from typing import NamedTuple
@@ -141,6 +142,34 @@ def test_no_import_points_up(module):
 @pytest.mark.parametrize("module", [module for module in MODULES if is_light(module)])
 def test_what_answers_at_once_imports_no_heavy_library(module):
     assert loaded_with(module) == {}
+
+
+def needed(path, known):
+    """Return the modules that a file imports: of ``from package import module`` the module alone."""
+    found = {(imported.module, imported.line) for imported in imports(path) if imported.module in known}
+    inner = {(module.rpartition(".")[0], line) for module, line in found}
+    return {module for module, _ in found - inner}
+
+
+def cycle(paths):
+    """Return the modules of an import cycle, lazy imports and those for types included; None if there is none."""
+    graph = {module: needed(path, paths.keys() - {module, ROOT}) for module, path in paths.items()}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        return error.args[1]
+    return None
+
+
+def test_no_modules_import_each_other():
+    assert cycle(MODULES) is None
+
+
+def test_a_cycle_is_found(tmp_path):
+    first, second = tmp_path / "first.py", tmp_path / "second.py"
+    first.write_text("def late():\n    import jembench.second\n")
+    second.write_text("import jembench.first\n")
+    assert cycle({"jembench.first": first, "jembench.second": second})
 
 
 def test_an_import_that_points_up_is_found(tmp_path):
