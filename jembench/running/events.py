@@ -134,7 +134,7 @@ def _updated(status: Status, event: Event) -> Status:
 def _losses(values: Mapping[str, Any]) -> str:
     words = [f"loss {values['loss']:.3f}"]
     for prefix in ("", "joint_"):
-        if f"{prefix}energy_data" in values:
+        if f"{prefix}energy_samples" in values:
             data, samples = values[f"{prefix}energy_data"], values[f"{prefix}energy_samples"]
             words.append(f"E(data) {data:.2f} E(samples) {samples:.2f}")
     return " ".join(words)
