@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
@@ -16,6 +15,7 @@ from jembench.report.formats import Document
 from jembench.report.names import NO_NAMES, Names, display_names
 from jembench.report.page.content import collect
 from jembench.report.page.pictures import Pictures
+from jembench.report.page.render import render
 from jembench.report.record import Record
 from jembench.report.references import Published
 from jembench.report.selection import WHOLE, Selected, Selection
@@ -97,7 +97,10 @@ class Results(Shown, Sequence[Record]):
         self._names = names
         report = sections.build(cells, parts=parts, published=published, selection=selection, names=names)
         self._records = [record for row in report.rows for record in row.records.values()]
-        page = partial(collect, title, report, self.cells, pictures, names, claims)
+
+        def page(refresh: int | None) -> str:
+            return render(collect(title, report, self.cells, pictures, names, claims), refresh)
+
         read = pictures.store.read_arrays if pictures else None
         self.document = dataclasses.replace(layout.document(report, cells, read), page=page)
 

@@ -15,7 +15,6 @@ from jembench.errors import SpecError
 from jembench.files import changed
 from jembench.report import references
 from jembench.report.page.pictures import Pictures
-from jembench.report.page.render import render
 from jembench.report.page.server import PageServer
 from jembench.report.selection import Selection
 from jembench.store.latest import LOG
@@ -45,7 +44,7 @@ def view(which: Selection, store: Path, port: int, refresh: int | None, no_brows
     def page() -> str:
         document = Results.selected(which.of(place), which, published, Pictures(place)).document
         assert document.page
-        return render(document.page(), refresh)
+        return document.page(refresh)
 
     try:
         server = PageServer(port, state, page)

@@ -11,15 +11,12 @@ import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jembench.catalog import registry
 from jembench.errors import Unavailable
 from jembench.report.text import Table
 from jembench.store.outcome import encode
-
-if TYPE_CHECKING:
-    from jembench.report.page.content import Page
 
 TERMINAL = "table"
 """The format for people at a terminal: with it, commands print more than their results."""
@@ -34,7 +31,9 @@ class Document:
     content: Callable[[], Mapping[str, Any]]  # in full precision, as a JSON object
     records: Callable[[], Iterable[Mapping[str, Any]]]  # in full precision, each with all or some of the fields
     fields: Sequence[str]  # of a record
-    page: Callable[[], Page] | None = None  # all that is known of the results, for people; None: the tables alone
+    #: the page of all that is known of the results, which a browser loads again after some seconds or, for None, not;
+    #: None: the tables alone are known
+    page: Callable[[int | None], str] | None = None
 
 
 def of_records(

@@ -45,12 +45,16 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched:
     if "TORCHELASTIC_RUN_ID" not in environment:
         return Launched()
     try:
-        return Launched(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+        found = Launched(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+        if not 0 <= found.local_rank <= found.rank < found.size:
+            raise ValueError(found)
     except (KeyError, ValueError) as error:
         raise SpecError(
             "The environment says that torchrun has started this process, and RANK, WORLD_SIZE and LOCAL_RANK are no "
-            "whole numbers. Start the command by torchrun, or unset TORCHELASTIC_RUN_ID."
+            "whole numbers, or RANK is not below WORLD_SIZE. Start the command by torchrun, or unset "
+            "TORCHELASTIC_RUN_ID."
         ) from error
+    return found
 
 
 class Group:

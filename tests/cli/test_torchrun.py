@@ -26,7 +26,17 @@ def test_a_process_knows_its_rank_from_torchrun_alone(environment, expected):
     assert launched(environment) == expected
 
 
-@pytest.mark.parametrize("wrong", [{"WORLD_SIZE": "abc"}, {"RANK": "9" * 5000}, {"LOCAL_RANK": ""}])
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"WORLD_SIZE": "abc"},
+        {"RANK": "9" * 5000},
+        {"LOCAL_RANK": ""},
+        {"RANK": "4"},
+        {"RANK": "-1"},
+        {"WORLD_SIZE": "0"},
+    ],
+)
 def test_odd_variables_are_told(wrong):
     with pytest.raises(SpecError, match=r"RANK, WORLD_SIZE and LOCAL_RANK are no whole numbers.*unset TORCHELASTIC"):
         launched(TORCHRUN | wrong)

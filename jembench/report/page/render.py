@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def html(document: Document) -> str:
     """Return a page in one file: tables that sort and filter, figures, samples, and the protocol of each number."""
-    return render(document.page() if document.page else of_tables(document))
+    return document.page(None) if document.page else render(of_tables(document))
 
 
 def of_tables(document: Document) -> Page:
