@@ -130,7 +130,7 @@ def page() -> float:
 
 
 def fitting(columns: int) -> int:
-    """How many panels stand side by side where ``columns`` do on a page."""
+    """Return how many panels stand side by side where ``columns`` do on a page."""
     width = _chosen.get().width
     return columns if width is None else max(1, min(columns, int(width / _PANEL)))
 

@@ -62,7 +62,7 @@ def _digest(path: Path, modified: int, changed: int, size: int) -> str:
 
 
 def is_taken(path: Path) -> bool:
-    """Whether something other than a file lies there: a rename would put a file in the place of a device."""
+    """Return whether something other than a file lies there: a rename would put a file in the place of a device."""
     return path.exists() and not path.is_file()
 
 

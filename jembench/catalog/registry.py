@@ -33,7 +33,7 @@ class Resolved:
 
     @property
     def is_pretrained(self) -> bool:
-        """Whether it is a model that is not trained here."""
+        """Return whether it is a model that is not trained here."""
         return hasattr(self.factory, "trained_elsewhere")
 
     @cached_property

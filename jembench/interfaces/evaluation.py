@@ -155,7 +155,7 @@ class Services(Protocol):
         ...
 
     def out_of_time(self) -> bool:
-        """Whether the run's time limit has passed: a long metric then returns what it has."""
+        """Return whether the run's time limit has passed: a long metric then returns what it has."""
         ...
 
     def progress(self, done: int, total: int) -> None:
@@ -188,7 +188,7 @@ class Planned(Protocol):
     def spec(self) -> DataSpec: ...
     @property
     def fetching(self) -> bool:
-        """Whether downloads that the user asked for may happen now; not in a dry run."""
+        """Return whether downloads that the user asked for may happen now; not in a dry run."""
         ...
 
     def count(self, images: Literal["test", "train"]) -> int:

@@ -145,12 +145,12 @@ class Metric:
 
     @property
     def requires(self) -> frozenset[Need]:
-        """What a fit must give; where it does not, the metric is N/A, and nothing is trained for it."""
+        """Return what a fit must give; where it does not, the metric is N/A, and nothing is trained for it."""
         return frozenset()
 
     @property
     def reads(self) -> frozenset[Quantity]:
-        """What is read of test images and outliers, so that one pass computes it for all metrics of a run."""
+        """Return what is read of test images and outliers, so that one pass computes it for all metrics of a run."""
         return frozenset()
 
     @property

@@ -82,7 +82,7 @@ class Scaled(Classification):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """What a fit must give: with scaling, images that were held out."""
+        """Return what a fit must give: with scaling, images that were held out."""
         return super().requires | (frozenset({"validation"}) if self.scaling == "temperature" else frozenset())
 
     @property

@@ -44,12 +44,12 @@ class OutOfDistribution(Metric):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """What the score needs."""
+        """Return what the score needs."""
         return self.scorer.requires
 
     @property
     def reads(self) -> frozenset[Quantity]:
-        """What the score reads of test images and outliers."""
+        """Return what the score reads of test images and outliers."""
         return self.scorer.reads
 
     @cached_property

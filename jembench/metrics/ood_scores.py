@@ -24,12 +24,12 @@ class OfPrediction(NamedTuple):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """What a model must give."""
+        """Return what a model must give."""
         return frozenset({self.capability})
 
     @property
     def reads(self) -> frozenset[Quantity]:
-        """What is read of test images and outliers."""
+        """Return what is read of test images and outliers."""
         return frozenset({self.quantity})
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:

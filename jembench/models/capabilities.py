@@ -12,7 +12,7 @@ from jembench.interfaces.models import Capability
 
 
 def capabilities(model: Any) -> frozenset[Capability]:
-    """What a model can do, by what it has. One that is trained by chains can be sampled by them.
+    """Return what a model can do, by what it has. One that is trained by chains can be sampled by them.
 
     A layer that happens to bear the name of one of the methods is none.
     """
@@ -32,12 +32,12 @@ def _has(model: Any, method: str) -> bool:
 
 
 def is_fitted(model: Any) -> bool:
-    """Whether a model is fitted to all images at once, and not trained by a loss."""
+    """Return whether a model is fitted to all images at once, and not trained by a loss."""
     return isinstance(model, Fittable) and not isinstance(model, Trainable)
 
 
 def is_differentiable(model: Any) -> bool:
-    """Whether a model's answers have gradients, as it says."""
+    """Return whether a model's answers have gradients, as it says."""
     return bool(getattr(model, "differentiable", True))
 
 

@@ -94,7 +94,7 @@ class _Metric:
         self.base = _without(metric, DEFENCE) if _is_attack(parts) else metric
 
     def record(self, row: Subject, label: str) -> Record | None:
-        """What a row has under a label; where this metric gives no such value, why it gives none."""
+        """Return what a row has under a label; where this metric gives no such value, why it gives none."""
         if label in self.labels:
             return row.records.get(self.labels[label])
         first = row.records.get(next(iter(self.labels.values())))
@@ -163,7 +163,7 @@ def _alike(record: Record) -> Record:
 
 
 def in_common(protocols: Iterable[str]) -> list[str]:
-    """What the attacks behind some numbers have in common, for a title: the norm, the budget, the defence."""
+    """Return what the attacks behind some numbers have in common, for a title: the norm, the budget, the defence."""
     attacks = [parts for parts in map(parts_of, protocols) if parts]
     defended = [parts for parts in attacks if any(parts.get(name, "0") != "0" for name in DEFENCE)]
     same = {**_same(defended, _HOW), **_same(attacks, ("norm", *_BUDGET))}

@@ -55,7 +55,7 @@ class Places:
         return self._known[metric]
 
     def hold(self, metric: str, dataset: str) -> bool:
-        """Whether a metric stands in a grid that is for a dataset, given by its spec."""
+        """Return whether a metric stands in a grid that is for a dataset, given by its spec."""
         return any(self.grids[placed.grid].covers(dataset) for placed in self.of(metric))
 
     def _of(self, metric: str) -> Iterator[Placed]:
@@ -173,7 +173,7 @@ class _Content:
 
 
 def _record(row: Subject, column: Column | None, value: Column) -> Record | None:
-    """What stands in a place of a pivot table; None if that is not asked for."""
+    """Return what stands in a place of a pivot table; None if that is not asked for."""
     if column is None:
         return Record(status="not run")
     if column.label == value.label or not row.has(column):

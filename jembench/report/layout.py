@@ -185,7 +185,7 @@ _CONTEXT: Mapping[str, Callable[[Subject], str]] = {
 
 
 def _context(rows: Sequence[Subject]) -> tuple[list[str], list[str]]:
-    """What all rows share, for the title, and the names of what tells them apart besides the model."""
+    """Return what all rows share, for the title, and the names of what tells them apart besides the model."""
     texts = {name: list(dict.fromkeys(map(text, rows))) for name, text in _CONTEXT.items()}
     shared = {name: found[0] for name, found in texts.items() if len(found) == 1}
     if "," not in shared.get("seeds", ","):

@@ -79,12 +79,12 @@ class Subject:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """What cells and parts of a plan know it by, as the names of their fits."""
+        """Return what cells and parts of a plan know it by, as the names of their fits."""
         return self.model, self.dataset, self.recipe
 
     @property
     def name(self) -> str:
-        """What tables and figures call the model."""
+        """Return what tables and figures call the model."""
         return self.printed_as or self.model
 
     @property
@@ -96,12 +96,12 @@ class Subject:
         return f"{self.model} on {self.dataset}, recipe {self.recipe}"
 
     def knows(self, column: Column) -> bool:
-        """Whether it was measured there, or it is known why there is no value."""
+        """Return whether it was measured there, or it is known why there is no value."""
         record = self.records.get(column)
         return record is not None and record.status != "not run"
 
     def has(self, column: Column) -> bool:
-        """Whether it has a value there."""
+        """Return whether it has a value there."""
         record = self.records.get(column)
         return record is not None and record.value is not None
 
@@ -163,7 +163,7 @@ def columns_of(metric: str, cells: Iterable[Cell]) -> list[Column]:
 
 
 def record(cells: Sequence[Cell], column: Column, subject: Subject) -> Record:
-    """What the cells of one metric of a model say of a column.
+    """Return what the cells of one metric of a model say of a column.
 
     Args:
         cells: at most one for each seed.

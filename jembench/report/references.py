@@ -45,7 +45,7 @@ class Published:
 
     @property
     def row(self) -> tuple[str, ...]:
-        """What the numbers in one row of a table have in common."""
+        """Return what the numbers in one row of a table have in common."""
         return self.table, self.model, self.printed_as, self.dataset, self.source
 
 

@@ -185,7 +185,7 @@ def _how_drawn(subject: Subject, cells: Sequence[Cell]) -> Iterator[str]:
 
 
 def views(report: Report) -> list[View]:
-    """What a report shows: for each part of a suite a main table and the pivot tables of its grids, if known.
+    """Return what a report shows: for each part of a suite a main table and the pivot tables of its grids, if known.
 
     Parts and grids overlap. A table whose results all stand in another one is left out; of equal ones the first stays.
     """

@@ -82,7 +82,7 @@ class Selection:
     limit: int | None = None  # how many of the test images were evaluated; None: all
 
     def of(self, store: Store, problem: Callable[[str], None] = _warn) -> Selected:
-        """What is selected of a store.
+        """Return what is selected of a store.
 
         Args:
             store: a folder that exists.
@@ -171,7 +171,7 @@ class Selection:
         return ranked("dataset", self.dataset, cells, lambda cell: cell.fit.dataset, SELECTED)
 
     def _recipe(self, cell: Cell) -> str:
-        """What names its recipe: without the settings, if they are given by themselves."""
+        """Return what names its recipe: without the settings, if they are given by themselves."""
         name, *changes = cell.fit.recipe.split("+")
         return "+".join((name, *(change for change in changes if change not in self.settings)))
 
@@ -230,7 +230,7 @@ def _of_changed(cells: Sequence[Cell]) -> str:
 
 
 def _changes(recipe: str) -> list[str]:
-    """What was changed of the recipe of a label, ``["epochs=9"]``."""
+    """Return what was changed of the recipe of a label, ``["epochs=9"]``."""
     return recipe.split("+")[1:]
 
 
@@ -243,7 +243,7 @@ def outcomes(count: int) -> str:
 
 
 def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
-    """What to do about a store without the results that were asked for."""
+    """Return what to do about a store without the results that were asked for."""
     return f"{store} holds no {results} yet: {_remedy(store, suite, limit)}"
 
 

@@ -133,7 +133,7 @@ class Footnotes:
         return tuple(self._numbers.setdefault(flat(text), str(len(self._numbers) + 1)) for text in texts if text)
 
     def take(self, of_table: Iterable[str] = ()) -> tuple[Footnote, ...]:
-        """What is true of a whole table, and the footnotes added since the last time."""
+        """Return what is true of a whole table, and the footnotes added since the last time."""
         new = [Footnote(text, mark) for text, mark in self._numbers.items()][self._taken :]
         self._taken = len(self._numbers)
         return (*map(Footnote, of_table), *new)

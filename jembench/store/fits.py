@@ -62,7 +62,7 @@ def read(folder: Path) -> FitRecord:
 
 
 def has_weights(folder: Path) -> bool:
-    """Whether a model, and its chains, have been chosen and written."""
+    """Return whether a model, and its chains, have been chosen and written."""
     return all((folder / name).exists() for name in WEIGHTS)
 
 

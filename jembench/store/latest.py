@@ -110,7 +110,7 @@ def _dataset(cell: Cell) -> str:
 
 
 def asked(store: Store) -> list[Asked]:
-    """What was asked for in a store, the oldest first. Lines that are torn or in another form are ignored."""
+    """Return what was asked for in a store, the oldest first. Lines that are torn or in another form are ignored."""
     return sorted((found for line in _lines(store) if (found := _parsed(line))), key=lambda found: found.time)
 
 
@@ -160,7 +160,7 @@ def _lines(store: Store) -> list[bytes]:
 
 
 def _measured_since(store: Store) -> bool:
-    """Whether outcomes were written after the last line, perhaps by a command that had been asked before."""
+    """Return whether outcomes were written after the last line, perhaps by a command that had been asked before."""
     cells = store.root / "cells"
     return cells.exists() and cells.stat().st_mtime_ns > _log(store).stat().st_mtime_ns
 

@@ -21,11 +21,11 @@ class AnyCell(Protocol):
 
     @property
     def id(self) -> str:
-        """Which one it is."""
+        """Return which one it is."""
 
     @property
     def name(self) -> str:
-        """What its files are named after, beside its id: for people."""
+        """Return what its files are named after, beside its id: for people."""
 
 
 class _Listing(NamedTuple):
@@ -87,7 +87,7 @@ class Layout:
 
 
 def fit_name(key: FitKey) -> str:
-    """What a fit's folder is named after, beside its id."""
+    """Return what a fit's folder is named after, beside its id."""
     return f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}"
 
 
@@ -106,7 +106,7 @@ def _end(name: str) -> str:
 
 
 def listed(folder: Path) -> list[Path]:
-    """What a folder of a store holds, by name and without hidden files; nothing if there is no such folder.
+    """Return what a folder of a store holds, by name and without hidden files; nothing if there is no such folder.
 
     Raises:
         StoreError: if it cannot be listed.

@@ -234,7 +234,7 @@ def _name(file: FileIO) -> str:
 
 
 def _is_alive(file: FileIO, path: Path) -> bool:
-    """Whether the holder of an open lease lives."""
+    """Return whether the holder of an open lease lives."""
     try:
         unlocked = _lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:

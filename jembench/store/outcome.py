@@ -85,7 +85,7 @@ class Outcome:
 
     @property
     def is_settled(self) -> bool:
-        """Whether it need not be computed again: it has values, or is N/A because of what its model is.
+        """Return whether it need not be computed again: it has values, or is N/A because of what its model is.
 
         An outcome that failed, that waits for something to be installed, or that had no time for all images is not.
         """
@@ -112,7 +112,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """What its files are named after, beside its id."""
+        """Return what its files are named after, beside its id."""
         return f"{self.metric}-{self.fit.model}-{self.fit.dataset}-s{self.fit.seed}"
 
 

@@ -93,7 +93,7 @@ class Store(Layout):
     # --- fits ---------------------------------------------------------------------------------------------------------
 
     def read_fit(self, key: FitKey) -> FitRecord | None:
-        """What is known of a fit; None if it has not been finished.
+        """Return what is known of a fit; None if it has not been finished.
 
         A record that is torn gives a warning and None: the fit goes on from its last checkpoint and writes it again.
 
@@ -143,7 +143,7 @@ class Store(Layout):
                         yield record
 
     def is_trained(self, key: FitKey) -> bool:
-        """Whether nothing of a fit is left to be trained.
+        """Return whether nothing of a fit is left to be trained.
 
         Raises:
             StoreError: if something other than a file lies where its record would be written.
@@ -186,7 +186,7 @@ class Store(Layout):
         return [found for cell in wanted if (found := self.read_cell(cell))]
 
     def is_settled(self, cell: AnyCell) -> bool:
-        """Whether a cell need not be computed again."""
+        """Return whether a cell need not be computed again."""
         found = self.read_cell(cell)
         return found is not None and found.outcome.is_settled
 
@@ -273,7 +273,7 @@ class Store(Layout):
                 del self._held[name]
 
     def holds(self, name: str) -> bool:
-        """Whether this object holds a lease."""
+        """Return whether this object holds a lease."""
         return name in self._held
 
     def check_lease(self, name: str) -> None:
@@ -290,7 +290,7 @@ class Store(Layout):
         return lease.holders(self._leases, name)
 
     def in_work(self, name: str = "*") -> set[str]:
-        """What living processes work on, or whether one works on one thing."""
+        """Return what living processes work on, or whether one works on one thing."""
         return {holder.id for holder in self.leases(name) if holder.alive}
 
 
@@ -351,7 +351,7 @@ def _explained(path: Path, cell: Cell) -> Iterator[None]:
 
 
 def _or_none(read: Callable[[], Read]) -> Read | None:
-    """What is read; None if there is no such file, and with a warning if it is damaged."""
+    """Return what is read; None if there is no such file, and with a warning if it is damaged."""
     try:
         return read()
     except FileNotFoundError:

@@ -154,7 +154,7 @@ class Starts(NamedTuple):
 
 
 def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
-    """What is wrong with a window of iterations, in a few words; None if nothing is.
+    """Return what is wrong with a window of iterations, in a few words; None if nothing is.
 
     Args:
         rows: the loss, its parts, and the highest energies of samples and data, of each iteration.
@@ -226,7 +226,7 @@ def _repaired(history: Sequence[Mapping[str, float]]) -> bool:
 
 
 def _distances(history: Sequence[Mapping[str, float]]) -> list[float]:
-    """How far the mean sample lay above the data in each window that led to the last one, see ``NEAR``."""
+    """Return how far the mean sample lay above the data in each window that led to the last one, see ``NEAR``."""
     prefix = "joint_" if history and "joint_energy_data" in history[0] else ""
     data, samples = f"{prefix}energy_data", f"{prefix}energy_samples"
     path: list[Mapping[str, float]] = []

@@ -139,7 +139,7 @@ class Trainer:
 
     @property
     def computed(self) -> dict[str, Any]:
-        """How the network was computed in the iterations so far, for the record."""
+        """Return how the network was computed in the iterations so far, for the record."""
         return {
             "precision": self.execution.precision,
             "layout": "channels_last" if self.execution.channels_last else "contiguous",
@@ -156,7 +156,7 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        """What the next iteration will use."""
+        """Return what the next iteration will use."""
         factor = self.schedule(self.iteration, self.batches.per_epoch, self.iterations)
         return self.recipe.optimizer.learning_rate * factor * self.adjustment.rate
 
@@ -259,7 +259,7 @@ class Trainer:
         return self.group.gather(run(sampler, self.group.cut(state), grad_energy, generator, steps))
 
     def _classes(self, batch: Batch, n: int) -> Tensor | None:
-        """What the chains are conditioned on."""
+        """Return what the chains are conditioned on."""
         if self.model.chains == "conditional":
             return batch.y_labelled
         if not self.recipe.chains.conditional:
