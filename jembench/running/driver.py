@@ -111,7 +111,7 @@ def carry_out(
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
-    """Train with rank 0 whichever of the fits it trains, until it needs no more help. Nothing is read or written.
+    """Take part in each training of rank 0, until rank 0 has ended all. Nothing is read or written.
 
     Raises:
         ProcessLost: if a process of the group failed or has gone.

@@ -230,8 +230,8 @@ class FitWork:
         if size != group.size:
             raise SpecError(
                 f"{self.fit} is trained by {size} processes together, and here there are {group.size}: each number "
-                f"gives another model. `jembench run --set processes={size}` starts them, unless it is told to stay in "
-                "this process."
+                f"gives another model. `jembench run --set processes={size} --executor processes` starts them on this "
+                "machine."
             )
         with progress.phase("building the model"):
             trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, model)

@@ -169,7 +169,7 @@ class Processes:
         return True
 
     def _free_places(self, gpus: int) -> list[int]:
-        """Return free places for so many processes, each on another GPU if there are any; none if there are too few."""
+        """Return places for ``gpus`` processes, each on its own GPU; an empty list if too few are free."""
         taken = {place for worker in self._workers for place in worker.places}
         free = [place for place in range(self.slots) if place not in taken]
         if self._gpus:
