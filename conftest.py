@@ -64,7 +64,7 @@ def pytest_configure(config):
 
 
 def written_home():
-    """What the tests have written to the home folder, beside the caches."""
+    """Return the paths that tests have written to the home folder, beside the caches."""
     folder = Path(os.environ[FOLDER])
     written = [path.relative_to(folder) for path in (folder / "home").rglob("*")]
     return [str(path) for path in written if ".art" not in path.parts]  # the library of that name has no other place
@@ -89,14 +89,14 @@ def pytest_unconfigure(config):
 
 
 def pytest_collection_finish():
-    """What was imported and collected stays: the garbage collector need not look through it again and again."""
+    """Exempt all that was imported and collected from garbage collection, which would go through it again and again."""
     gc.collect()
     gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup():
-    """What a test draws from a global generator, and which calls are checked, depend on no test that ran before."""
+    """Reset the global generators and the calls that are checked, so that tests do not depend on former ones."""
     import numpy as np
     import torch
 

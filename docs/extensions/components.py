@@ -18,7 +18,7 @@ class Components(Directive):
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """The table."""
+        """Return the table."""
         kind = self.arguments[0]
         rows = list(_rows(kind))
         last = "options, with their defaults" if kind in discovery.KINDS else "columns"
@@ -53,7 +53,7 @@ def _row(name: str, distribution: str, text: str, lines: Any, problem: str) -> l
 
 
 def _inline(text: str) -> Iterator[nodes.Node]:
-    """A line of a docstring, in which code stands between backticks."""
+    """Yield the parts of a docstring's line, in which code stands between backticks."""
     for place, part in enumerate(re.split(r"``?([^`]+)``?", text)):
         yield nodes.literal("", part) if place % 2 else nodes.Text(part)
 

@@ -62,7 +62,7 @@ class IndexStream:
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Go on exactly where :meth:`state_dict` was taken.
+        """Restore the position that :meth:`state_dict` returned.
 
         Raises:
             CheckpointError: if the state belongs to a stream over another number of images.
@@ -79,7 +79,7 @@ class IndexStream:
 
 
 class ImageSource:
-    """The images of a split on the device, where batches are made of them: no worker process, no copy per batch."""
+    """The images of a split, kept on the device, so that a batch needs no worker process and no copy from the host."""
 
     def __init__(self, split: Split, bounds: Bounds, device: torch.device) -> None:
         self._images = split.images.to(device)
@@ -96,7 +96,7 @@ class ImageSource:
 
         Args:
             indices: on any device.
-            augmentation: what is done to them, if anything.
+            augmentation: applied to the images; None leaves them as they are.
             noise_std: on the scale of [-1, 1], whatever the bounds are.
             generator: of the augmentation and the noise; fastest on the images' own device.
         """
@@ -116,7 +116,7 @@ class Batches:
 
     Args:
         train: the images to train on, without those held out for validation.
-        data: what they are.
+        data: the description of the images.
         recipe: how to train.
         seed: the random seed of the training.
         device: where the images lie.
@@ -139,7 +139,7 @@ class Batches:
         self.begin(recipe, "")
 
     def begin(self, recipe: Recipe, again: str) -> None:
-        """Begin every stream of randomness, another one for each text ``again``, in batches of the recipe's sizes."""
+        """Reset all random streams, with a seed that depends on the text ``again``, and the sizes of batches."""
         self.options = recipe.data
         self.sizes = {"marginal": recipe.batch_size, "labelled": recipe.data.labelled_batch or recipe.batch_size}
         self.generator = seeds.generator(self.root, f"images{again}", self.device)
@@ -150,7 +150,7 @@ class Batches:
 
     @property
     def per_epoch(self) -> int:
-        """Whole batches of the images that an epoch is a pass over: those of p(x), unless the recipe says otherwise."""
+        """The number of whole batches in an epoch, a pass over the images of p(x) unless the recipe says otherwise."""
         kind = "labelled" if self.options.shared else self.options.epoch
         return len(self.sources[kind]) // self.sizes[kind]
 
@@ -166,17 +166,17 @@ class Batches:
         return Batch(x_labelled if x is None else x, x_labelled, y)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the next batch depends on."""
+        """Return the whole state that the next batch depends on."""
         return {
             "streams": {name: stream.state_dict() for name, stream in self.streams.items()},
             "generator": self.generator.get_state(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken.
+        """Restore the state that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if it is of another number of images.
+            CheckpointError: if it belongs to another number of images.
         """
         for name, stream in self.streams.items():
             stream.load_state_dict(state["streams"][name])
@@ -184,13 +184,12 @@ class Batches:
 
 
 def make_augmentation(options: TrainingData) -> Augmentation | None:
-    """Return what the recipe does to training images: its own crop and flip, then the augmentation that it names.
-
-    None stands for nothing.
+    """Return the augmentation of a recipe: its own crop and flip, then the one that it names; None if it has neither.
 
     Raises:
         SpecError: for a name or an option that does not exist.
     """
     named = registry.resolve("augmentations", options.augmentation).make() if options.augmentation else None
-    any_of_it = options.pad or options.flip or named
-    return Augmentation(pad=options.pad, flip=options.flip, then=named) if any_of_it else None
+    if not (options.pad or options.flip or named):
+        return None
+    return Augmentation(pad=options.pad, flip=options.flip, then=named)

@@ -1,4 +1,4 @@
-"""A fit's checkpoints on disk: the start, and the last two. A kill or a full disk leaves those that were there."""
+"""A fit's checkpoints on disk: the start and the last two. A kill or a full disk leaves the former ones intact."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from jembench.store import checkpoint
 class Checkpoints:
     """The states of a fit, in its folder.
 
-    Two files take turns, so that the one before the newest is there too: the state of a run that is about to diverge
-    can look healthy, and going back to it would lead to the same end. Doubtful states take one of the two at most.
+    Two files are written in turn, so that the checkpoint before the newest is kept as well: the state of a run that is
+    about to diverge can look healthy, and a training that goes back to it diverges again. At most one of the two holds
+    a doubtful state.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -30,7 +31,7 @@ class Checkpoints:
         """Keep a state in place of the older of the two, or of the newest.
 
         Raises:
-            StoreError: if it cannot be written. Those that were there still are.
+            StoreError: if it cannot be written. The former checkpoints are kept.
         """
         choose = max if over_newest else min
         path = choose(self._turns, key=lambda path: self._age(path) if path.exists() else -2)
@@ -38,10 +39,10 @@ class Checkpoints:
         self._damaged.discard(path)
 
     def newest(self) -> Any | None:
-        """Read the newest state that can be read; None if there never was one. A damaged one is skipped with a warning.
+        """Read the newest state that is intact; None if there is no file. A damaged file is skipped with a warning.
 
         Raises:
-            CheckpointError: if there are files and none can be read.
+            CheckpointError: if there are files and all are damaged.
         """
         failures: list[CheckpointError] = []
         # damaged ones first, for the warning
@@ -61,18 +62,18 @@ class Checkpoints:
         return None
 
     def drop_newest(self) -> None:
-        """Forget the newest state, if there is another one."""
+        """Remove the newest checkpoint, if there is another one."""
         newest, *others = self._newest_first()
         if others:
             newest.unlink()
 
     def tidy(self) -> None:
-        """Keep the newest state alone: the fit has come to its end."""
+        """Remove all checkpoints but the newest, at the end of a fit."""
         for path in self._newest_first()[1:]:
             path.unlink()
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all checkpoints."""
         for path in self._newest_first():
             path.unlink()
 

@@ -28,16 +28,16 @@ from jembench.training.checkpoints import Checkpoints
 from jembench.training.guard import Divergence, Intervention, Starts
 from jembench.training.loop import Trainer
 
-ANSWER = 2.0
-"""Seconds of iterations after which training looks whether a signal asked it to end."""
+SIGNAL_INTERVAL = 2.0
+"""Seconds of iterations between two checks for a signal that asks training to end."""
 
 _MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
 
 
 class Fitted(NamedTuple):
-    """What is known of a finished fit beside its weights."""
+    """The record of a finished fit, without its weights."""
 
-    iteration: int  # that the chosen weights are from
+    iteration: int  # of the chosen weights
     validation_accuracy: float | None
     seconds: float  # spent in logged iterations, over all runs of the fit, abandoned ones included
     history: list[dict[str, float]]  # one row a window of ``log_every`` iterations
@@ -47,7 +47,7 @@ class Fitted(NamedTuple):
 
 @dataclass
 class _Run:
-    """A trainer on its way, and what is remembered of the way."""
+    """The state of one call of :func:`train`."""
 
     trainer: Trainer
     folder: Path
@@ -57,12 +57,12 @@ class _Run:
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, Any] | None = None  # iteration and validation accuracy of the chosen model
     interventions: list[Intervention] = field(default_factory=list)
-    unrepaired: Divergence | None = None  # the first one, of a run that has no ladder
-    doubtful: bool = False  # whether the newest checkpoint is
-    pace: int = 1  # iterations between two looks for a signal
+    unrepaired: Divergence | None = None  # the first divergence, where the guard only watches
+    doubtful: bool = False  # whether the newest checkpoint is doubtful, see guard.is_doubtful
+    pace: int = 1  # iterations between two checks for a signal
 
     def __post_init__(self) -> None:
-        self.looks = self.trainer.recipe.guard.mode != "off"
+        self.guarded = self.trainer.recipe.guard.mode != "off"
         self.ladder = guard.remedies(self.trainer.recipe, chains=self.trainer.sampler is not None)
 
     def call(self, method: str, *arguments: Any) -> Any:
@@ -85,24 +85,25 @@ def train(
 ) -> Fitted:
     """Train to the end of the recipe's budget, from the folder's newest checkpoint if there is one.
 
-    The model that is kept is the one of the highest validation accuracy, the latest of equals; without validation
-    images, the last. On divergence the guard goes back to a good state and tries the recipe's remedies in turn, or only
-    records it, if it is to watch.
+    The model with the highest validation accuracy is kept, the latest of equals; without validation images, the last
+    one. On divergence the guard goes back to a good state and applies the recipe's remedies in turn; with
+    ``guard.mode = "watch"`` it only records the divergence.
 
-    In a group this is what rank 0 does; the others :meth:`~jembench.training.processes.Group.follow`.
+    In a group of processes rank 0 calls this function, and the others call
+    :meth:`~jembench.training.processes.Group.follow`.
 
     Args:
-        trainer: at its start.
-        folder: where the fit lives.
-        report: receives the ``window`` events of what was trained before, a ``progress`` event, a ``window`` event
-            after every window, and a ``diverged`` event for each intervention, or for the first divergence if nothing
-            is repaired.
-        deadline: when to stop, UTC in seconds since 1970, to be continued by the next call.
+        trainer: before its first iteration.
+        folder: the folder of the fit.
+        report: receives the ``window`` events of the iterations before the checkpoint, a ``progress`` event, a
+            ``window`` event after every window, and a ``diverged`` event for each intervention, or for the first
+            divergence if nothing is repaired.
+        deadline: the time at which training stops, UTC in seconds since 1970; the next call continues.
         check: called before anything is written; raises a StoreError if another process trains this fit now.
 
     Raises:
-        Diverged: if the ladder of remedies has come to its end.
-        OutOfTime: if the deadline has come, or a signal that asks to end; a checkpoint of that moment is on disk.
+        Diverged: if training diverges and no remedy is left.
+        OutOfTime: at the deadline or after a signal that asks to end, once a checkpoint is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
     run = _Run(trainer, folder, report, check, Checkpoints(folder))
@@ -112,7 +113,7 @@ def train(
         progress.phase(guard.TRAINING, unit="iterations") as shown,
     ):
         _resume(run)
-        for row in run.history:  # a tracker may lack some; a repeated one has the values that it had
+        for row in run.history:  # a tracker may lack some; those that it has are repeated with equal values
             run.send("window", row, int(row["iteration"]))
         shown.done, shown.total = trainer.iteration, trainer.iterations
         run.send("progress", {"unit": "iterations"}, text=guard.TRAINING)
@@ -123,11 +124,11 @@ def train(
             due = trainer.iteration % trainer.recipe.checkpoint_every == 0 or trainer.iteration == trainer.iterations
             stop = bool(stopping.received()) or (deadline is not None and time.time() >= deadline)
             finite = not (due or stop or snapshot) or trainer.is_finite()
-            if run.looks and not wrong and not finite:
+            if run.guarded and not wrong and not finite:
                 wrong = "a weight or a stored chain was not finite"
             if wrong and _repair(run, wrong):
                 continue
-            if snapshot and finite:  # before any checkpoint, after which it would not be taken again
+            if snapshot and finite:  # before the checkpoint, since a resumed training would not take it again
                 snapshots.keep(folder, snapshot, trainer)
             if due:
                 run.history[-1] |= _choose(run)
@@ -139,11 +140,11 @@ def train(
         return _finish(run)
 
 
-# --- going on and going back ------------------------------------------------------------------------------------------
+# --- resuming and repairing -------------------------------------------------------------------------------------------
 
 
 def _resume(run: _Run) -> None:
-    """Go on from the newest checkpoint; a run that is new, or whose chosen model was removed, writes its first.
+    """Load the newest checkpoint; a fit without one, or whose chosen model was removed, starts and writes its first.
 
     Raises:
         CheckpointError: if the chosen model or its chains are damaged.
@@ -155,21 +156,21 @@ def _resume(run: _Run) -> None:
         (run.folder / _INTERVENTIONS).unlink(missing_ok=True)
         state = _state(run)
         run.checkpoints.write_start(state)
-        run.call("load_state_dict", state["trainer"])  # one start for all, however the model initialises
+        run.call("load_state_dict", state["trainer"])  # all processes start from the weights of rank 0
         return
     if state["best"]:
         for path in chosen:
             tensors.check(path, f"Put a copy of the file back, or remove the folder {run.folder} to train again.")
     run.interventions = read_interventions(run.folder)
     run.history = state["history"]
-    run.unrepaired = Divergence(**seen) if (seen := state["unrepaired"]) else None
+    run.unrepaired = Divergence(**state["unrepaired"]) if state["unrepaired"] else None
     _load(run, state)
 
 
 def _load(run: _Run, state: Mapping[str, Any]) -> None:
-    """Go on from a state, with whatever remedy it does not know of yet."""
+    """Load a state, and apply the remedies that were decided after it was written."""
     run.call("load_state_dict", state["trainer"])
-    run.doubtful = run.looks and guard.is_doubtful(state["history"])
+    run.doubtful = run.guarded and guard.is_doubtful(state["history"])
     if run.trainer.adjustment.seeds < len(run.interventions):
         run.call("adjust", guard.adjustment(run.interventions))
     run.best = state["best"]
@@ -181,26 +182,26 @@ def _load(run: _Run, state: Mapping[str, Any]) -> None:
 def _repair(run: _Run, reason: str) -> bool:
     """Go back to a good state and apply the next remedy; without a ladder, record the first divergence.
 
-    Where the newest state is doubtful, or has led to divergence more than once, it goes back to the one before.
+    Training goes back to the state before the newest if that one is doubtful or has led to divergence before.
 
     Returns:
-        Whether training went back.
+        True if training went back.
 
     Raises:
         Diverged: if no remedy is left.
     """
-    found = Divergence(run.trainer.iteration, reason)
+    divergence = Divergence(run.trainer.iteration, reason)
     if not run.ladder:
         if run.unrepaired is None:
-            run.unrepaired = found
-            run.send("diverged", found._asdict())
+            run.unrepaired = divergence
+            run.send("diverged", divergence._asdict())
         return False
     run.send("window", dict(run.history[-1]))
     if len(run.interventions) == len(run.ladder):
         _save_history(run)
         tried = "; ".join(map(str, run.interventions))
         raise Diverged(
-            f"Training diverged {found}, and no remedy is left. It had been repaired {tried}. The energies are in "
+            f"Training diverged {divergence}, and no remedy is left. It had been repaired {tried}. The energies are in "
             "history.csv of the fit's folder, and `jembench figures` draws them. Lower the learning rate (--set "
             "optimizer.learning_rate=...), take smaller or less noisy sampling steps (--set chains.sampler=...), or "
             "give the guard a longer ladder (--set guard.ladder=...)."
@@ -212,8 +213,8 @@ def _repair(run: _Run, reason: str) -> bool:
         state = run.checkpoints.newest()
         assert state is not None
     remedy = run.ladder[len(run.interventions)]
-    run.interventions.append(Intervention(*found, state["trainer"]["iteration"], remedy))
-    # beside the checkpoints, which it outlives: a killed run applies what its checkpoint does not know of yet
+    run.interventions.append(Intervention(*divergence, state["trainer"]["iteration"], remedy))
+    # in a file of its own: a run that is killed now applies remedies that its checkpoint does not have yet
     written = [intervention._asdict() for intervention in run.interventions]
     records.write(run.folder / _INTERVENTIONS, {"interventions": written})
     _load(run, state)
@@ -228,7 +229,7 @@ class _Interventions(NamedTuple):
 
 
 def read_interventions(folder: Path) -> list[Intervention]:
-    """Read what the guard did so far.
+    """Read the interventions of the guard so far.
 
     Raises:
         CheckpointError: if the file is damaged.
@@ -252,11 +253,11 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
     """Run the iterations to the end of the window, and log their means.
 
     Returns:
-        the losses of each iteration, and random starts after the last.
+        the losses of each iteration, and the energies of random starts after the last.
 
     Raises:
-        OutOfTime: if a signal came in the middle. A checkpoint is then on disk, unless the state may be damaged, and
-            the next run's first window is the rest of this one.
+        OutOfTime: if a signal arrived within the window. A checkpoint is then on disk, unless the state has diverged,
+            and the next run's first window is the rest of this one.
     """
     trainer, every = run.trainer, run.trainer.recipe.log_every
     end = min(trainer.iteration // every * every + every, trainer.iterations)
@@ -269,7 +270,7 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
         taken = time.perf_counter() - begun
         rows += few
         seconds += taken
-        run.pace = max(1, int(ANSWER * len(few) / taken))
+        run.pace = max(1, int(SIGNAL_INTERVAL * len(few) / taken))
         if stopping.received() and trainer.iteration < end:
             run.check()
             if not run.ladder or (not guard.verdict(rows, None) and trainer.is_finite()):
@@ -284,26 +285,26 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
 
 
 def _judge(run: _Run, rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
-    """Return what is wrong after a window, if the guard finds something."""
-    if not run.looks:
+    """Return the reason why the guard finds a window diverged; None if it does not."""
+    if not run.guarded:
         return None
     if wrong := guard.verdict(rows, starts):
         return wrong
     if run.ladder and len(run.interventions) == len(run.ladder):
-        return None  # without a remedy, a model that classifies is better than none; the record says how it ended
+        return None  # without a remedy left, a model that only classifies is kept, and the record says so
     return guard.lost_contact(run.history, ended=run.trainer.iteration == run.trainer.iterations)
 
 
 def _choose(run: _Run) -> dict[str, float]:
-    """Validate, and keep the model if it is the best so far; without validation, the last.
+    """Validate, and keep the model if it is the best so far; without validation images, keep the last one.
 
     Returns:
-        What validation found, for the history.
+        the accuracy and NLL on the validation images, for the history.
     """
     trainer = run.trainer
     validation = trainer.validate()
     if validation is None and trainer.iteration < trainer.iterations:
-        return {}  # the last model will be chosen
+        return {}  # only the last model is kept
     accuracy = validation.accuracy if validation else None
     if run.best is None or accuracy is None or accuracy >= run.best["accuracy"]:
         run.best = {"iteration": trainer.iteration, "accuracy": accuracy}
@@ -313,10 +314,10 @@ def _choose(run: _Run) -> dict[str, float]:
 
 
 def _save(run: _Run) -> None:
-    """Write a checkpoint; a doubtful one gives its place to the next, so that a good one is kept."""
+    """Write a checkpoint, in place of the newest if that one is doubtful, so that a good one is kept."""
     _save_history(run)
     run.checkpoints.write(_state(run), run.trainer.iteration, over_newest=run.doubtful)
-    run.doubtful = run.looks and guard.is_doubtful(run.history)
+    run.doubtful = run.guarded and guard.is_doubtful(run.history)
 
 
 def _state(run: _Run) -> dict[str, Any]:
@@ -325,7 +326,7 @@ def _state(run: _Run) -> dict[str, Any]:
 
 
 def _save_history(run: _Run) -> None:
-    """Write the losses and energies so far, for human eyes and figures."""
+    """Write the losses and energies so far as CSV, for figures and for reading."""
     names = list(dict.fromkeys(name for row in run.history for name in row))
     stream = io.StringIO()
     writer = csv.DictWriter(stream, names, restval="", lineterminator="\n")
@@ -335,7 +336,7 @@ def _save_history(run: _Run) -> None:
 
 
 def _stopped(trainer: Trainer) -> OutOfTime:
-    """Say why training ends before its end, once its checkpoint is on disk."""
+    """Return the error of a training that stops early, once its checkpoint is on disk."""
     return OutOfTime(
         f"{stopping.reason()} after {trainer.iteration} of {trainer.iterations} iterations. "
         "The same command goes on from there."
@@ -346,7 +347,7 @@ def _finish(run: _Run) -> Fitted:
     assert run.best is not None
     run.checkpoints.tidy()
     seconds = sum(row["seconds"] * row["iterations"] for row in run.history)
-    stability = _stability(run) if run.looks else None
+    stability = _stability(run) if run.guarded else None
     return Fitted(run.best["iteration"], run.best["accuracy"], seconds, run.history, run.interventions, stability)
 
 

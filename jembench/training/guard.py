@@ -14,17 +14,17 @@ above random starts. The guard finds divergence at the end of a window of iterat
   or more, and then ``FAR`` above it in each of the last ``LOST`` windows, or in the last window of the training. The
   unit is the distance of the highest training image of a batch. A collapse under an energy penalty begins so, and a
   slow one in which the energies of random starts grow together with those of the samples. The last window of a training
-  that was repaired is judged without former contact, for which the rest of the training may be too short.
+  that was repaired is judged without former contact, since the rest of the training may be too short for it.
 
-A cross-entropy or a distance counts only if it is that large in the mean over the window and still in its last
-iteration: one that has closed by itself needs no repair. Where a training image lies higher above the mean of the data
+A cross-entropy or a distance counts only if it is that large both in the mean over the window and in its last
+iteration: one that has fallen again needs no repair. Where a training image lies higher above the mean of the data
 than the random starts do, as when chains start at Gaussians of the classes, it takes their place.
 
-The distances are differences of energies that are compared with one another. Energies that are multiplied by a
-positive number, or shifted by a constant, give the same answer, so that the limits suit every network. A collapse
-whose loss an energy penalty keeps finite is found as well. A large gap between data and samples is no divergence by
-itself: at the start of a healthy training the chains still are where they began, and random starts lie as far above
-the data as the samples. They are judged by the data alone once they have been there.
+The distances are differences of energies that are compared with one another. A shift of the energies or a positive
+factor does not change the result, so that the limits suit every network. A collapse whose loss an energy penalty keeps
+finite is found as well. A large gap between data and samples is no divergence by itself: at the start of a healthy
+training the chains are still where they began, and random starts lie as far above the data as the samples. Contact with
+the data is required only of chains that have had it.
 
 The guard takes one forward pass a window, and the host waits for the device only where it waits anyway.
 
@@ -41,29 +41,30 @@ from typing import Any, NamedTuple
 from jembench.experiment.recipe import Count, Recipe, Remedy
 
 TRAINING = "training"
-"""The name of a training's phase, of which the display tells where it began."""
+"""The name of the phase of a training in events and on the display."""
 
 CRITERION = "random-starts@4"
-"""What counts as divergence, in records and protocols: its version changes with the limits below."""
+"""The name of this criterion in records and protocols; its version changes with the limits below."""
 
 LARGEST_LOSS = 1e8
 """A loss beyond it is divergence, as in the reference implementation (wgrathwohl/JEM)."""
 
 LARGEST_CROSS_ENTROPY = 10.0
-"""Nats. A uniform guess among 22,000 classes has as much; healthy windows on digits have 2.4 at most."""
+"""In nats: the cross-entropy of a uniform guess among 22,000 classes. Healthy windows on digits have at most 2.4."""
 
 MEAN_LIMIT, HIGHEST_LIMIT = 1.5, 3.0
-"""How far samples may lie from the data, in distances of random starts from the data.
+"""The largest distance of samples from the data, in units of the distance of random starts from the data.
 
-Chains that are stuck at their starts have 1. The highest of a batch varies more than its mean, above all at the start,
-when the energies of a small network are all alike. ``benchmarks/results/2026-11-22-guard.md`` has the measured values.
+Chains that are stuck at their starts have a distance of 1. The highest of a batch varies more than its mean, above all
+at the start, when the energies of a small network hardly differ. ``benchmarks/results/2026-11-22-guard.md`` has the
+measured values.
 """
 
 NEAR, FAR, CONTACT, LOST = 0.25, 0.75, 10, 5
-"""Distances of the mean sample from the data, in distances of the highest training image; and numbers of windows.
+"""Distances of the mean sample from the data, in units of that of the highest training image; and numbers of windows.
 
-In 60 healthy trainings on digits no window after ten windows ``NEAR`` the data was further than .5. With that limit for
-``FAR``, repairs of fits a little above it made their calibration worse and their samples no better.
+In 60 healthy trainings on digits no window after ten windows ``NEAR`` the data was further than .5. With .5
+for ``FAR``, repairs of fits a little above it made their calibration worse and their samples no better.
 """
 
 HIGHEST = "highest_sample"
@@ -76,11 +77,11 @@ HIGHEST_START, MEAN_START = "highest_start", "mean_start"
 """The columns that hold the highest and the mean energy of random starts."""
 
 STEPS, RATE, ENERGY_L2 = 2, 0.3, 0.1
-"""The rungs: the factors of the sampling steps and of the learning rate, and the weight of the energy penalty."""
+"""The remedies' factors of the sampling steps and of the learning rate, and their weight of the energy penalty."""
 
 
 class Divergence(NamedTuple):
-    """When and how a training was found to have diverged."""
+    """The iteration at which a training was found to have diverged, and the reason."""
 
     iteration: int  # at whose end it was found
     reason: str
@@ -90,7 +91,7 @@ class Divergence(NamedTuple):
 
 
 class Intervention(NamedTuple):
-    """One remedy that was applied: it stands in the fit's record and beside its results."""
+    """A remedy that was applied. It is part of the fit's record and shown beside its results."""
 
     iteration: Count  # at whose end divergence was found
     reason: str
@@ -98,29 +99,29 @@ class Intervention(NamedTuple):
     remedy: Remedy
 
     def __str__(self) -> str:
-        found = Divergence(self.iteration, self.reason)
-        return f"{found}: it went back to iteration {self.returned_to} with the remedy {self.remedy}"
+        divergence = Divergence(self.iteration, self.reason)
+        return f"{divergence}: it went back to iteration {self.returned_to} with the remedy {self.remedy}"
 
 
 def describe_event(values: Mapping[str, float | str]) -> str:
-    """The values of a ``diverged`` event in words; numbers out of a file are floats."""
-    found: dict[str, Any] = {name: int(each) if isinstance(each, float) else each for name, each in values.items()}
-    if "remedy" in found:
-        return f"diverged and was repaired {Intervention(**found)}"
-    return f"diverged {Divergence(**found)}; it goes on unchanged, because the guard only watches"
+    """Describe a ``diverged`` event in words, given its values; numbers that were read from a file are floats."""
+    fields: dict[str, Any] = {name: int(each) if isinstance(each, float) else each for name, each in values.items()}
+    if "remedy" in fields:
+        return f"diverged and was repaired {Intervention(**fields)}"
+    return f"diverged {Divergence(**fields)}; it goes on unchanged, because the guard only watches"
 
 
 class Adjustment(NamedTuple):
-    """What all remedies so far come to."""
+    """The combined effect of all remedies so far."""
 
-    seeds: int = 0  # how often randomness was begun anew
-    steps: int = 1  # times the sampling steps
-    rate: float = 1.0  # times the learning rate
-    energy_l2: float = 0.0  # at least this weight
+    seeds: int = 0  # number of times that the random streams were reset
+    steps: int = 1  # factor of the sampling steps
+    rate: float = 1.0  # factor of the learning rate
+    energy_l2: float = 0.0  # smallest weight of the energy penalty
 
 
 def adjustment(interventions: Sequence[Intervention]) -> Adjustment:
-    """Remedies add up, and each one also begins randomness anew: the same numbers would lead to the same end."""
+    """Return the combined effect of interventions, each of which also resets the random streams."""
     remedies = [intervention.remedy for intervention in interventions]
     return Adjustment(
         seeds=len(remedies),
@@ -131,7 +132,7 @@ def adjustment(interventions: Sequence[Intervention]) -> Adjustment:
 
 
 def describe(adjustment: Adjustment, recipe: Recipe, sampling_steps: int) -> str:
-    """What remedies made different from the recipe, in words: "20 sampling steps, 0.3 times the learning rate"."""
+    """Describe the differences from the recipe in words, such as "20 sampling steps, 0.3 times the learning rate"."""
     differences = {
         f"{sampling_steps} sampling steps": adjustment.steps > 1,
         f"{adjustment.rate:.3g} times the learning rate": adjustment.rate < 1,
@@ -141,7 +142,7 @@ def describe(adjustment: Adjustment, recipe: Recipe, sampling_steps: int) -> str
 
 
 def remedies(recipe: Recipe, *, chains: bool) -> tuple[Remedy, ...]:
-    """The remedies that may be tried: without chains only those that act there; none if nothing is to be repaired."""
+    """Return the remedies to try in turn: none if the guard only watches, none of chains without ``chains``."""
     ladder = recipe.guard.ladder if recipe.guard.mode == "repair" else ()
     return tuple(remedy for remedy in ladder if chains or remedy in ("seed", "rate"))
 
@@ -154,11 +155,11 @@ class Starts(NamedTuple):
 
 
 def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str | None:
-    """Return what is wrong with a window of iterations, in a few words; None if nothing is.
+    """Return the reason why a window of iterations has diverged, in a few words; None if it has not.
 
     Args:
         rows: the loss, its parts, and the highest energies of samples and data, of each iteration.
-        starts: random starts after the last iteration; None: the energies are not to be judged.
+        starts: random starts after the last iteration; None: the energies are not judged.
     """
     for row in rows:
         for name, value in row.items():
@@ -176,15 +177,15 @@ def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str |
 
 
 def _misplaced(rows: Sequence[Mapping[str, float]], starts: Starts, data: str, samples: str) -> str | None:
-    """Whether samples lie too far from the data; ``data`` and ``samples`` are the columns of their mean energies."""
+    """Return the reason if samples lie too far from the data, given the names of the columns of mean energies."""
     image = max(row[HIGHEST_DATA] - row[data] for row in rows)
     highest_start, mean_start = (max(start - rows[-1][data], image) for start in starts)
     highest = _lasting([row[HIGHEST] - row[data] for row in rows])
     above = _lasting([row[samples] - row[data] for row in rows])
     below = _lasting([row[data] - row[samples] for row in rows])
     if highest > HIGHEST_LIMIT * highest_start > 0:
-        found = f"the highest sample lay {highest:.3g} above the data in energy"
-        return f"{found}, the highest random start {highest_start:.3g}"
+        sample = f"the highest sample lay {highest:.3g} above the data in energy"
+        return f"{sample}, the highest random start {highest_start:.3g}"
     if above > MEAN_LIMIT * mean_start > 0:
         return f"samples lay {above:.3g} above the data in energy, random starts {mean_start:.3g}"
     if below > MEAN_LIMIT * mean_start > 0:
@@ -193,7 +194,7 @@ def _misplaced(rows: Sequence[Mapping[str, float]], starts: Starts, data: str, s
 
 
 def lost_contact(history: Sequence[Mapping[str, float]], *, ended: bool = False) -> str | None:
-    """Return in a few words how chains left the data that they had been near, or None if they have not left it.
+    """Return the reason, in a few words, if chains left the data that they had been near; None if they did not.
 
     Args:
         history: the logged windows, each with the means over its iterations.
@@ -209,8 +210,9 @@ def lost_contact(history: Sequence[Mapping[str, float]], *, ended: bool = False)
 
 
 def is_doubtful(history: Sequence[Mapping[str, float]]) -> bool:
-    """Return whether chains that had been near the data lie above it in the last window: a state not to go back to.
+    """Return whether chains that had been near the data lie above it in the last window.
 
+    Training does not go back to such a state.
     After an intervention one window near the data is enough, since training may go back from its last window.
     """
     distances = _distances(history)
@@ -226,7 +228,7 @@ def _repaired(history: Sequence[Mapping[str, float]]) -> bool:
 
 
 def _distances(history: Sequence[Mapping[str, float]]) -> list[float]:
-    """Return how far the mean sample lay above the data in each window that led to the last one, see ``NEAR``."""
+    """Return the distance of the mean sample above the data in each window that led to the last one, see ``NEAR``."""
     prefix = "joint_" if history and "joint_energy_data" in history[0] else ""
     data, samples = f"{prefix}energy_data", f"{prefix}energy_samples"
     path: list[Mapping[str, float]] = []
@@ -242,5 +244,5 @@ def _distances(history: Sequence[Mapping[str, float]]) -> list[float]:
 
 
 def _lasting(distances: Sequence[float]) -> float:
-    """The distance of a window that was there in the mean and still is in the last iteration."""
+    """Return the smaller of the mean distance in a window and the distance in its last iteration."""
     return min(statistics.fmean(distances), distances[-1])

@@ -1,4 +1,4 @@
-"""One training run: what an iteration does, and all the state that it changes.
+"""The iterations of a training, and the state that they change.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -35,24 +35,24 @@ from jembench.training.optimizers import WeightAverage, load_optimizer, make_opt
 
 
 class Validation(NamedTuple):
-    """How the model does on the held-out images."""
+    """The model's accuracy and loss on the held-out images."""
 
     accuracy: float  # 0..1
     nll: float  # nats
 
 
 class Trainer:
-    """A model, its optimiser, its chains and its place in the data.
+    """A model, its optimiser, its chains and its position in the data.
 
-    Nothing else is remembered between two iterations: a trainer that loads another's ``state_dict`` goes on exactly
-    as that one would have (bit for bit on the CPU).
+    No other state is kept between two iterations: a trainer that loads another's ``state_dict`` continues
+    exactly as that one would have (bit for bit on the CPU).
 
     In a group (:mod:`jembench.training.processes`) the state is the same in all processes, and ``window``, ``adjust``
     and ``load_state_dict`` are called in all at once.
 
     Args:
         model: an ``nn.Module`` that is :class:`~jembench.interfaces.Trainable`.
-        data: what the images are.
+        data: the description of the images.
         images: the training split; the recipe holds its validation images out of it.
         recipe: how to train.
         seed: the random seed.
@@ -80,7 +80,7 @@ class Trainer:
         self.iteration = 0
         self._own_noise = seeds.generator(seed, "own chains", device)  # of this process in a group
         self._seed()
-        if self.sampler and hasattr(self.sampler, "check_batch"):  # which a later iteration would fail by
+        if self.sampler and hasattr(self.sampler, "check_batch"):  # refused now, not in a later iteration
             of_classes = model.chains == "conditional"
             chains = self.batches.sizes["labelled" if of_classes else "marginal"]
             self.sampler.check_batch(chains, conditional=of_classes or recipe.chains.conditional)
@@ -90,23 +90,23 @@ class Trainer:
 
     @cached_property
     def optimizer(self) -> torch.optim.Optimizer:
-        """Made when training begins: one of PyTorch's own imports its compiler, which takes seconds."""
+        """The optimiser, made when training begins: PyTorch's own import its compiler, which takes seconds."""
         return make_optimizer(self.model, self.recipe.optimizer)
 
     def _seed(self) -> None:
-        """Begin every stream of randomness; another one after each intervention."""
+        """Reset all random streams, with other seeds after each intervention."""
         again = f"/{self.adjustment.seeds}" if self.adjustment.seeds else ""
         self.batches.begin(self.recipe, again)
         self.generator = seeds.generator(self.seed, f"chains{again}", self.device)
 
     def _chance(self, purpose: str) -> str:
-        """Return the purpose of this iteration's numbers: others in each process and after remedies."""
+        """Return the purpose that this iteration's random numbers are derived from, with the rank and past remedies."""
         return f"{purpose}@{self.group.rank}/{self.adjustment.seeds}/{self.iteration}"
 
     def _prepare(self, precision: str = "") -> None:
-        """Make the two functions that take the time: dE/dx for the chains, and the loss.
+        """Make the functions of the network that iterations call: dE/dx for the chains, and the loss.
 
-        ``precision`` is the one that the training began with.
+        ``precision`` is that of the checkpoint, if there is one.
         """
         compute = dataclasses.asdict(self.recipe.compute) | ({"precision": precision} if precision else {})
         self.execution = devices.execution(self.data, self.device, **compute)
@@ -129,9 +129,9 @@ class Trainer:
         self.graph = ChainGraph(self.model) if self.sampler and self.execution.captured else None
 
     def _has_data_first(self) -> bool:
-        """Return whether the data of p(x) pass before the chains: where both move batch norm's running statistics.
+        """Return whether the data of p(x) pass through the network before the chains are run.
 
-        JEM++ and SADA-JEM do so in their code.
+        They do where both change the running statistics of batch norm, as in the code of JEM++ and SADA-JEM.
         """
         model, recipe = self.model, self.recipe
         both = isinstance(model, LogitModel) and model.chains == "marginal" and recipe.chains.mode == "train"
@@ -139,7 +139,7 @@ class Trainer:
 
     @property
     def computed(self) -> dict[str, Any]:
-        """Return how the network was computed in the iterations so far, for the record."""
+        """The precision, layout and compilation of the iterations so far, for the record."""
         return {
             "precision": self.execution.precision,
             "layout": "channels_last" if self.execution.channels_last else "contiguous",
@@ -151,18 +151,18 @@ class Trainer:
 
     @property
     def iterations(self) -> int:
-        """The recipe's whole budget."""
+        """The number of iterations of the recipe."""
         return max(1, self.recipe.least_iterations, round(self.recipe.epochs * self.batches.per_epoch))
 
     @property
     def learning_rate(self) -> float:
-        """Return what the next iteration will use."""
+        """The learning rate of the next iteration."""
         factor = self.schedule(self.iteration, self.batches.per_epoch, self.iterations)
         return self.recipe.optimizer.learning_rate * factor * self.adjustment.rate
 
     @property
     def sampling_steps(self) -> int:
-        """The length of a chain; 0 for a model that is trained without."""
+        """The length of a chain; 0 for a model that is trained without chains."""
         return self.sampler.steps * self.adjustment.steps if self.sampler else 0
 
     def window(self, n: int) -> tuple[list[dict[str, float]], Starts | None]:
@@ -184,7 +184,7 @@ class Trainer:
         return each, None if starts is None else Starts(float(starts.max()), float(starts.mean()))
 
     def iterate(self) -> dict[str, Tensor]:
-        """One optimiser step; returns the loss and its parts, still on the device.
+        """Take one optimiser step, and return the loss and its parts, still on the device.
 
         The network's own randomness, such as dropout, depends on the seed and the iteration only, also after a resume.
         """
@@ -211,12 +211,12 @@ class Trainer:
         return values
 
     def _differentiate(self, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
-        """The loss and what is logged of it; the parameters' gradients are those of the loss alone.
+        """Compute the parameters' gradients of the loss, and return the loss, its parts and the highest energies.
 
-        The first iteration's loss is not compiled: a network may set itself by its first images, and that code would be
-        compiled for one use.
+        The first iteration's loss is not compiled: a network may initialise itself by its first images, and that code
+        would be compiled for one use.
         """
-        self.optimizer.zero_grad(set_to_none=True)  # the former gradients need not lie beside the maps
+        self.optimizer.zero_grad(set_to_none=True)  # frees the former gradients before the maps are allocated
         with execution.autocast(self.execution.precision, self.device):
             loss: Loss = (self._loss if self.iteration else self.model.training_loss)(batch, negatives)
         total, extremes = loss.total, {}
@@ -229,13 +229,13 @@ class Trainer:
         return {"loss": total.detach(), **loss.parts, **extremes}
 
     def _agree(self) -> None:
-        """Average gradients and what norms have seen over all processes: they hold one model."""
+        """Average gradients and the running statistics of norms over all processes, which hold one model."""
         gradients = [weight.grad for weight in self.model.parameters() if weight.grad is not None]
         running = ("running_mean", "running_var")
         seen = [buffer for name, buffer in self.model.named_buffers() if name.endswith(running)]
         self.group.average_([*gradients, *seen])
         if self.iteration == 0 and self.group.size > 1:
-            # a network may set itself by its first images, and each process has others: that of rank 0 counts
+            # a network may initialise itself by its first images, which differ by process: all take rank 0's
             load_weights(self.model, self.group.broadcast(dict(self.model.state_dict())))
 
     def _negatives(self, batch: Batch) -> Negatives | None:
@@ -259,7 +259,7 @@ class Trainer:
         return self.group.gather(run(sampler, self.group.cut(state), grad_energy, generator, steps))
 
     def _classes(self, batch: Batch, n: int) -> Tensor | None:
-        """Return what the chains are conditioned on."""
+        """Return the classes that the chains are conditioned on, if any."""
         if self.model.chains == "conditional":
             return batch.y_labelled
         if not self.recipe.chains.conditional:
@@ -268,7 +268,7 @@ class Trainer:
 
     @torch.no_grad()
     def random_starts(self) -> Tensor | None:
-        """The energies of a batch of new chains, float32 (B,); None for a model without.
+        """Return the energies of a batch of new chains, float32 (B,); None for a model without chains.
 
         Training is not affected: its random streams are not used, and no statistics of a norm change.
         """
@@ -288,12 +288,12 @@ class Trainer:
         return energy.float()
 
     def adjust(self, adjustment: Adjustment) -> None:
-        """Go on with other randomness, longer chains, a lower rate or a penalty: what the guard prescribes."""
+        """Apply the remedies of the guard: other random numbers, longer chains, a lower learning rate or a penalty."""
         self.adjustment = adjustment
         self._seed()
 
     def validate(self) -> Validation | None:
-        """Accuracy and NLL on the held-out images; None without such images, or of a model that classifies nothing."""
+        """Return accuracy and NLL on the held-out images; None without such images or for a model without logits."""
         if self.validation is None or self.validation.labels is None or not hasattr(self.model, "logits"):
             return None
         with self.average.in_place_of(self.model) if self.average else nullcontext():
@@ -305,7 +305,7 @@ class Trainer:
         )
 
     def weights(self) -> dict[str, Tensor]:
-        """The model's state as it is to be used: averaged, if the recipe says so."""
+        """Return the model's state for evaluation, averaged if the recipe says so."""
         return dict(self.average.state if self.average else self.model.state_dict())
 
     def is_finite(self) -> bool:
@@ -317,7 +317,7 @@ class Trainer:
         return self.sampler.state_dict() if self.sampler else {}
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all that the next iteration depends on."""
+        """Return the whole state that the next iteration depends on."""
         return {
             "iteration": self.iteration,
             "precision": self.execution.precision,
@@ -331,10 +331,10 @@ class Trainer:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where :meth:`state_dict` was taken.
+        """Restore the state that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if the state is of another model, dataset or sampler.
+            CheckpointError: if the state belongs to another model, dataset or sampler.
         """
         if state["precision"] != self.execution.precision:
             self._prepare(state["precision"])
@@ -354,7 +354,7 @@ def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sa
     """Return the recipe's sampler, or None for a model that is trained without chains.
 
     Raises:
-        SpecError: if the model needs one and the recipe names none, or it does not fit into the memory.
+        SpecError: if the model needs a sampler and the recipe names none, or if it does not fit into the memory.
     """
     if getattr(model, "chains", "none") == "none":
         return None

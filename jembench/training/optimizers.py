@@ -1,4 +1,4 @@
-"""Optimisers, and the two things that recipes put around them: sharpness-aware steps and averages of the weights."""
+"""Optimisers, sharpness-aware steps and averages of the weights."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ TINY = 1e-12
 
 
 def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimizer:
-    """The recipe's optimiser over all parameters of the model, each step one pass over the memory where it can (fused).
+    """Return the recipe's optimiser of all parameters of the model, fused where it can be.
 
-    It is called with those of the recipe's constants that its signature has, and with the options of its spec.
+    Its factory is called with those of the recipe's constants that its signature has, and with the options of its spec.
 
     Raises:
-        SpecError: for an optimiser that does not exist, or options that it refuses.
+        SpecError: if there is no such optimiser, or it refuses its options.
     """
     named = spec.parse(options.name)
     factory = discovery.load(discovery.find("optimizers", named.name))
@@ -48,9 +48,10 @@ def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimize
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Take over an optimiser's state, its tensors laid out in memory as their parameters are.
+    """Load the state of an optimiser, its tensors in the memory layout of their parameters.
 
-    Fused steps walk through the memory of both alike: a momentum in another layout would be another weight's.
+    A fused step goes through the memory of both in the same order: in another layout it would combine a weight with the
+    momentum of another one.
     """
     optimizer.load_state_dict(dict(state))
     for parameter, values in optimizer.state.items():
@@ -61,16 +62,16 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
 
 @contextmanager
 def sam_perturbation(model: nn.Module, radius: float, *, adaptive: bool) -> Iterator[None]:
-    """Move the weights, along their gradients, to where the loss within a ball is about highest; back at the end.
+    """Move the weights along their gradients, about to the highest loss within a ball, for the duration of the context.
 
     The gradient that is computed inside is the one that the optimiser then follows: sharpness-aware minimisation (Foret
     et al., 2021), w + rho g / |g|. Adaptive measures the ball relative to each weight (ASAM; Kwon et al., 2021):
     w + rho w^2 g / |w g|; SADA-JEM uses it with rho = 2.
 
     Args:
-        model: its parameters' ``grad`` are of the loss at the weights.
+        model: its parameters' ``grad`` are those of the loss at the weights.
         radius: rho, above 0.
-        adaptive: whether ASAM.
+        adaptive: True for ASAM, False for SAM.
     """
     weights = list(model.parameters())
     before = [weight.detach().clone() for weight in weights]
@@ -95,7 +96,7 @@ class WeightAverage:
     The decay grows from .1 at the first step to its value, so that the initial weights are soon forgotten.
 
     Args:
-        model: whose state, buffers included, is averaged.
+        model: its state, buffers included, is averaged.
         decay: in [0, 1).
     """
 
@@ -106,7 +107,7 @@ class WeightAverage:
 
     @torch.no_grad()
     def update(self, model: nn.Module) -> None:
-        """Move towards the model's present weights."""
+        """Update the average by the model's present weights."""
         self.updates += 1
         weight = 1 - min(self.decay, self.updates / (self.updates + 9))
         current = model.state_dict()
@@ -117,7 +118,7 @@ class WeightAverage:
 
     @contextmanager
     def in_place_of(self, model: nn.Module) -> Iterator[None]:
-        """The model has the averaged weights for a while."""
+        """Give the model the averaged weights for the duration of the context."""
         own = {name: value.clone() for name, value in model.state_dict().items()}
         model.load_state_dict(self.state)
         try:
@@ -126,11 +127,11 @@ class WeightAverage:
             model.load_state_dict(own)
 
     def state_dict(self) -> dict[str, object]:
-        """The average and how many weights it is of."""
+        """Return the average and the number of its updates."""
         return {"updates": self.updates, "state": dict(self.state)}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on from a former average."""
+        """Restore the average that :meth:`state_dict` returned."""
         for name, value in self.state.items():
             value.copy_(state["state"][name])
         self.updates = state["updates"]

@@ -2,10 +2,10 @@
 
 Every process holds the whole model, sampler and order of the data, and computes its part of each batch and of the
 chains. The ends of all chains are gathered, gradients and running statistics are averaged, and so the state stays the
-same in every process, bit for bit. Rank 0 alone reads and writes files, judges and decides; the others repeat on their
-trainers what it does with its own.
+same in every process, bit for bit. Rank 0 alone reads and writes files, and runs the guard; the others repeat its calls
+on their own trainers.
 
-Imports no torch by itself: commands ask for their rank before they need it.
+Imports no torch by itself: a command determines its rank before it needs torch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 TIMEOUT = timedelta(days=365)
-"""Time that a process waits for rank 0, which measures between two trainings. torchrun ends it if another one fails."""
+"""The longest wait for rank 0, which measures between two trainings. If a process fails, torchrun ends the others."""
 
 
 class Launched(NamedTuple):
@@ -37,28 +37,28 @@ class Launched(NamedTuple):
 
 
 def launched(environment: Mapping[str, str] = os.environ) -> Launched:
-    """Return the place that torchrun gives this process; without torchrun, that of a single process.
+    """Return the ranks that torchrun gives this process; without torchrun, those of a single process.
 
     Raises:
-        SpecError: if the variables of torchrun are no ranks.
+        SpecError: if the environment variables of torchrun are no ranks.
     """
     if "TORCHELASTIC_RUN_ID" not in environment:
         return Launched()
     try:
-        found = Launched(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
-        if not 0 <= found.local_rank <= found.rank < found.size:
-            raise ValueError(found)
+        place = Launched(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+        if not 0 <= place.local_rank <= place.rank < place.size:
+            raise ValueError(place)
     except (KeyError, ValueError) as error:
         raise SpecError(
             "The environment says that torchrun has started this process, and RANK, WORLD_SIZE and LOCAL_RANK are no "
             "whole numbers, or RANK is not below WORLD_SIZE. Start the command by torchrun, or unset "
             "TORCHELASTIC_RUN_ID."
         ) from error
-    return found
+    return place
 
 
 class Group:
-    """The processes that train one model; this process alone by default, for which no method does anything."""
+    """The processes that train one model. By default this process alone, for which its methods have no effect."""
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
         self.rank, self.size = rank, size
@@ -100,7 +100,7 @@ class Group:
         """Return the value of rank 0, its tensors on the CPU in the other processes.
 
         Raises:
-            ProcessLost: if a process has gone.
+            ProcessLost: if another process has ended.
         """
         if self.size == 1:
             return value
@@ -129,7 +129,7 @@ class Group:
 
     @contextmanager
     def leading(self) -> Iterator[None]:
-        """Let the other processes go on at the end of the context, unless one of them is lost."""
+        """End :meth:`follow` in the other processes at the end of the context, unless one of them is lost."""
         try:
             yield
         except Exception as error:
@@ -152,7 +152,7 @@ class Group:
 
 
 def _map(function: Any, values: T) -> T:
-    """Return ``values`` with the function applied to every tensor in it."""
+    """Apply a function to every tensor in ``values``."""
     from torch import Tensor
     from torch.utils._pytree import tree_map
 

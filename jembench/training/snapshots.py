@@ -1,6 +1,6 @@
-"""The chains of the last five epochs of training: their ends as images, to be scored together or averaged.
+"""The replay buffers of the last five epochs of training as images, which are scored together or averaged.
 
-Grathwohl et al. (2020), Appendix, lump five buffers of the last epochs together; the reproducibility report averages
+Grathwohl et al. (2020), Appendix, pool the buffers of the last five epochs; the reproducibility report averages
 them. ``buffer-1.safetensors`` to ``buffer-5.safetensors`` of a fit's folder hold them, the oldest first.
 
 Legend: N chains of a buffer, C channels, H height, W width.
@@ -24,23 +24,23 @@ COUNT = 5
 
 
 def due(trainer: Trainer) -> int | None:
-    """Return which of the five is to be kept now, at the end of a window of ``log_every`` iterations.
+    """Return the number of the buffer, 1 to 5, to keep at the end of this window of ``log_every`` iterations, if any.
 
     They are an epoch apart, or a window where that is longer, so that no two of them are the same; the last one is of
     the end of training.
     """
     every = trainer.recipe.log_every
-    before = (trainer.iteration - 1) // every * every  # also of a window that was interrupted
+    before = (trainer.iteration - 1) // every * every  # also in a window that was interrupted
     return next((number for number in range(1, COUNT + 1) if before < _at(trainer, number) <= trainer.iteration), None)
 
 
 def expected(trainer: Trainer) -> int:
-    """Return how many of the five a training from its start will keep, if its sampler keeps chains."""
+    """Return the number of buffers that a whole training keeps, if its sampler keeps chains."""
     return sum(_at(trainer, number) > 0 for number in range(1, COUNT + 1))
 
 
 def _at(trainer: Trainer, number: int) -> int:
-    """Return the iteration that a buffer is of."""
+    """Return the iteration after which a buffer is kept."""
     apart = max(trainer.batches.per_epoch, trainer.recipe.log_every)
     return trainer.iterations - (COUNT - number) * apart
 
@@ -51,7 +51,7 @@ def keep(folder: Path, number: int, trainer: Trainer) -> None:
     Args:
         folder: the folder of the fit.
         number: 1 to 5.
-        trainer: where training stands, its chains finite; nothing is written if its sampler keeps none.
+        trainer: its chains are finite; nothing is written if its sampler keeps none.
 
     Raises:
         StoreError: if the file cannot be written.
@@ -63,7 +63,7 @@ def keep(folder: Path, number: int, trainer: Trainer) -> None:
 
 
 def read(folder: Path) -> list[Samples]:
-    """Read the buffers that a fit's training has kept, the oldest first.
+    """Read the buffers in the folder of a fit, the oldest first.
 
     Raises:
         CheckpointError: if one is damaged.

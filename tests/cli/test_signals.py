@@ -65,7 +65,7 @@ def train(jembench, tiny):
 
 def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped(train, monkeypatch):
     """Stopped in the first window, within another one, at a checkpoint and at the end of a window."""
-    monkeypatch.setattr(fitting, "ANSWER", 0.0)  # a look after each iteration
+    monkeypatch.setattr(fitting, "SIGNAL_INTERVAL", 0.0)  # a check after each iteration
     reached = 0
     for stop, number in [(1, "SIGTERM"), (14, "SIGHUP"), (18, "SIGTERM"), (27, "SIGHUP")]:
         with monkeypatch.context() as patch:
