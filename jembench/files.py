@@ -140,24 +140,6 @@ def copy(path: Path, to: Path, *, durable: bool = True) -> None:
         write_atomically(to, lambda out: shutil.copyfileobj(stream, out), durable=durable)
 
 
-def append_line(path: Path, line: str) -> None:
-    """Append one line in one write, so that lines of several processes do not mix. It begins with the line break:
-    what a killed process left torn stays a line of its own.
-
-    Raises:
-        StoreError: if the file cannot be written, or is none; also if it is a symbolic link, which may lead to a file
-            of the user's.
-    """
-    try:
-        if is_taken(path):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        # An opener of its own: a symbolic link is no file of ours.
-        with open(path, "ab", 0, opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666)) as stream:
-            stream.write(f"\n{line}".encode())
-    except OSError as error:
-        raise cannot_write(path, error) from error
-
-
 def open_regular(path: Path) -> BufferedReader:
     """Open a regular file for reading. A FIFO or a device is refused, where ``open`` would wait for it.
 

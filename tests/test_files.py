@@ -166,11 +166,3 @@ def test_what_is_no_regular_file_is_never_replaced(tmp_path):
         files.write_bytes(tmp_path / "fifo", b"a file")
     assert (tmp_path / "fifo").is_fifo()
     assert list(tmp_path.iterdir()) == [tmp_path / "fifo"]
-
-
-def test_no_line_is_appended_to_the_target_of_a_link(tmp_path):
-    (tmp_path / "mine").write_text("mine")
-    (tmp_path / "asked.jsonl").symlink_to("mine")
-    with pytest.raises(StoreError, match="A symbolic link lies there"):
-        files.append_line(tmp_path / "asked.jsonl", "{}")
-    assert (tmp_path / "mine").read_text() == "mine"

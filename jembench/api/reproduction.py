@@ -16,7 +16,7 @@ from jembench.experiment.twins import between
 from jembench.report.reproduction import Pair
 from jembench.report.selection import read
 from jembench.store.fits import FitRecord
-from jembench.store.latest import asked, newest
+from jembench.store.latest import newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -47,7 +47,7 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
     if not source.is_dir():
         raise SpecError(f"There is no store {source}. Name the folder of a store.")
     store = Store(source)
-    cells = [cell for cell in newest(read(store), asked(store)) if cell.outcome.status == "ok"]
+    cells = [cell for cell in newest(read(store)) if cell.outcome.status == "ok"]
     if not cells:
         raise SpecError(
             f"The store {source} holds no result that could be measured again. `jembench report` shows what it holds."

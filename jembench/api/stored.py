@@ -52,7 +52,7 @@ class OpenStore:
         return [record.key for record in self.store.trained()]
 
     def results(self, suite: str | None = None, **selected: Any) -> Results:
-        """Return the current results of the store: of those with the same names, the most recently requested ones.
+        """Return the current results of the store: of those with the same names, the newest.
 
         Args:
             suite: the name of a suite, whose metrics alone are shown, with its published numbers.

@@ -17,7 +17,6 @@ from jembench.report import references
 from jembench.report.page.pictures import Pictures
 from jembench.report.page.server import PageServer
 from jembench.report.selection import Selection
-from jembench.store.latest import LOG
 from jembench.store.store import Store
 
 EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser --port 8000 --refresh 30")
@@ -39,7 +38,7 @@ def view(which: Selection, store: Path, port: int, refresh: int | None, no_brows
     published = references.load(which.suite.references if which.suite else ())
 
     def state() -> Hashable:
-        return changed(place.root / "cells"), changed(place.root / LOG)
+        return changed(place.root / "cells")
 
     def page() -> str:
         document = Results.selected(which.of(place), which, published, Pictures(place)).document

@@ -20,7 +20,7 @@ from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.report.names import NO_NAMES, Names, check_apart, display_names, not_found, ranked, trained_on
 from jembench.report.record import Column
-from jembench.store.latest import asked, newest
+from jembench.store.latest import earlier, newest
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
@@ -96,10 +96,8 @@ class Selection:
             if models != list(self.models):
                 return dataclasses.replace(self, models=models).of(store, problem)
         found = read(store, problem)
-        current = newest(found, asked(store))
-        left_out = []
-        if older := len(found) - len(current):
-            left_out.append(f"{outcomes(older)} that newer ones of the same names stand for.")
+        current = newest(found)
+        left_out = earlier(found, current)
         current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
         if self.suite and self.file:
             every, current = current, self._of_experiment(current, self.suite)

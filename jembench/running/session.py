@@ -21,7 +21,6 @@ from jembench.running import driver
 from jembench.running.events import Events, beating, chosen_trackers
 from jembench.running.executor import LocalExecutor
 from jembench.stopping import Stopped
-from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 from jembench.training.processes import launched
@@ -137,9 +136,6 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
         with showing(display) as shown:
             stopped = _carry_out(pending, store, how, shown)
         cells, stopped = _found(plan, store, stopped)
-    # after the work: a command that finds everything done has nothing to add to what this one says
-    families, metrics = {fit.key.family for fit in plan.fits}, {cell.metric.id for cell in plan.cells}
-    mark_latest(store, families, metrics)
     return Finished(cells, stopped)
 
 

@@ -15,7 +15,7 @@ from jembench.errors import CheckpointError, DamagedError, SpecError
 from jembench.files import copy
 from jembench.store import fits, manifest, outcome, records, tensors
 from jembench.store.fits import WEIGHTS, FitRecord
-from jembench.store.latest import asked, newest
+from jembench.store.latest import newest
 from jembench.store.layout import listed
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
@@ -52,7 +52,7 @@ def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tu
             copy(path, folder / name, durable=False)
     if not chains:
         record = _without_chains(record, folder / "fits" / home.name)
-    current = newest(store.contents().cells, asked(store))
+    current = newest(store.contents().cells)
     results = [cell for cell in current if cell.fit.id == fit.id and cell.outcome.is_settled]
     for cell in results:
         for path in filter(Path.exists, (store.arrays_path(cell), store.cell_path(cell))):

@@ -14,7 +14,6 @@ from jembench.errors import CheckpointError, SpecError
 from jembench.files import copy
 from jembench.store import fits, tensors
 from jembench.store.fits import UNREADABLE, FitRecord
-from jembench.store.latest import copy_log
 from jembench.store.layout import Layout, id_of, listed
 from jembench.store.outcome import Cell, encode
 from jembench.store.store import Store, read_cell
@@ -24,7 +23,7 @@ _OTHER = "the target has another result"
 
 
 def merge(source: Store, target: Store) -> list[Finding]:
-    """Copy into ``target`` what it lacks of ``source``: fits, cells with their arrays, and the log.
+    """Copy into ``target`` what it lacks of ``source``: fits and cells with their arrays.
 
     Predictions and features are not copied: they are computed again where a metric needs them. A fit that is being
     worked on in either store is left alone, unless ``target`` itself holds its lease. Of a fit or a cell that is in
@@ -46,7 +45,6 @@ def merge(source: Store, target: Store) -> list[Finding]:
     folders = {id_of(folder): folder for folder in listed(source.root / "fits") if folder.is_dir()}
     for fit_id in {**folders, **cells}:
         work.merge_fit(fit_id, folders.get(fit_id), cells.get(fit_id, []))
-    copy_log(source, target)
     return work.findings
 
 

@@ -16,10 +16,9 @@ from typing import Literal, NamedTuple, TypeVar
 from jembench.catalog import spec
 from jembench.catalog.spec import slug
 from jembench.errors import SpecError, StoreError
-from jembench.files import digest, read_bytes
+from jembench.files import digest
 from jembench.store import fits, manifest, records, tensors
 from jembench.store.fits import UNREADABLE
-from jembench.store.latest import LOG, asked
 from jembench.store.layout import PARTS, id_of, listed
 from jembench.store.manifest import CARD, MANIFEST
 from jembench.store.outcome import Cell
@@ -85,10 +84,9 @@ def walk(store: Store) -> Iterator[Item]:
                 yield Item(path, "readings", False, partial(_is_stray, "no model in the store has these weights"))
     yield from _features(store, cells, bool(busy))
     parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
-    alone = {LOG: partial(_check_log, store), MANIFEST: partial(manifest.check, root)}
     for path in _list(root):
-        if path.name in alone:
-            yield Item(path, "other", True, alone[path.name])
+        if path.name == MANIFEST:
+            yield Item(path, "other", True, partial(manifest.check, root))
         elif path.name not in parts:
             yield _stray(path)
 
@@ -212,12 +210,6 @@ def _check_history(path: Path, written: str | None) -> None:
 def _compare(path: Path, written: str | None, found: str) -> None:
     if written not in (None, found):
         raise StoreError(f"{path} is not the file that the training left.")
-
-
-def _check_log(store: Store) -> None:
-    lines = sum(bool(line) for line in read_bytes(store.root / LOG).splitlines())
-    if torn := lines - len(asked(store)):
-        raise StoreError(f"{torn} of {lines} lines cannot be read.")
 
 
 # --- verification -----------------------------------------------------------------------------------------------------

@@ -68,7 +68,7 @@ def pack() -> None:
     """Write the archive: files by name, with one time for all."""
     paths = sorted(path.relative_to("runs") for folder in FOLDERS for path in Path("runs", folder).rglob("*.*"))
     with zipfile.ZipFile(STORE, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in [*filter(is_kept, paths), Path("asked.jsonl")]:
+        for path in filter(is_kept, paths):
             info = zipfile.ZipInfo(path.as_posix(), (2026, 1, 1, 0, 0, 0))
             archive.writestr(info, Path("runs", path).read_bytes(), zipfile.ZIP_DEFLATED)
 

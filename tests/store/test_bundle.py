@@ -231,7 +231,6 @@ def test_what_is_not_as_it_was_shared_is_refused(shared, tmp_path, damage, reaso
         f"{HOME}\\model.safetensors",
         "cells/a/b.json",
         "cells/..json",
-        "asked.jsonl",
         "arrays/x.npy",
         "cells/" + "a" * 300 + ".json",
         "cells/a\n.json",

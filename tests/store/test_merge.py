@@ -8,7 +8,6 @@ from small_store import small_store
 
 from jembench.errors import SpecError, StoreError
 from jembench.store import checkpoint, merge, records, tensors
-from jembench.store.latest import asked, mark_latest
 from jembench.store.store import Store, read_cell
 from jembench.store.walk import verify
 
@@ -229,14 +228,6 @@ def test_of_two_unfinished_trainings_the_longer_one_goes_on(source, both):
     assert merge.merge(both, source) == []
     assert statuses(source, both) == ["copied"]
     assert content(both) == content(source)
-
-
-def test_logs_are_merged_by_time(source, both):
-    mark_latest(source, ["first"], ["m"])
-    mark_latest(both, ["second"], ["m"])
-    merge.merge(source, both)
-    merge.merge(source, both)
-    assert [one.families for one in asked(both)] == [{"family"}, {"first"}, {"second"}]
 
 
 def test_a_source_that_is_not_there_and_a_target_that_cannot_be_written(source, tmp_path):

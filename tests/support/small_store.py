@@ -13,7 +13,6 @@ from jembench.files import digest
 from jembench.interfaces import Value
 from jembench.store import checkpoint, records, tensors
 from jembench.store.fits import FitRecord
-from jembench.store.latest import mark_latest
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
@@ -28,7 +27,6 @@ def small_store(root):
             _fit(store, FitKey(model=model, dataset="digits", recipe="digits", seed=seed, id=f"{model}00{seed}"))
     checkpoint.write(root / "features" / "of-images" / "digits-cnn.safetensors", {"pool": torch.ones(4)})
     tensors.write(root / "features" / "digits-cnn" / "weights.safetensors", {"w": torch.ones(3)}, {})
-    mark_latest(store, ["family"], ["metric"])
     return store
 
 
