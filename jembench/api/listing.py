@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, packages
 from jembench.catalog.discovery import Component
-from jembench.catalog.options import options_of
+from jembench.catalog.options import REQUIRED, options_of
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError
 from jembench.experiment import recipe_files, suite_files
@@ -58,13 +58,14 @@ def describe(component: Component) -> Described:
         cause = error.__cause__
         problem = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
         return Described(component, "", (), " ".join(problem.splitlines()))
-    return Described(component, discovery.describe(loaded), options, "")
+    return Described(component, (loaded.__doc__ or "").strip().partition("\n")[0], options, "")
 
 
 def _options(factory: Any) -> tuple[Option, ...]:
     return tuple(
-        Option(name, inspect.formatannotation(of.annotation), of.is_required, None if of.is_required else of.default)
+        Option(name, inspect.formatannotation(of.annotation), is_required, None if is_required else of.default)
         for name, of in options_of(factory).items()
+        for is_required in [of.default is REQUIRED]
     )
 
 

@@ -8,15 +8,15 @@ without being imported; only the packages that contain it are.
 
 from __future__ import annotations
 
+import ast
 import functools
 import hashlib
 import importlib.metadata
 import importlib.util
-import io
 import re
 import sys
 import sysconfig
-import tokenize
+import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -24,7 +24,7 @@ from types import ModuleType
 
 
 def code(module: str, *, of_package: bool = False) -> str:
-    """Return a hash of a module's code without comments and blank lines; empty for an installed one.
+    """Return a hash of a module's syntax tree, without comments and layout; empty for an installed one.
 
     For an imported module it is the hash of the code that runs, even if the file has changed since.
 
@@ -106,20 +106,7 @@ def _records(folder: Path) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1000)
 def _digest(source: bytes) -> str:
-    with suppress(tokenize.TokenError, SyntaxError):  # which cannot be imported
-        source = _bare(source)
+    with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings():  # which cannot be imported
+        warnings.simplefilter("ignore")  # of odd escapes, which importing it tells
+        source = ast.unparse(ast.parse(source)).encode()
     return hashlib.sha256(source).hexdigest()
-
-
-def _bare(source: bytes) -> bytes:
-    """Return Python without comments and blank lines, whatever ends its lines."""
-    encoding, _ = tokenize.detect_encoding(io.BytesIO(source).readline)
-    text = io.TextIOWrapper(io.BytesIO(source), encoding, newline=None).read()
-    lines = [f"{line}\n" for line in text.split("\n")]  # not by splitlines, which knows more ends than Python does
-    for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        row = token.start[0] - 1
-        if token.type == tokenize.COMMENT:
-            lines[row] = lines[row][: token.start[1]].rstrip() + "\n"
-        elif token.type == tokenize.NL and not lines[row].strip():
-            lines[row] = ""
-    return "".join(lines).rstrip("\n").encode()

@@ -184,8 +184,3 @@ def load(component: Component) -> Any:
             f"{error_text(error).rstrip('.: ')}. {remedy}"
         ) from error
     return loaded
-
-
-def describe(factory: Any) -> str:
-    """Return the first line of a factory's docstring."""
-    return (getattr(factory, "__doc__", None) or "").strip().partition("\n")[0]

@@ -7,13 +7,11 @@ the sentence names.
 from __future__ import annotations
 
 import os
+import zipfile
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from jembench.errors import SpecError
-
-if TYPE_CHECKING:
-    import zipfile
 
 GIB = 2**30
 
@@ -75,8 +73,6 @@ def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
     Raises:
         SpecError: if it does, or is compressed by a method that ``zipfile`` does not unpack block by block.
     """
-    import zipfile
-
     if odd := {info.compress_type for info in archive.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise SpecError(f"{path} is compressed by method {min(odd)} of zip. Compress it by deflate, or not at all.")
     unpacked = sum(info.file_size for info in archive.infolist())

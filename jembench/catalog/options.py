@@ -72,12 +72,7 @@ class Option:
     hint: Any  # int, float, bool, str, Literal[...] or one of these | None, in Annotated[...] with its marks
     annotation: Any  # the type without its marks
     marks: tuple[Any, ...]
-    default: Any  # REQUIRED: none
-
-    @property
-    def is_required(self) -> bool:
-        """Return whether a spec must give a value."""
-        return self.default is REQUIRED
+    default: Any  # REQUIRED: a spec must give a value
 
 
 REQUIRED = inspect.Parameter.empty
@@ -130,9 +125,9 @@ def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench 
     options, given = options_of(factory), dict(spec.arguments)
     if extra := [key for key in given if key not in options]:
         raise unknown(f"option of {spec.name}", extra[0], options, list_command)
-    if missing := sorted(name for name, option in options.items() if option.is_required and name not in given):
+    if missing := sorted(name for name, option in options.items() if option.default is REQUIRED and name not in given):
         raise SpecError(f"{spec.name} needs {', '.join(missing)}: write {spec.name}:{missing[0]}=...")
-    defaults = {name: option.default for name, option in options.items() if not option.is_required}
+    defaults = {name: option.default for name, option in options.items() if option.default is not REQUIRED}
     arguments = defaults | {
         key: read_text(text, options[key].hint, f"{key} of {spec.name}") for key, text in given.items()
     }

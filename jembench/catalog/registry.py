@@ -84,18 +84,15 @@ class Resolved:
     def _contents(self) -> dict[str, str]:
         """A hash of the files that each option stands for."""
         values, marks = self.bound.arguments, options.marked(self.factory, options.Content)
-        found = {name: _content(self.component, name, str(values[name]), mark.listing) for name, mark in marks.items()}
+        found = {
+            name: content_of(self.component, name, str(values[name]), mark.listing) for name, mark in marks.items()
+        }
         return {name: hashed for name, hashed in found.items() if hashed}
 
     @property
     def content(self) -> str:
         """A hash of the content of all its files; empty if it is not made of files."""
         return specs.stable_hash(self._contents) if self._contents else ""
-
-    @property
-    def without_paths(self) -> str:
-        """The canonical spec without the options that are paths, for what must not depend on where files lie."""
-        return self.bound.without(self.bound.incidental | options.marked(self.factory, options.Content).keys())
 
     @cached_property
     def code(self) -> str:
@@ -125,8 +122,8 @@ def code_of(component: Component) -> str:
 
 
 @cache
-def _content(component: Component, option: str, value: str, listing: Listing) -> str:
-    """Return the content of an option's files as it is now, "" if there are none; see :func:`look_again`."""
+def content_of(component: Component, option: str, value: str, listing: Listing) -> str:
+    """Return the content of an option's files as it is now, "" if there are none: nothing is read twice in a plan."""
     try:
         files = listing(value)
         return content(files) if files else ""
@@ -145,11 +142,6 @@ def _identity(named: Resolved) -> Any:
     with suppress(JembenchError):
         return named.identity
     return str(named)
-
-
-def look_again() -> None:
-    """Forget what files hold, of which nothing is read twice while a run is planned."""
-    _content.cache_clear()
 
 
 def resolve(kind: Kind, text: str) -> Resolved:

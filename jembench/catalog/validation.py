@@ -142,10 +142,9 @@ def read_text(text: str, hint: Any, what: str) -> Scalar:
 
 def read_untyped(text: str) -> Any:
     """Return the JSON value that a text is, or else the text."""
-    try:
+    with suppress(ValueError):
         return json.loads(text)
-    except ValueError:
-        return text
+    return text
 
 
 class _Invalid(Exception):
@@ -239,14 +238,11 @@ def _reader(hint: Any, style: Style) -> Reader:
     if origin in (Union, types.UnionType) and (style != "text" or len(kinds) == 1):
         readers = [_reader(each, style) for each in kinds]
         return functools.partial(_any_of, types.NoneType in arguments, readers, style)
-    if style == "text" and hint not in _NAMES:
+    if style == "text" and hint not in _SCALARS:
         raise TypeError("no type" if hint is inspect.Parameter.empty else f"the type {hint!r}")
     if origin in (tuple, Sequence):
         length = len(arguments) if origin is tuple and arguments[-1] is not Ellipsis else None
         return functools.partial(_list, _reader(arguments[0], style), length)
-    if origin is frozenset:
-        read_list = functools.partial(_list, _reader(arguments[0], style), None)
-        return lambda value: frozenset(read_list(value))
     if origin is Mapping:
         return functools.partial(_mapping, *(_reader(each, style) for each in arguments))
     if dataclasses.is_dataclass(hint) or hasattr(hint, "_fields"):
@@ -285,30 +281,27 @@ def _any_of(allows_none: bool, readers: Sequence[Reader], style: Style, value: A
     return readers[-1](value)
 
 
-_NAMES = {int: "a whole number", float: "a finite number", bool: "true or false", str: "text"}
+_TRUTH = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+_SCALARS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
+    int: ("a whole number", int),
+    float: ("a finite number", lambda text: float(Fraction(text) if "/" in text else text)),
+    bool: ("true or false", lambda text: _TRUTH[text.lower()]),
+    str: ("text", str),
+}
+"""The words for a type in errors, and its reader of the text of an option."""
 
 
 def _scalar(kind: Any, style: Style, value: Any) -> Any:
     if kind is Any:
         return value
-    found = _converted(kind, style, value)
+    found = value
+    with suppress(KeyError, ValueError, ZeroDivisionError, OverflowError):
+        if style == "text":
+            found = _SCALARS[kind][1](value)
+        elif kind is float and (type(value) is int or (style == "json" and value in ("nan", "inf", "-inf"))):
+            found = float(value)
     if type(found) is not kind or (kind is float and style != "json" and not math.isfinite(found)):
-        raise _wrong(value, "a number" if kind is float and style == "json" else _NAMES[kind])
+        raise _wrong(value, "a number" if kind is float and style == "json" else _SCALARS[kind][0])
     if kind is int and not -(2**63) <= found < 2**63:
         raise _wrong(value, "a whole number of at most 63 bits")
     return found
-
-
-def _converted(kind: type[Scalar], style: Style, value: Any) -> Any:
-    """Return the value of a type that a value of a style is written for, or else the value as it is."""
-    with suppress(ValueError, ZeroDivisionError, OverflowError):
-        if kind is float and (type(value) is int or (style == "json" and value in ("nan", "inf", "-inf"))):
-            return float(value)
-        if style == "text" and kind is bool:
-            return _BOOLEANS.get(value.lower(), value)
-        if style == "text" and kind in (int, float):
-            return int(value) if kind is int else float(Fraction(value) if "/" in value else value)
-    return value
-
-
-_BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}

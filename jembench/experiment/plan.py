@@ -165,7 +165,7 @@ class Plan:
 
 def look_again() -> None:
     """Read what files hold once in this plan, whatever an earlier one found."""
-    registry.look_again()
+    registry.content_of.cache_clear()
     recipes.training_images.cache_clear()
 
 

@@ -45,7 +45,7 @@ def here(tmp_path, monkeypatch):
 
 
 def identity(spec, kind="ood_sets"):
-    registry.look_again()
+    registry.content_of.cache_clear()
     return registry.resolve(kind, f"sets_of_tests:{spec}").identity
 
 
@@ -131,7 +131,7 @@ def test_what_an_option_names_is_what_it_holds(here):
     """Outliers of a metric are known by their files as well, and those that are got in some way by no path."""
 
     def metric(outliers):
-        registry.look_again()
+        registry.content_of.cache_clear()
         return registry.resolve("metrics", f"ood:set={outliers}").identity["arguments"]["set"]
 
     mine = metric('"sets_of_tests:folder:root=data"')

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec
+from jembench.catalog.options import Content, marked
 from jembench.catalog.registry import Resolved
 from jembench.data.ood_sets.other_images import OtherDataset
 from jembench.errors import SpecError, unknown
@@ -20,8 +21,9 @@ class ResolvedOODSet(NamedTuple):
     is_dataset: bool
 
     def __str__(self) -> str:
-        """The canonical spec, without what only says how or where the images are got."""
-        return self.component.without_paths
+        """Return the canonical spec without the options that are paths: where files lie changes no score."""
+        bound = self.component.bound
+        return bound.without(bound.incidental | marked(self.component.factory, Content).keys())
 
     def make(self) -> OODSet:
         """Call the factory; a dataset is read when outliers are drawn of it."""
