@@ -15,7 +15,7 @@ from jembench.errors import SpecError
 
 
 def parsed(protocol: str) -> Spec | None:
-    """A protocol as a spec; None of a plugin that writes its protocols as it likes."""
+    """Return a protocol as a spec; None of a plugin whose protocols are no specs."""
     try:
         return spec.parse(protocol)
     except SpecError:
@@ -23,7 +23,7 @@ def parsed(protocol: str) -> Spec | None:
 
 
 def peculiarities(protocols: Sequence[str]) -> list[str]:
-    """What is peculiar to each protocol: the arguments that differ, or the whole text where they are no specs."""
+    """Return the arguments of each protocol that differ, or the whole text where protocols are no specs."""
     specs = [dict(found.arguments) for found in map(parsed, protocols) if found]
     keys = sorted({key for arguments in specs for key in arguments})
     differing = [key for key in keys if len({arguments.get(key) for arguments in specs}) > 1]

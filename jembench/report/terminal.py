@@ -21,7 +21,7 @@ Interval = Literal["beside", "below"]
 
 
 def render(document: Document, *, width: int = 0) -> str:
-    """Tables for the terminal, in colours if it has them. 0: as wide as the terminal."""
+    """Return tables for the terminal, in colours if it has them. 0: as wide as the terminal."""
     console = Console(width=width or None)
     with console.capture() as capture:
         for table in document.tables():
@@ -41,7 +41,7 @@ def _show(table: Table, console: Console) -> None:
 
 
 def _blocks(table: Table, console: Console) -> list[RichTable]:
-    """One table if it fits, with each interval beside its value or else below it; several tables if it does not."""
+    """Return one table if it fits, with each interval beside or else below its value; several if it does not."""
     if not table.rows:
         return []
     intervals: tuple[Interval, ...] = ("beside", "below")

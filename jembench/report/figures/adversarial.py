@@ -1,4 +1,4 @@
-"""What attacks look like: adversarial images beside what they were made of, and noise that a model is sure of.
+"""Figures of attacked images: adversarial images beside their originals, and distal images made from noise.
 
 Grathwohl et al. (2020), arXiv:1912.03263, Figure 6.
 
@@ -60,7 +60,7 @@ def images_of(result: Result) -> Iterator[Planned]:
 
 
 def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
-    """Images, what they were changed into and the change, with the classes above and the distances below.
+    """Draw images, their adversarial images and the differences, with the classes above and the distances below.
 
     Args:
         title: of the figure.
@@ -98,7 +98,7 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
 def spread(
     labels: NDArray[np.int64], index: NDArray[np.int64], among: NDArray[np.bool_], count: int
 ) -> NDArray[np.int64]:
-    """The first images of each class, as many of each as there is room for: looks have no part in the choice.
+    """Choose the first images of each class, as many of each as there is room for.
 
     Args:
         labels: (N,) classes.
@@ -120,7 +120,7 @@ def spread(
 
 
 def amplification(change: NDArray[np.floating[Any]]) -> int:
-    """The whole factor that takes the median image's largest change to black or white around grey: (N, C, H, W)."""
+    """Return the integer factor that scales the median of the largest changes, (N, C, H, W), to the range of pixels."""
     largest = np.abs(change).max(axis=(1, 2, 3))
     changed = largest[largest > _ROUNDING]
     return max(1, math.floor(0.5 / np.median(changed))) if changed.size else 1
@@ -132,19 +132,19 @@ def _in_levels(images: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
 
 
 def _columns() -> int:
-    """The images in a row of a figure that is as wide as a page, or as a narrower width that was chosen."""
+    """Return the number of images in a row of a figure of the width of a page, or of the width that was chosen."""
     return _COLUMNS if drawing.page() > 1.5 * drawing.COLUMN else _COLUMNS // 2
 
 
 def _columns_for(images: int) -> int:
-    """Half a row fills a column of a paper, so that images have one size in all figures."""
+    """Return the columns of a grid: all, or half of them, so that images have one size in all figures."""
     return _columns() if images > _columns() // 2 else _columns() // 2
 
 
 def _sheet(
     title: str, picture: NDArray[np.uint8], columns: int, margins: float, labels: Sequence[str]
 ) -> tuple[Figure, Axes]:
-    """A figure of a sheet of images, as wide as a page or half of it, with a label for each row."""
+    """Draw a sheet of images, as wide as a page or half of it, with a label for each row."""
     width = drawing.page() if columns == _columns() else drawing.column()
     height = (width - _LABELS) * picture.shape[0] / picture.shape[1]
     figure, (axes,) = drawing.panels(width, height + 0.35 + margins, title)
@@ -162,7 +162,7 @@ def _distances(row: dict[str, Any], norms: Sequence[str]) -> str:
 
 
 def distal(results: list[Result]) -> Iterator[Planned]:
-    """For each model what noise was made into, class by class."""
+    """Plan a figure of distal images for each model, class by class."""
     for result in results:
         spent = ", ".join(in_common([result.cell.outcome.protocol]))
         title = f"noise made into images of a class: {result.title}\n{spent}".strip()
@@ -170,7 +170,7 @@ def distal(results: list[Result]) -> Iterator[Planned]:
 
 
 def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
-    """What noise was made into, class by class, with the confidence above; ``*``: the threshold was not reached."""
+    """Draw distal images class by class, with the confidence above; ``*``: the threshold was not reached."""
     grid, labels = by_class(arrays["target"])
     columns = grid.shape[1]
     room = math.ceil(arrays["images"].shape[2] / 4)  # for the text above an image, in its pixels
@@ -200,7 +200,7 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
 
 
 def by_class(target: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
-    """Which images stand where, (R, S), and the labels of the rows: the first ten of each class.
+    """Return the grid of image indices, (R, S), and the labels of its rows: the first ten images of each class.
 
     Of more than ten classes, the first hundred images by class, ten in a row.
     """

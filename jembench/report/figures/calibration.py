@@ -24,7 +24,7 @@ _BARS: dict[str, Any] = {"align": "edge", "linewidth": 0.5}
 
 
 class Calibration(NamedTuple):
-    """How far the confidences of one model can be believed."""
+    """The reliability of one model's confidences."""
 
     model: str
     scaling: str  # of the confidences; "none"
@@ -36,12 +36,12 @@ class Calibration(NamedTuple):
 
     @property
     def error(self) -> str:
-        """For a title."""
+        """The calibration error with its interval, for a title."""
         return f"ECE {with_interval(self.ece, 2, ' %')}"
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """A diagram for each model, before and after scaling, and one that compares the models of a dataset."""
+    """Plan a diagram for each model, before and after scaling, and one that compares the models of a dataset."""
     for result in results:
         yield result.figure("reliability", diagram, result)
     for group in grouped(results, _peers):
@@ -64,7 +64,7 @@ def _calibration_of(result: Result) -> Calibration:
 
 
 def diagram(result: Result) -> Drawing:
-    """Accuracy in each bin of confidence with its gap to the mean confidence; below, how many images are in each."""
+    """Draw the accuracy in each bin of confidence with its gap to the mean confidence, and below the images in each."""
     calibration = _calibration_of(result)
     title = f"{calibration} on {result.fit.dataset}, seed {result.fit.seed}\n{calibration.error}"
     figure, (above, below) = drawing.panels(drawing.column(), 4.1, title, 2, sharex=True, height_ratios=(3, 1))
@@ -82,7 +82,7 @@ def diagram(result: Result) -> Drawing:
 
 
 def comparison(results: Sequence[Result]) -> Drawing:
-    """A panel for each model and scaling: accuracy in each bin of confidence, with its gap to the mean confidence."""
+    """Draw a panel for each model and scaling: the accuracy in each bin, with its gap to the mean confidence."""
     title = f"{results[0].fit.dataset}, seed {results[0].fit.seed}"
     of_models = grouped(map(_calibration_of, results), lambda calibration: calibration.model)
     ordered = [calibration for of_model in of_models for calibration in of_model]

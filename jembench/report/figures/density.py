@@ -26,7 +26,7 @@ from jembench.report.figures.images import Panel, grids
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """For each model its extremes and, where there are labels, what is to be said of each class."""
+    """Plan the extremes of each model and, where there are labels, the figures of its classes."""
     for result in results:
         kinds = {"log-density-extremes": extremes}
         if "labels" in result.arrays:
@@ -38,7 +38,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def by_class(title: str, arrays: Arrays) -> Drawing:
-    """A histogram of log p(x) for each class, one above the other on one scale."""
+    """Draw a histogram of log p(x) for each class, one above the other on one scale."""
     scores, labels = arrays["log-px"], arrays["labels"]
     classes = np.unique(labels).tolist()
     edges = edges_of(scores)
@@ -66,7 +66,7 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
 
 
 def images_of_classes(title: str, arrays: Arrays) -> Drawing:
-    """For each class the images of the highest log p(x), some at random, and those of the lowest."""
+    """Draw for each class the images of the highest log p(x), random ones, and those of the lowest."""
     labels = [str(number) for number in range(len(arrays["highest"]))]
     panels = [
         Panel(name, arrays[kind], arrays["log-px"], labels if kind == "highest" else ())
@@ -76,7 +76,7 @@ def images_of_classes(title: str, arrays: Arrays) -> Drawing:
 
 
 def extremes(title: str, arrays: Arrays) -> Drawing:
-    """The images of the highest and of the lowest log p(x), and p(y|x) where the model classifies."""
+    """Draw the images of the highest and of the lowest log p(x), and p(y|x) where the model classifies."""
     panels = [
         Panel("highest log p(x)", arrays["top"], arrays["log-px"]),
         Panel("lowest log p(x)", arrays["bottom"], arrays["log-px"]),
@@ -90,7 +90,7 @@ def extremes(title: str, arrays: Arrays) -> Drawing:
 
 
 def make_up(title: str, arrays: Arrays) -> Drawing:
-    """How many of the images of the highest and of the lowest log p(x) are of each class."""
+    """Count the classes among the images of the highest and of the lowest log p(x)."""
     labels = arrays["labels"]
     classes = np.unique(labels)
     sides = {"highest": _labels_in("top", arrays), "lowest": _labels_in("bottom", arrays)}

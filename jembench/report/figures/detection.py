@@ -34,7 +34,7 @@ _AXES = {
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """For each model and score the histograms of all sets; for all models the AUROC of all sets and scores."""
+    """Plan histograms of all sets for each model and score, and the AUROC of all models, sets and scores."""
     for group in grouped(results, lambda result: (identity(result.fit), result.place, _score(result))):
         yield figure_of(group, f"ood-{_score(group[0])}", of_scores, group)
     ranked = [result for result in results if "auroc" in result.values]
@@ -48,14 +48,14 @@ def _score(result: Result) -> str:
 
 
 def _sets(results: Sequence[Result]) -> list[str]:
-    """The set of each result, without its options where the name alone tells it from the others."""
+    """Return the set of each result, without its options where the name is unique."""
     full = [result.protocol.get("set", "outliers") for result in results]
     short = {text: text.partition(":")[0] for text in dict.fromkeys(full)}
     return [short[text] if list(short.values()).count(short[text]) == 1 else text for text in full]
 
 
 def of_scores(results: Sequence[Result]) -> Drawing:
-    """A panel for each OOD set of one model and score: its scores over those of the test images, as densities."""
+    """Draw a panel for each OOD set of one model and score: its scores over those of the test images, as densities."""
     score, count = _score(results[0]), len(results)
     columns = min(4 if count > 6 else 3, count)
     width = drawing.page() if columns > 1 else drawing.column()
@@ -75,7 +75,7 @@ def of_scores(results: Sequence[Result]) -> Drawing:
 
 
 def auroc(results: Sequence[Result]) -> Drawing:
-    """A panel for each score, a line for each OOD set, a point with its interval for each model."""
+    """Draw a panel for each score, a line for each OOD set, a point with its interval for each model."""
     found = [
         (result.model, _score(result), name, result.values["auroc"])
         for name, result in zip(_sets(results), results, strict=True)

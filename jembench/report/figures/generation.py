@@ -1,4 +1,4 @@
-"""How good samples are said to be: the Inception score against the share kept, and any score against the chain's steps.
+"""Figures of generation: the Inception score against the share kept, and any score against the chain's steps.
 
 Tables 3 to 6 of the reproducibility report of Grathwohl et al. (2020), as curves.
 """
@@ -38,7 +38,7 @@ STEPS = Scale("steps", "steps of new chains", ("steps", "source"))
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """For each model and score a figure of what was selected, and one of new chains, where there are two points."""
+    """Plan for each model and score a figure of the selected share and one of new chains, given two points."""
     selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
     selections.sort(key=lambda result: (result.protocol["selection"], _POOLING.index(result.protocol["pooling"])))
     for group in grouped(selections, lambda result: _peers(result, (*KEPT.options, "images"))):
@@ -73,13 +73,13 @@ def _selection(result: Result) -> str:
 
 
 def _share(result: Result) -> float:
-    """In %."""
+    """Return the share in %."""
     kept, drawn = result.protocol["top"].split("/")
     return 100 * int(kept) / int(drawn)
 
 
 def curves(title: str, label: str, scale: Scale, points: Sequence[Point]) -> Drawing:
-    """A curve for each name among the points, with intervals, on a logarithmic horizontal axis."""
+    """Draw a curve for each name among the points, with intervals, on a logarithmic horizontal axis."""
     from matplotlib.ticker import NullLocator
 
     found = grouped(sorted(points, key=lambda point: point.x), lambda point: point.curve)

@@ -60,14 +60,14 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
 
 
 def grid_of(count: int, rows: int, columns: int) -> NDArray[np.int64]:
-    """The first ``count`` pictures, row by row; -1 where there is none."""
+    """Return a grid of the first ``count`` pictures, row by row; -1 where there is none."""
     grid = np.full(rows * columns, -1)
     grid[:count] = np.arange(count)
     return grid.reshape(rows, columns)
 
 
 def sheet(images: NDArray[np.uint8], grid: NDArray[np.int64], gap: int = 4) -> NDArray[np.uint8]:
-    """One picture of many, white where there is none: (M, C, H, W) and (R, S) -> (height, width, 3).
+    """Join pictures into one, white where there is none: (M, C, H, W) and (R, S) -> (height, width, 3).
 
     The images are enlarged by a whole factor, pixel by pixel, until their shorter side has 64 pixels, with ``gap``
     pixels between them.

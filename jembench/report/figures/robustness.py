@@ -1,4 +1,4 @@
-"""How accurate models stay under attack, over the size of the change that an attacker may make.
+"""Robustness curves: the accuracy of models over the size of an attacker's change.
 
 Grathwohl et al. (2020), arXiv:1912.03263, Figures 5 and 17.
 
@@ -94,7 +94,7 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
 
 
 def _as_they_are(results: Sequence[Result]) -> list[Curve]:
-    """Of images that were made against models without chains, the curves of those models themselves."""
+    """Return the curves of the models without chains that transferred images were made against."""
     found: dict[tuple[str, str], Curve] = {}
     for result in results:
         model, (norm, *_) = result.model, adversarial.norms_of(result)
@@ -105,7 +105,7 @@ def _as_they_are(results: Sequence[Result]) -> list[Curve]:
 
 
 def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
-    """The share of images of which nothing was found within eps, at 0 and at every distance.
+    """Return the share of images of which nothing was found within eps, at 0 and at every distance.
 
     Args:
         distance: (N,) to the nearest image of another class, in units of a pixel's range; 0 where the image itself is
@@ -120,7 +120,7 @@ def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
 
 
 def curves(title: str, found: Sequence[Curve]) -> Drawing:
-    """A panel for each norm, a step function with its band for each model."""
+    """Draw a panel for each norm, a step function with its band for each model."""
     models = list(dict.fromkeys(curve.model for curve in found))
     norms = [norm for norm in adversarial.NORMS if any(curve.norm == norm for curve in found)]
     whole_page = len(norms) > 1
@@ -147,7 +147,7 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
 
 
 def _end(steps: Accuracy) -> float:
-    """The size at which few images are still classified rightly. The last ones, far beyond, are in the CSV."""
+    """Return the size at which few images are still classified rightly. The last ones are in the CSV."""
     few = steps.eps[steps.accuracy <= FEW]
     return float(few[0] if len(few) else steps.eps[-1])
 

@@ -21,13 +21,13 @@ _PIXELS = "-pixels"
 
 
 def by_class(results: list[Result]) -> Iterator[Planned]:
-    """For each model a row of samples for each class."""
+    """Plan for each model a row of samples for each class."""
     for result in results:
         yield result.figure("samples", class_grid, f"{_source(result)}: {result.title}", result.arrays)
 
 
 def confident(results: list[Result]) -> Iterator[Planned]:
-    """For each model the samples that it is most confident of."""
+    """Plan for each model the samples that it is most confident of."""
     for result in results:
         yield result.figure("confident", confident_grid, f"most confident: {result.title}", result.arrays)
 
@@ -40,7 +40,7 @@ def _source(result: Result) -> str:
 
 
 def class_grid(title: str, arrays: Arrays) -> Drawing:
-    """A row of samples for each class: the one that they were drawn for, else the one that the model sees.
+    """Draw a row of samples for each class: the one that they were drawn for, else the predicted one.
 
     Their score is the model's confidence, max p(y|x).
     """
@@ -50,7 +50,7 @@ def class_grid(title: str, arrays: Arrays) -> Drawing:
 
 
 def confident_grid(title: str, arrays: Arrays) -> Drawing:
-    """The samples that the model is most confident of, row by row, in a square."""
+    """Draw the samples that the model is most confident of, row by row, in a square."""
     count = len(arrays["images"])
     side = int(np.ceil(np.sqrt(count)))
     panel = Panel("", grid_of(count, side, side), arrays["confidence"])
@@ -61,13 +61,13 @@ def confident_grid(title: str, arrays: Arrays) -> Drawing:
 
 
 def ages(results: list[Result]) -> Iterator[Planned]:
-    """A figure for each model."""
+    """Plan a figure for each model."""
     for result in results:
         yield result.figure("chain-age", ages_by_class, result.title, result.arrays)
 
 
 def ages_by_class(title: str, arrays: Arrays) -> Drawing:
-    """A box for each class: the median, the middle half, and whiskers over the middle 90 %."""
+    """Draw a box for each class: the median, the middle half, and whiskers over the middle 90 %."""
     ages, predicted = arrays["ages"], arrays["predicted"]
     classes = np.unique(predicted).tolist()
     rows = [
@@ -103,14 +103,14 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
 
 
 def neighbours(results: list[Result]) -> Iterator[Planned]:
-    """For each model and choice of samples the nearest pairs, and the distances of all."""
+    """Plan for each model and choice of samples the nearest pairs, and the distances of all."""
     for result in results:
         yield result.figure("neighbours", pairs, result.title, result.arrays)
         yield result.figure("neighbours-distances", distances, result.title, result.arrays)
 
 
 def pairs(title: str, arrays: Arrays) -> Drawing:
-    """The samples that are nearest to a training image by the features, each left of that image, the nearest first."""
+    """Draw the samples that are nearest to a training image by the features, each left of it, the nearest first."""
     spaces = _spaces(arrays)
     by_features = next((space for space in spaces if space != _PIXELS), spaces[0])
     closest = np.argsort(arrays[f"distance{by_features}"], kind="stable")[: len(arrays["images"])]
@@ -125,7 +125,7 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
 
 
 def distances(title: str, arrays: Arrays) -> Drawing:
-    """How far samples and test images are from the nearest training image: a panel for each space."""
+    """Draw the distances of samples and test images to the nearest training image: a panel for each space."""
     spaces = _spaces(arrays)
     figure, axes_of_spaces = drawing.panels(drawing.column(), 0.4 + 1.6 * len(spaces), title, len(spaces))
     rows: list[dict[str, Any]] = []
