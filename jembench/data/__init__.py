@@ -1,1 +1,1 @@
-"""Datasets as uint8 tensors, and batches made from them on the device."""
+"""Datasets as uint8 tensors, their splits and augmentations, and OOD sets."""

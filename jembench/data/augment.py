@@ -1,4 +1,4 @@
-"""Augmentation of a batch where it lies, each image by draws of its own.
+"""Augmentation of a batch on its device, each image with its own random numbers.
 
 Legend: B batch, C channels, H height, W width.
 """
@@ -18,17 +18,18 @@ from jembench.errors import JembenchError
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Augmentation:
-    """Changes of training images that keep their classes."""
+    """Random changes of training images that keep their classes."""
 
     pad: int = 0  # reflected pixels on each side, of which a random crop keeps H x W
-    flip: bool = False  # left to right, every other image
-    then: Callable[[Tensor, Generator], Tensor] | None = None  # uint8 (B, C, H, W) to the same; draws from it alone
+    flip: bool = False  # left to right, with probability 1/2
+    then: Callable[[Tensor, Generator], Tensor] | None = None  # uint8 (B, C, H, W) to the same
 
     def __call__(self, images: UInt8[Tensor, "B C H W"], generator: Generator) -> UInt8[Tensor, "B C H W"]:
         """Reflect-pad, crop back to H x W at a random place, flip with probability 1/2.
 
-        Pad 4 with flips is the augmentation of the reference implementation of JEM for CIFAR-10. The draws are made on
-        the generator's device. Indices of pixels are padded and cropped in place of the images, which are read once.
+        ``pad=4`` with flips is the augmentation of the reference implementation of JEM for CIFAR-10. Random numbers are
+        drawn on the generator's device. Indices of pixels are padded and cropped instead of the images, which are read
+        once.
 
         Raises:
             JembenchError: if an image is too small to reflect ``pad`` pixels.
@@ -50,7 +51,7 @@ class Augmentation:
         return images.flatten(2).gather(2, pixel[:, None].expand(-1, channels, -1)).view_as(images)
 
     def check(self, height: int, width: int) -> None:
-        """Check that images of that size can be augmented.
+        """Check that images of a size can be augmented.
 
         Raises:
             JembenchError: if they are too small to reflect ``pad`` pixels.

@@ -1,8 +1,8 @@
 """CelebA, whose images are files in one folder beside a list of their parts.
 
 Z. Liu, P. Luo, X. Wang and X. Tang, "Deep Learning Face Attributes in the Wild" (2015). Its terms allow research but no
-redistribution, and its server asks for a browser, so there is no download here. Which files it consists of is known
-without torch, so that its content is hashed while a run is planned.
+redistribution, and its server requires a browser, so that there is no download here. Its files are listed without
+importing torch, so that its content is hashed while a run is planned.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ _PARTS = {"train": "0", "test": "2"}  # 1 is validation
 
 
 def celeba_root(root: str) -> Path:
-    """The folder that holds the faces and the list of their parts.
+    """Return the folder with the faces and the list of their splits.
 
     Raises:
-        Unavailable: if they are not there.
+        Unavailable: if one of them is missing.
     """
     folder = data_folder(root)
     folder = folder / "celeba" if (folder / "celeba").is_dir() else folder
@@ -43,10 +43,10 @@ def celeba_root(root: str) -> Path:
 
 
 def faces(folder: Path, name: SplitName) -> dict[str, Path]:
-    """The files of one split, in the order of the list.
+    """Return the files of a split, in the order of the list.
 
     Raises:
-        Unavailable: if one that is listed is missing.
+        Unavailable: if a listed file is missing.
     """
     lines = (line.split() for line in (folder / _PARTITION).read_text(encoding="utf-8").splitlines())
     listed = [words[0] for words in lines if len(words) == 2 and words[1] == _PARTS[name]]
@@ -62,7 +62,7 @@ def faces(folder: Path, name: SplitName) -> dict[str, Path]:
 
 
 def files_of_celeba(root: str) -> Mapping[str, Path]:
-    """All faces of train and test, by their split and name.
+    """Return all faces of train and test, by their split and name.
 
     Raises:
         Unavailable: if files are missing.

@@ -1,4 +1,4 @@
-"""Datasets whose images are read when they are first needed, and what is known of them before.
+"""Datasets whose images are read when they are first needed.
 
 Legend: N images, C channels, H height, W width. Imports no torch until images are read.
 """
@@ -14,8 +14,8 @@ from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 class LazyDataset:
     """A :class:`~jembench.interfaces.Dataset` made from its description and a function that reads one split.
 
-    Each split is read once. Every call gives a copy on the CPU, which may be written to. ``train_size`` and
-    ``test_size`` are the numbers of images where they are known without reading them.
+    Each split is read once, and every call returns a copy of it on the CPU, which may be changed. ``train_size`` and
+    ``test_size`` are the numbers of images, None if they are only known by reading them.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class LazyDataset:
 
 
 def count(dataset: Dataset, name: SplitName) -> int:
-    """Return the number of images of a split. They are read only if it is not known without them."""
+    """Return the number of images of a split, which are read only if it is not known otherwise."""
     return getattr(dataset, f"{name}_size", None) or len(dataset.split(name).images)
 
 
 def present(dataset: Resolved) -> Dataset:
-    """Make the dataset from the files that are here; nothing is downloaded.
+    """Make the dataset from local files, without downloading any.
 
     Raises:
         Unavailable: if files are missing.
@@ -55,7 +55,7 @@ def present(dataset: Resolved) -> Dataset:
 
 
 def unread(dataset: Resolved) -> Dataset:
-    """Make the dataset without its images: one that may be downloaded looks for its files only when it is read."""
+    """Make the dataset without looking for files that can be downloaded; they are needed when it is read."""
     return _make(dataset, download=True)
 
 
@@ -66,7 +66,7 @@ def _make(dataset: Resolved, *, download: bool) -> Dataset:
 
 
 def absent(dataset: Resolved) -> Dataset | None:
-    """Make blank images in place of a dataset whose files are missing; None if its shape and size are not known."""
+    """Make a dataset of blank images in place of one without its files; None if its shape and size are not known."""
     if "download" not in dataset.bound.arguments:
         return None
     described = unread(dataset)

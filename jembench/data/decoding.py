@@ -1,4 +1,4 @@
-"""From image files to pixels: decoded in threads, cropped and resized, and kept in the user's cache folder.
+"""Decoding of image files: in threads, cropped and resized, and kept in the user's cache folder.
 
 Legend: N files, C channels, H height, W width. Imports no torch until pixels are read.
 """
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-"""The formats in which images are read. Others of Pillow's start programs: EPS starts Ghostscript."""
+"""The image formats that are read. Others that Pillow supports start programs: EPS starts Ghostscript."""
 
-_GREY = ("1", "L", "I", "F")  # what Pillow's modes of one channel begin with: LA is grey with transparency
+_GREY = ("1", "L", "I", "F")  # prefixes of Pillow's modes of one channel: LA is grey with transparency
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Form:
-    """The size and colours that every image file is turned into."""
+    """The size and colours to which every image file is converted."""
 
     mode: Literal["RGB", "L"]
     height: int
     width: int
-    square: bool  # crop to the central square and resize; False: another size is refused
-    only_grey: bool = False  # an image in colour is refused; False: it turns grey in mode L
+    square: bool  # True: crop to the central square and resize; False: refuse another size
+    only_grey: bool = False  # True: refuse an image in colour; False: convert it
 
 
 @contextlib.contextmanager
 def opened(path: str) -> Iterator[Image.Image]:
-    """Open an image file of one of ``FORMATS``, and read no more than its header.
+    """Open an image file of one of ``FORMATS``, reading only its header.
 
     Raises:
-        JembenchError: if it is no such image, or cannot be decoded within the context.
+        JembenchError: if it is no such image, or decoding it within the context fails.
         SpecError: if it is too large, or no regular file.
     """
     Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2  # Pillow warns there, and refuses twice as many
@@ -62,7 +62,7 @@ def opened(path: str) -> Iterator[Image.Image]:
             f"{path} is too large: {error} Replace or remove it. If so large an image is meant, raise the "
             f"limit: set the environment variable {limits.PIXELS.variable}."
         ) from error
-    except (OSError, SyntaxError, ValueError) as error:  # SyntaxError: Pillow's word for a damaged PNG
+    except (OSError, SyntaxError, ValueError) as error:  # Pillow raises SyntaxError for a damaged PNG
         raise _cannot_decode(path, error) from error
 
 
@@ -74,13 +74,13 @@ def is_grey(image: Image.Image) -> bool:
 def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Tensor:
     """Return the pixels of image files, uint8 (N, C, H, W), from the user's cache folder if they were decoded before.
 
-    A cache that cannot be read or written costs time and nothing else.
+    A cache that cannot be read or written only costs time.
 
     Args:
         name: a readable part of the cache file's name.
         place: the folder of the images. It has one cache file, which is replaced when the images change.
         files: the images by their names.
-        form: what each image is turned into.
+        form: of the pixels.
 
     Raises:
         JembenchError: if a file cannot be decoded, or has another size or colours.
@@ -105,7 +105,7 @@ def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Te
 
 
 def decode_all(paths: Sequence[str], form: Form) -> Tensor:
-    """Return the pixels of the files, uint8 (N, C, H, W). Threads help: Pillow lets go of the interpreter meanwhile.
+    """Return the pixels of the files, uint8 (N, C, H, W), decoded in threads, since Pillow releases the GIL.
 
     Raises:
         JembenchError: if a file cannot be decoded, or has another size or colours.
@@ -123,7 +123,7 @@ def decode_all(paths: Sequence[str], form: Form) -> Tensor:
         pixels[index] = _decode(paths[index], form).reshape(shape[1:])
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for _ in pool.map(decode, range(len(paths))):  # raises what a thread raised
+        for _ in pool.map(decode, range(len(paths))):  # raises the error of a thread
             pass
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
 
@@ -132,7 +132,7 @@ def _decode(path: str, form: Form) -> np.ndarray:
     import numpy as np
 
     with opened(path) as image:
-        if image.mode.startswith(("I", "F")):  # Pillow would cut these off at 255
+        if image.mode.startswith(("I", "F")):  # Pillow would clip these at 255
             raise JembenchError(f"{path} has more than 8 bits a channel. Save it as an 8-bit image.")
         if form.only_grey and not is_grey(image):
             raise JembenchError(
@@ -155,7 +155,7 @@ def _cannot_decode(path: str, error: Exception) -> JembenchError:
 
 
 def central_square(image: Image.Image, size: int) -> Image.Image:
-    """Return the largest square in the middle, resized with bicubic interpolation to ``size`` x ``size``."""
+    """Crop the largest central square, and resize it with bicubic interpolation to ``size`` x ``size``."""
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     square = image.crop((left, top, left + side, top + side))

@@ -1,4 +1,4 @@
-"""scikit-learn's digits: the dataset that is always there.
+"""scikit-learn's digits, a dataset that needs no download.
 
 1,797 handwritten digits of 8x8 pixels with 17 grey levels, from the test part of E. Alpaydin and C. Kaynak, "Optical
 Recognition of Handwritten Digits" (UCI Machine Learning Repository, 1998).
@@ -24,7 +24,7 @@ _CONTENT = "42c27bf64fbeae38e858c3286e8d93d6"  # hashes of all images and of all
 
 
 def digits() -> LazyDataset:
-    """The digits as uint8 images, split by class into 1,400 for training and 397 for the test."""
+    """Return the digits as uint8 images, split by class into 1,400 for training and 397 for the test."""
     names = tuple(str(digit) for digit in range(10))
     spec = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10, class_names=names)
     return LazyDataset(spec, lambda name: _splits()[name])
@@ -32,9 +32,9 @@ def digits() -> LazyDataset:
 
 @cache
 def _splits() -> dict[SplitName, Split]:
-    """Scikit-learn's file, read without importing scikit-learn, which takes a second.
+    """Read scikit-learn's file without importing scikit-learn, which takes a second.
 
-    ``digits-order.txt`` has the numbers of its rows, those for training first: the split is by class and at random.
+    ``digits-order.txt`` has the numbers of its rows, those for training first. The split is random, by class.
     """
     rows = np.loadtxt(_folder() / "datasets" / "data" / "digits.csv.gz", delimiter=",")
     order = np.array(Path(__file__).with_name("digits-order.txt").read_text().split(), dtype=np.int64)
@@ -47,18 +47,18 @@ def _splits() -> dict[SplitName, Split]:
 
 
 def _folder() -> Path:
-    """Where scikit-learn is installed."""
-    found = importlib.util.find_spec("sklearn")
-    assert found
-    assert found.origin
-    return Path(found.origin).parent
+    """Return the folder of scikit-learn's package."""
+    module = importlib.util.find_spec("sklearn")
+    assert module
+    assert module.origin
+    return Path(module.origin).parent
 
 
 def _check(content: str) -> None:
-    """Results are filed under the name alone, so it must always mean the same images.
+    """Check that the images are the known ones, since results are stored under the name of the dataset alone.
 
     Raises:
-        JembenchError: if scikit-learn has others.
+        JembenchError: if scikit-learn has other images.
     """
     if content != _CONTENT:
         import sklearn

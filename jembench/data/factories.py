@@ -1,4 +1,4 @@
-"""The datasets that ``jembench`` brings. What a dataset needs is imported when it is made."""
+"""The datasets and augmentations that core registers. Their modules are imported when one is made."""
 
 from __future__ import annotations
 

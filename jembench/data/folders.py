@@ -1,7 +1,7 @@
 """``imagefolder``: a folder of image files, one folder a class, with train/ and test/ or without.
 
-Which files it consists of, and in which part each is, is known without torch, so that its content is hashed and its
-recipe chosen while a run is planned.
+Its files and their splits are listed without importing torch, so that its content is hashed and its recipe chosen
+while a run is planned.
 """
 
 from __future__ import annotations
@@ -137,11 +137,11 @@ def imagefolder(
 
 
 def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Images]:
-    """List the images for training and for tests, and remark how many there are if the folder does not say which.
+    """List the images for training and for tests, with a remark on their numbers if the folder is split here.
 
     Raises:
         Unavailable: if a class is too small to be split.
-        SpecError: if the folder has its own parts, and another split is asked for.
+        SpecError: if the folder has its own splits, and ``split`` or ``seed`` is given.
     """
     folder, parts = _folder(root), _list_parts(root)
     if "" not in parts:

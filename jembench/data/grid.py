@@ -1,4 +1,4 @@
-"""Pictures of many images at once, as PNG.
+"""Grids of images, written as PNG.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
@@ -20,7 +20,7 @@ SMALLEST = 32
 
 
 def by_class(classes: Int[Tensor, " N"], num_classes: int, columns: int, generator: Generator) -> Int[Tensor, "K M"]:
-    """Which images to show: a row a class, in it ``columns`` images drawn at random; -1 where there are too few."""
+    """Choose images for a grid with a row per class, ``columns`` drawn at random; -1 where there are too few."""
     order = torch.randperm(len(classes), generator=generator)
     chosen = torch.full((num_classes, columns), -1)
     for number in range(num_classes):
@@ -30,7 +30,7 @@ def by_class(classes: Int[Tensor, " N"], num_classes: int, columns: int, generat
 
 
 def at_random(n: int, columns: int, generator: Generator) -> Int[Tensor, "R M"]:
-    """Which of n images to show: ten rows of ``columns``, drawn at random; -1 where there are too few."""
+    """Choose some of n images at random for a grid of ten rows of ``columns``; -1 where there are too few."""
     chosen = torch.full((10 * columns,), -1)
     drawn = torch.randperm(n, generator=generator)[: len(chosen)]
     chosen[: len(drawn)] = drawn
@@ -40,9 +40,9 @@ def at_random(n: int, columns: int, generator: Generator) -> Int[Tensor, "R M"]:
 def write_png(
     path: Path, images: UInt8[Tensor, "N C H W"], chosen: Int[Tensor, "R M"], option: str = "--store"
 ) -> None:
-    """Write the images of ``chosen``, rows and columns as there, on a grey ground; -1 leaves a place empty.
+    """Write the images with the indices ``chosen`` as a grid on a grey ground; -1 leaves a place empty.
 
-    ``option`` is the one that leads to ``path``.
+    ``option`` is the option of the command line that determines ``path``, for errors.
 
     Raises:
         StoreError: if the file cannot be written.

@@ -16,7 +16,7 @@ from jembench.interfaces import Split
 
 
 class Holdout(NamedTuple):
-    """A split in two: what to train on, and what to choose checkpoints by."""
+    """The training images and the validation images of a split."""
 
     train: Split
     validation: Split | None
@@ -26,11 +26,11 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
     """Shuffle with numpy's ``RandomState(seed)`` and hold the first ``size`` images out; 0: none.
 
     With the default seed these are the very images that the reference implementation of JEM (wgrathwohl/JEM) holds
-    out. Labels do not matter; ``stratified`` holds the same share of every class out, to within one image, which
-    matters where a class would otherwise be left with a handful.
+    out. Labels have no influence unless ``stratified``, which holds the same share of every class out, to within one
+    image, so that small classes keep training images.
 
     Raises:
-        JembenchError: if no image would be left for training, or strata are asked of unlabelled images.
+        JembenchError: if no image would be left for training, or ``stratified`` is set for unlabelled images.
     """
     n = len(split.images)
     if size == 0:
@@ -46,10 +46,10 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
 
 
 def labelled_only(split: Split, size: int, generator: Generator) -> Split:
-    """``size`` images at random, the same share of each class; 0: the split itself.
+    """Draw ``size`` images at random, the same share of each class; 0: return the split itself.
 
     Raises:
-        JembenchError: if there are fewer.
+        JembenchError: if there are fewer images.
     """
     n = len(split.images)
     if size == 0:
@@ -63,7 +63,7 @@ def labelled_only(split: Split, size: int, generator: Generator) -> Split:
 
 
 def _every_class(split: Split, order: np.ndarray, size: int) -> np.ndarray:
-    """``size`` positions in ``order`` that fall on every class in proportion.
+    """Return ``size`` positions in ``order``, in proportion to the sizes of the classes.
 
     The positions are grouped by class and taken at equal distances: a group of m gets m * size / N of them, rounded
     down or up.

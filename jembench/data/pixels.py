@@ -25,10 +25,10 @@ def to_float(images: UInt8[Tensor, "*shape"], bounds: Bounds) -> Float[Tensor, "
 
 
 def to_uint8(x: Float[Tensor, "*shape"], bounds: Bounds) -> UInt8[Tensor, "*shape"]:
-    """Return the nearest of the levels 0..255. Values outside ``bounds`` are clamped first.
+    """Round to the nearest of the levels 0..255, after clamping to ``bounds``.
 
     Raises:
-        Diverged: for NaN, which has no level.
+        Diverged: if a value is NaN.
     """
     if x.isnan().any():
         raise Diverged(
@@ -46,7 +46,7 @@ def noise_to_model(std: float, bounds: Bounds) -> float:
 
 
 def add_noise(x: Float[Tensor, "B C H W"], std: float, generator: Generator) -> Float[Tensor, "B C H W"]:
-    """Add Gaussian noise of ``std``, in the model's units. The result may leave the bounds, as published."""
+    """Add Gaussian noise of ``std``, in the model's units. The result is not clamped, as in the papers."""
     if std == 0:
         return x
     noise = torch.randn(x.shape, generator=generator, device=generator.device, dtype=x.dtype)
@@ -54,7 +54,7 @@ def add_noise(x: Float[Tensor, "B C H W"], std: float, generator: Generator) -> 
 
 
 def content_hash(images: Tensor) -> str:
-    """Return 16 hexadecimal digits that depend on the shape, the type and every value, and on nothing else."""
+    """Return a hash of the shape, the type and all values, in 16 hexadecimal digits."""
     array = images.detach().cpu().contiguous().numpy()
     digest = hashlib.sha256(f"{array.dtype.str}{array.shape}".encode())
     digest.update(array.data)

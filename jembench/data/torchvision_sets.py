@@ -1,4 +1,4 @@
-"""CIFAR-10, CIFAR-100 and SVHN, in the files of their authors as torchvision reads them.
+"""CIFAR-10, CIFAR-100 and SVHN, read by torchvision from their authors' files.
 
 CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2009). SVHN: Y. Netzer et al., "Reading
 Digits in Natural Images with Unsupervised Feature Learning" (2011).
@@ -23,7 +23,7 @@ from jembench.files import data_folder, socket_timeout
 from jembench.interfaces import DataSpec, Split, SplitName
 
 DOWNLOAD_TIMEOUT = 30.0
-"""Seconds without a byte after which a download fails: some proxies accept a connection and never answer."""
+"""Seconds without data after which a download fails: some proxies accept a connection and never answer."""
 
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
 _CIFAR100 = """
@@ -40,7 +40,7 @@ _ABOUT = {
     "cifar100": ("CIFAR-100", _CIFAR100.split(), 50_000, 10_000),
     "svhn": ("SVHN", list("0123456789"), 73_257, 26_032),
 }
-"""Title, names of the classes, numbers of training and of test images."""
+"""The title, the names of the classes, and the numbers of training and test images of each dataset."""
 
 _CIFAR = {"cifar10": tv.CIFAR10, "cifar100": tv.CIFAR100}
 
@@ -49,8 +49,8 @@ def dataset(name: str, root: str = "", *, download: bool = False) -> LazyDataset
     """Return ``cifar10``, ``cifar100`` (with its fine labels) or ``svhn`` (without its ``extra`` images).
 
     Raises:
-        Unavailable: at once if the files are missing and ``download`` is not asked for; when a split is read if files
-            are damaged or the download fails.
+        Unavailable: at once if files are missing and ``download`` is false; when a split is read, if files are damaged
+            or the download fails.
     """
     folder, (_, classes, train_size, test_size) = data_folder(root), _ABOUT[name]
     spec = DataSpec(name=name, shape=(3, 32, 32), num_classes=len(classes), class_names=tuple(classes))
@@ -69,7 +69,7 @@ def dataset(name: str, root: str = "", *, download: bool = False) -> LazyDataset
 
 
 def _paths(name: str) -> list[str]:
-    """Return what a folder must hold."""
+    """Return the paths of a dataset in its folder."""
     return [_CIFAR[name].base_folder] if name in _CIFAR else [tv.SVHN.split_list[part][1] for part in ("train", "test")]
 
 
@@ -86,7 +86,7 @@ def _read(name: str, folder: Path, part: SplitName, download: bool) -> Split:
     if name == "svhn":
         svhn = tv.SVHN(folder, split=part, download=download)  # turns SVHN's label 10 into 0
         return Split(torch.from_numpy(np.ascontiguousarray(svhn.data)), torch.from_numpy(svhn.labels))
-    # These files are pickles, which can run code. torchvision loads one only after its checksum has been found right.
+    # These files are pickles, which can run code. torchvision loads one only after verifying its checksum.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # numpy 2.4 deprecates the dtypes that Python 2 pickled
         cifar = _CIFAR[name](folder, train=part == "train", download=download)

@@ -1,1 +1,1 @@
-"""Energies, networks, weights made elsewhere, and how a network is computed."""
+"""Energies, networks, the import of weights, and the execution of networks on a device."""

@@ -1,4 +1,4 @@
-"""What a model can do."""
+"""The capabilities of a model: logits, energies, densities and samples."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from jembench.interfaces.models import Capability
 
 
 def capabilities(model: Any) -> frozenset[Capability]:
-    """Return what a model can do, by what it has. One that is trained by chains can be sampled by them.
+    """Return the capabilities of a model, by the methods it has. A model that is trained by chains can be sampled by
+    them.
 
-    A layer that happens to bear the name of one of the methods is none.
+    A layer with the name of one of the methods does not count as the method.
     """
     density = _has(model, "log_prob")
     has: dict[Capability, bool] = {
@@ -27,25 +28,25 @@ def capabilities(model: Any) -> frozenset[Capability]:
 
 
 def _has(model: Any, method: str) -> bool:
-    found = getattr(model, method, None)
-    return callable(found) and not isinstance(found, nn.Module)
+    attribute = getattr(model, method, None)
+    return callable(attribute) and not isinstance(attribute, nn.Module)
 
 
 def is_fitted(model: Any) -> bool:
-    """Return whether a model is fitted to all images at once, and not trained by a loss."""
+    """Return whether a model is fitted to all images at once instead of being trained by a loss."""
     return isinstance(model, Fittable) and not isinstance(model, Trainable)
 
 
 def is_differentiable(model: Any) -> bool:
-    """Return whether a model's answers have gradients, as it says."""
+    """Return whether a model's outputs have gradients towards the images, as its ``differentiable`` says."""
     return bool(getattr(model, "differentiable", True))
 
 
 def require_gradients(exist: bool) -> None:
-    """Refuse what needs gradients.
+    """Check that gradients exist.
 
     Raises:
         NotApplicable: if there are none.
     """
     if not exist:
-        raise NotApplicable("It needs gradients, and the model's answers have none, as it says (differentiable).")
+        raise NotApplicable("It needs gradients, and the model's outputs have none, as it says (differentiable).")

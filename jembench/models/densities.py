@@ -1,4 +1,4 @@
-"""What normalised densities share: Bayes' rule over classes, the prior of a flow's latents, setting up by a batch.
+"""Common parts of normalised densities: Bayes' rule over classes, the prior of latents, initialisation by a batch.
 
     log p(x) = logsumexp_y log p(x|y) - log K,   p(y|x) = softmax_y log p(x|y)
 
@@ -21,29 +21,29 @@ from jembench.interfaces import DataSpec
 
 
 class ByBayes:
-    """What a class-conditional density says of images, for a model that has the two methods below.
+    """Density, posterior and samples of a class-conditional model, computed from the two methods below.
 
-    It stands before the model's own base class, whose methods are those of a density without classes.
+    It is inherited before the model's own base class, which has the methods of a density without classes.
     """
 
     data: DataSpec
     logits: Callable[[Tensor], Tensor]
     """(B, C, H, W) -> (B, K): log p(x|y) of every class, in nats."""
     draw: Callable[[Tensor, Generator], Tensor]
-    """A sample of each of the classes (N,): (N, C, H, W)."""
+    """Classes (N,) -> samples (N, C, H, W), one of each class given."""
 
     def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """log p(x|y) if labels are given, else log p(x); nats."""
+        """Return log p(x|y) if labels are given, else log p(x), in nats."""
         by_class = self.logits(x)
         if y is None:
             return by_class.logsumexp(dim=1) - math.log(self.data.num_classes)
         return by_class.gather(1, y[:, None]).squeeze(1)
 
     def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
-        """n draws, of the classes y or of uniformly random ones, on the generator's device.
+        """Draw n images, of the classes y or of uniformly random ones, on the generator's device.
 
         Raises:
-            Diverged: if one is not finite.
+            Diverged: if an image is not finite.
         """
         if y is None:
             y = torch.randint(self.data.num_classes, (n,), generator=generator, device=generator.device)
@@ -51,7 +51,7 @@ class ByBayes:
 
 
 class ClassGaussians(nn.Module):
-    """N(mean_k, scale_k^2) with a mean and a scale of its own at each channel and place; standard normal at first.
+    """Normal distributions N(mean_k, scale_k^2), each value of a latent with its own; standard normal at first.
 
     Args:
         shape: (C, H, W) of the latents.
@@ -64,23 +64,23 @@ class ClassGaussians(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(components, *shape))
 
     def log_prob(self, z: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """log p(z|k) of every component."""
+        """Return log p(z|k) of every component, in nats."""
         standard = (z[:, None] - self.mean) * torch.exp(-self.log_scale)
         densities = -0.5 * standard.square() - self.log_scale - 0.5 * math.log(2 * math.pi)
         return densities.flatten(2).sum(dim=2)
 
     def sample(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
-        """A draw from each of the components k."""
+        """Draw a latent from each of the components k."""
         mean, scale = self.mean[k], self.log_scale[k].exp()
         noise = torch.randn(mean.shape, generator=generator, device=mean.device, dtype=mean.dtype)
         return mean + scale * noise
 
 
 class FirstBatch(nn.Module):
-    """Whether the first batch is still to come.
+    """A record of whether the network has seen its first batch.
 
-    It is part of the network's state, so that a loaded network is not set anew, and it is known to the host as well, so
-    that asking for it never waits for the device.
+    It is part of the network's state, so that a loaded network is not initialised again. ``is_to_come`` is its copy on
+    the host, which is read without waiting for the device.
     """
 
     over: Tensor
@@ -89,13 +89,13 @@ class FirstBatch(nn.Module):
         super().__init__()
         self.register_buffer("over", torch.tensor(False))
         self.is_to_come = True
-        self.register_load_state_dict_post_hook(_know)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(_copy_to_host)  # type: ignore[no-untyped-call]
 
     def end(self) -> None:
-        """It was seen."""
+        """Record that the first batch was seen."""
         self.over.fill_(True)
         self.is_to_come = False
 
 
-def _know(first: Any, _: Any) -> None:
+def _copy_to_host(first: Any, _: Any) -> None:
     first.is_to_come = not bool(first.over)

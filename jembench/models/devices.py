@@ -1,4 +1,4 @@
-"""The device that work is done on."""
+"""Devices: their names, and how a network is computed on each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from jembench.interfaces import DataSpec
 from jembench.models.execution import Execution, Precision
 
 SMALL = 1024
-"""Images of up to this many numbers are small: one CPU thread works on them, in float32, and nothing is compiled."""
+"""The most values of a small image. Small images are computed in one CPU thread and in float32, not compiled."""
 
 
 def execution(
@@ -27,11 +27,11 @@ def execution(
     layout: Literal["auto", "contiguous", "channels_last"] = "auto",
     compile: Literal["auto", "on", "off"] = "auto",
 ) -> Execution:
-    """Return how a network is computed here: for ``auto`` in the way that was measured to be fastest.
+    """Return the execution of a network on a device; ``auto`` selects what was measured to be fastest.
 
-    Compiled on GPUs alone, and for large images: on CPUs the compiled gradient was slower than the plain one, and
-    compiling takes a minute, as long as a whole training on small images. On GPUs a chain is one CUDA graph, which is
-    captured within a second; with ``compile`` off it is not.
+    Networks are compiled on GPUs alone, and for large images: on CPUs the compiled gradient was slower than the plain
+    one, and compiling takes a minute, as long as a whole training on small images. On GPUs a chain is one CUDA graph,
+    which is captured within a second, unless ``compile`` is off.
     """
     return Execution(
         precision=_fastest_precision(data, device) if precision == "auto" else precision,
@@ -49,7 +49,7 @@ def _fastest_precision(data: DataSpec, device: torch.device) -> Precision:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let PyTorch compute in one thread of the CPU, and in as many as before afterwards."""
+    """Let PyTorch compute in one thread of the CPU for the duration of the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -70,11 +70,11 @@ def threads_for(data: DataSpec, device: torch.device) -> AbstractContextManager[
 
 
 def resolve(name: str) -> torch.device:
-    """Return the device of a name, or the first GPU there is, else the CPU, for ``auto``.
+    """Return the device of a name; for ``auto`` the first GPU, or the CPU if there is none.
 
     Raises:
         SpecError: if the text names no device.
-        Unavailable: if the device is not there or cannot be used.
+        Unavailable: if the device is missing or cannot be used.
     """
     if name == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
@@ -92,7 +92,7 @@ def resolve(name: str) -> torch.device:
         return torch.device("cuda", device.index or 0)
     try:
         torch.zeros(1, device=device).cpu()
-    except (RuntimeError, AssertionError, ImportError) as error:  # each backend has its own way of not being there
+    except (RuntimeError, AssertionError, ImportError) as error:  # each backend reports its absence in its own way
         cause = str(error).partition(". ")[0].rstrip(".!")
         raise Unavailable(f"The device {name} cannot be used: {cause}. Use --device cpu or auto.") from error
     return device
@@ -104,7 +104,7 @@ def name(device: torch.device) -> str:
 
 
 def processor() -> str:
-    """Return the name of the processor as Linux tells it, or else its architecture."""
+    """Return the name of the processor from /proc/cpuinfo, or else its architecture."""
     info = Path("/proc/cpuinfo")
     models = re.findall(r"model name\s*: (.+)", info.read_text()) if info.exists() else []
     return models[0].strip() if models else platform.processor() or platform.machine()

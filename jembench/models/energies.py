@@ -1,12 +1,12 @@
-"""From logits to energies. The sign conventions of the whole project stand here and nowhere else.
+"""Energies from logits, with the sign conventions of the whole project.
 
     E(x, y)    = -f(x)[y]
     E(x)       = -logsumexp_y f(x)[y]
     log p(x)   = -E(x) - log Z, with Z unknown: compare only within one model
     log p(y|x) = log_softmax f(x)
 
-Lower energy = likelier. Adding a constant to all logits shifts log p(x) and leaves p(y|x). Grathwohl et al. (2020),
-arXiv:1912.03263, equations 4 to 7.
+A lower energy means a higher density. Adding a constant to all logits shifts log p(x) and leaves p(y|x) unchanged.
+Grathwohl et al. (2020), arXiv:1912.03263, equations 4 to 7.
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -22,29 +22,29 @@ from jembench.models.execution import PLAIN, Execution, at_least_float32, autoca
 
 
 def marginal_energy(logits: Float[Tensor, "B K"]) -> Float[Tensor, " B"]:
-    """E(x) = -logsumexp_y f(x)[y], in float32 or, for logits in float64, in float64."""
+    """Return E(x) = -logsumexp_y f(x)[y], in float32 or, for logits in float64, in float64."""
     return -at_least_float32(logits).logsumexp(dim=1)
 
 
 def joint_energy(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
-    """E(x, y) = -f(x)[y]."""
+    """Return E(x, y) = -f(x)[y]; types as for :func:`marginal_energy`."""
     return -at_least_float32(logits).gather(1, y[:, None]).squeeze(1)
 
 
 def energy_of(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"] | None) -> Float[Tensor, " B"]:
-    """E(x, y) if labels are given, else E(x)."""
+    """Return E(x, y) if labels are given, else E(x); types as for :func:`marginal_energy`."""
     return marginal_energy(logits) if y is None else joint_energy(logits, y)
 
 
 class LogitModel(nn.Module):
     """The energy-based reading of a classifier: any network with K outputs gives E(x) and E(x, y).
 
-    Where the recipe computes in bfloat16, the networks of jembench pool and make their logits in float32. Another
-    network makes them in bfloat16, whose numbers are half a nat apart around 64, unless its last layer turns autocast
+    Where the recipe computes in bfloat16, the networks of jembench pool and compute their logits in float32. Another
+    network computes them in bfloat16, whose resolution around 64 is half a nat, unless its last layer turns autocast
     off for itself or the recipe says ``compute.precision = "float32"``.
 
     Args:
-        net: (B, C, H, W) -> (B, K), or an object whose ``logits`` these are, as Hugging Face's classifiers return.
+        net: (B, C, H, W) -> (B, K), or to an object with these as ``logits``, as Hugging Face's classifiers return.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -57,27 +57,27 @@ class LogitModel(nn.Module):
         return logits
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """f(x)."""
+        """Return f(x)."""
         logits: Tensor = self(x)
         return logits
 
     def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """E(x, y) if labels are given, else E(x); nats."""
+        """Return E(x, y) if labels are given, else E(x), in nats."""
         return energy_of(self.logits(x), y)
 
 
 def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str] | None = None) -> GradEnergy:
-    """(x, y) -> (E, dE/dx) of a model, without gradients of its parameters.
+    """Return the function (x, y) -> (E, dE/dx) of a model, which leaves the gradients of its parameters unchanged.
 
-    E is float32, or float64 if the model's is; dE/dx is of the type of x. Differentiating towards x alone leaves
-    ``.grad`` of the parameters as it was and computes none of them, but for a compiled one whose caller has not frozen
-    them: that computes them all, and throws them away. In bfloat16 the network runs under autocast: on a
-    CPU with bfloat16 instructions two to five times as fast as float32, for a gradient whose cosine to it is above .99.
+    E is float32, or float64 if the model's is; dE/dx has the type of x. Gradients of the parameters are not computed,
+    except by a compiled function whose caller has not frozen the parameters; it discards them. In bfloat16 the network
+    runs under autocast: on a CPU with bfloat16 instructions it is two to five times as fast as in float32, and the
+    cosine between the two gradients is above .99.
 
     Args:
-        model: with an energy.
-        execution: how the network is computed.
-        given_up: a list that the reason is appended to when compilation fails.
+        model: has an energy.
+        execution: the precision, and whether the function is compiled.
+        given_up: a list to which the reason is appended when compilation fails.
     """
 
     def energy_of_images(x: Tensor, y: Tensor | None) -> Tensor:
@@ -88,11 +88,11 @@ def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str]
     energy = compiled(energy_of_images, given_up, captured=False) if execution.compiled else energy_of_images
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        # whatever autocast the caller is in would reach into the backward pass as well
+        # an autocast context of the caller would also affect the backward pass
         with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
             x = x.detach().requires_grad_()
-            found = energy(x, y)
-            (grad,) = torch.autograd.grad(found.sum(), x)
-        return found.detach(), grad
+            value = energy(x, y)
+            (grad,) = torch.autograd.grad(value.sum(), x)
+        return value.detach(), grad
 
     return evaluate

@@ -1,6 +1,7 @@
-"""How a network is computed: its mode, the precision, the layout of its maps, compiled or as it is written.
+"""The execution of a network: mode, precision, memory layout and compilation.
 
-None of it changes what is computed but for rounding. Whatever cannot be had falls back, with one warning.
+The choices change results by rounding alone. A choice that is not possible falls back to the plain one, with one
+warning.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 Precision = Literal["float32", "bfloat16"]
-"""What the network computes in. Weights, energies, gradients and images are float32 in either case."""
+"""The precision inside the network. Weights, energies, gradients and images are float32 in either case."""
 
 
 @contextmanager
 def mode(model: nn.Module, *, train: bool) -> Iterator[None]:
-    """Put every module into training or evaluation mode, and each back into its own afterwards."""
+    """Put every module into training or evaluation mode, and restore each one's own mode afterwards."""
     before = {module: module.training for module in model.modules()}
     if any(training != train for training in before.values()):  # for WRN-28-10 it takes half a millisecond
         model.train(train)
@@ -42,7 +43,7 @@ def mode(model: nn.Module, *, train: bool) -> Iterator[None]:
 
 @contextmanager
 def frozen(model: nn.Module) -> Iterator[None]:
-    """Let no parameter require a gradient for a while."""
+    """Let no parameter require a gradient for the duration of the context."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     for parameter in trained:
         parameter.requires_grad_(False)
@@ -55,7 +56,7 @@ def frozen(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Give all buffers, such as the running statistics of batch norm, their values back afterwards."""
+    """Restore all buffers, such as the running statistics of batch norm, at the end of the context."""
     before = [(buffer, buffer.clone()) for buffer in model.buffers()]
     try:
         yield
@@ -66,13 +67,13 @@ def unchanged_buffers(model: nn.Module) -> Iterator[None]:
 
 
 def at_least_float32(x: torch.Tensor) -> torch.Tensor:
-    """Return bfloat16 and float16 as float32; float32 and float64 as they are."""
+    """Convert bfloat16 and float16 to float32; return float32 and float64 unchanged."""
     return x if x.element_size() >= 4 else x.float()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
-    """The choices, none of them left open."""
+    """The choices of execution, with ``auto`` resolved."""
 
     precision: Precision = "float32"
     channels_last: bool = False
@@ -81,18 +82,19 @@ class Execution:
 
 
 PLAIN = Execution()
-"""As PyTorch does it where nothing is said."""
+"""PyTorch's defaults."""
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[Any]:
-    """Run the network in a precision, whatever autocast the caller is in."""
+    """Return the context in which the network runs in a precision, regardless of the caller's autocast."""
     return torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16")
 
 
 def to_channels_last(model: Any, data: DataSpec) -> bool:
-    """Lay the model's weights out channels-last, where convolutions are fastest, and return whether that is done.
+    """Convert the model's weights to channels-last, where convolutions are fastest, and return whether that was
+    possible.
 
-    Two images are passed through the network to see whether it can be. Its weights stay contiguous
+    Two images are passed through the network to test it. Its weights stay contiguous
 
     - if it flattens its maps with ``.view``, which only contiguous maps allow;
     - on a CPU, if it has a strided 1x1 convolution of fewer channels than a block of AVX-512: PyTorch 2.14 and 2.15
@@ -100,13 +102,13 @@ def to_channels_last(model: Any, data: DataSpec) -> bool:
     - if it has neither logits nor energies.
     """
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
-    look = getattr(model, "logits", None) or getattr(model, "energy", None)
-    if look is None or (device.type == "cpu" and any(map(_is_small_projection, model.modules()))):
+    forward = getattr(model, "logits", None) or getattr(model, "energy", None)
+    if forward is None or (device.type == "cpu" and any(map(_is_small_projection, model.modules()))):
         return False
     model.to(memory_format=torch.channels_last)
     try:
         with torch.no_grad(), mode(model, train=False):
-            look(torch.zeros(2, *data.shape, device=device))
+            forward(torch.zeros(2, *data.shape, device=device))
     except RuntimeError as error:
         model.to(memory_format=torch.contiguous_format)
         if "view size is not compatible" not in str(error):
@@ -123,28 +125,29 @@ def _is_small_projection(module: nn.Module) -> bool:
 
 
 def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, captured: bool = True) -> Callable[P, T]:
-    """Return the function compiled by ``torch.compile``; as it is, with one warning, where that fails.
+    """Return the function compiled by ``torch.compile``, or unchanged, with one warning, where that fails.
 
     Args:
-        function: what is called often, with tensors of the same shapes.
+        function: called often, with tensors of the same shapes.
         captured: whether each call is a CUDA graph on a GPU; False where the caller captures several calls as one.
-        given_up: a list that the reason is appended to when compilation fails; the functions of one training share it,
-            and the first of them warns.
+        given_up: a list to which the reason is appended when compilation fails; the functions of one training share it,
+            and only the first failure warns.
 
     Raises:
-        torch.OutOfMemoryError: as the function or its compilation does. It says nothing about the compiler.
+        torch.OutOfMemoryError: if the function or its compilation runs out of memory, which is no failure of the
+        compiler.
     """
     given_up = [] if given_up is None else given_up
-    how = "reduce-overhead" if captured else "default"
+    compile_mode = "reduce-overhead" if captured else "default"
     fast: Callable[P, T] | None = None
 
     def call(*args: P.args, **kwargs: P.kwargs) -> T:
         nonlocal fast
         if fast is not function:
             try:
-                fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode=how)
+                fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode=compile_mode)
                 return own(fast(*args, **kwargs)) if captured else fast(*args, **kwargs)
-            except Exception as error:  # compilers fail in many ways; what is wrong with the function fails again below
+            except Exception as error:  # compilers fail in many ways; the function's own errors are raised again below
                 if is_out_of_memory(error):
                     raise
                 fast = function
@@ -158,9 +161,9 @@ def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, cap
 
 
 def forget_compiled() -> None:
-    """Let go of all compiled functions of this process; those in use are compiled again when called.
+    """Discard all compiled functions of this process; those in use are compiled again when called.
 
-    The compiler keeps what it made of a function for at most eight networks, and then refuses the next one
+    The compiler keeps its results for at most eight networks of a function, and then refuses the next one
     (``torch._dynamo.config.recompile_limit``).
     """
     if "torch._dynamo" in sys.modules:  # the compiler was used
@@ -168,14 +171,14 @@ def forget_compiled() -> None:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether the device's memory was too small; a compiler wraps that error in its own."""
-    found: BaseException | None = error
-    while found is not None and not isinstance(found, torch.OutOfMemoryError):
-        found = found.__cause__ or found.__context__
-    return found is not None
+    """Return whether the error, or one that it wraps as compilers do, says that the device's memory was too small."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, torch.OutOfMemoryError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def own(value: T) -> T:
-    """Copy what a CUDA graph has written, since its next replay writes there again."""
+    """Copy the tensors that a CUDA graph has written, since its next replay overwrites them."""
     copied: T = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) and leaf.is_cuda else leaf, value)
     return copied

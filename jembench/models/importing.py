@@ -1,4 +1,4 @@
-"""Weights that other programs wrote: read without running what is in the file, and checked against a model."""
+"""Weights that other programs wrote, read without running code from the file and checked against a model."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ _WRAPPERS = ("module.", "_orig_mod.")
 def read(path: Path) -> Any:
     """Return the content of a safetensors or a PyTorch file, its tensors on the CPU.
 
-    The first bytes say which of the two it is, not the name.
+    The first bytes tell the two apart, not the name.
 
     Raises:
-        CheckpointError: if the file cannot be read, or holds objects whose making would run code.
-        SpecError: if it holds too much.
+        CheckpointError: if the file cannot be read, or holds objects that can only be loaded by running code.
+        SpecError: if its contents exceed the limits.
     """
     try:
         with open_regular(path) as stream:
@@ -44,7 +44,7 @@ def read(path: Path) -> Any:
         if start.startswith(b"PK\x03\x04"):
             with zipfile.ZipFile(path) as archive:
                 limits.check_archive(path, archive)
-        with warnings.catch_warnings(), path.open("rb") as stream:  # by its path, torch.load would go by its name
+        with warnings.catch_warnings(), path.open("rb") as stream:  # given a path, torch.load would go by the name
             warnings.simplefilter("ignore", UserWarning)  # of unusual files: they are read, or refused below
             return torch.load(stream, map_location="cpu", weights_only=True)
     except (CheckpointError, SpecError):
@@ -57,24 +57,25 @@ def read(path: Path) -> Any:
 
 
 def state_dict(content: Any, path: Path, entry: str = "") -> dict[str, Tensor]:
-    """Return the state dictionary in the content of a file, or the one that lies in it.
+    """Return the state dictionary in the content of a file, the content itself or a nested one.
 
     Args:
         content: of the file.
-        path: of the file.
-        entry: where in it the dictionary lies, ``outer.inner``; "": there is but one.
+        path: of the file, for errors.
+        entry: the keys that lead to the dictionary, ``outer.inner``; "": there is only one.
 
     Raises:
-        CheckpointError: if there is none, several, or one of tensors that are not stored as plain numbers.
+        CheckpointError: if there is none, if there are several, or if tensors are not stored as plain numbers.
     """
-    found = dict(_state_dicts(content))
-    if not found:
+    candidates = dict(_state_dicts(content))
+    if not candidates:
         raise CheckpointError(f"{path} holds no state_dict, a dictionary of tensors alone. {_REMEDY}")
-    if entry not in found and (entry or len(found) > 1):
+    if entry not in candidates and (entry or len(candidates) > 1):
         wrong = f"has no state_dict {entry!r}" if entry else "holds several state_dicts"
-        names = ", ".join(name or "itself" for name in list(found)[:5])
+        names = ", ".join(name or "itself" for name in list(candidates)[:5])
         raise CheckpointError(f"{path} {wrong}; those in it: {names}. Name one: `jembench import weights:entry=NAME`.")
-    weights = {str(name): tensor for name, tensor in (found.get(entry) or next(iter(found.values()))).items()}
+    chosen = candidates.get(entry) or next(iter(candidates.values()))
+    weights = {str(name): tensor for name, tensor in chosen.items()}
     if others := [name for name, tensor in weights.items() if not is_plain(tensor)]:
         raise CheckpointError(
             f"{path} holds tensors that are not stored as plain numbers: {', '.join(others[:5])}. Save them dense and "
@@ -84,7 +85,7 @@ def state_dict(content: Any, path: Path, entry: str = "") -> dict[str, Tensor]:
 
 
 def _state_dicts(content: Any, place: str = "", depth: int = 3) -> Iterator[tuple[str, Mapping[Any, Tensor]]]:
-    """Yield the dictionaries of tensors in nested ones; a dictionary may hold itself, so the depth is limited."""
+    """Yield the dictionaries of tensors in nested ones, to a limited depth: a dictionary may contain itself."""
     if isinstance(content, Mapping) and content:
         if all(isinstance(item, Tensor) for item in content.values()):
             yield place, content
@@ -111,15 +112,15 @@ class StateDict(NamedTuple):
     """The importer of ``torch.save(model.state_dict(), ...)`` and safetensors, of a model or of its network ``net``.
 
     Args:
-        prefix: of the names to be read, which is removed; "": all are read as they are.
-        entry: which state dictionary, where the file holds several: ``outer.inner``; "": the only one.
+        prefix: of the names to read; it is removed from them. "": all names are read unchanged.
+        entry: the keys that lead to the state dictionary, ``outer.inner``; "": there is only one.
     """
 
     prefix: str
     entry: str
 
     def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
-        """Return the weights, in the model's names.
+        """Read the weights, and return them under the model's names.
 
         Raises:
             CheckpointError: if the file cannot be read, or no name begins with the prefix.
@@ -131,7 +132,7 @@ class StateDict(NamedTuple):
             )
         found = state_dict(read(path), path, self.entry)
         if not any(name.startswith(self.prefix) for name in found):
-            found = unwrapped(found)  # the prefix is one behind those of wrappers
+            found = unwrapped(found)  # the prefix follows those of the wrappers
         mine = {name.removeprefix(self.prefix): value for name, value in found.items() if name.startswith(self.prefix)}
         if not mine:
             raise CheckpointError(
@@ -147,34 +148,35 @@ class StateDict(NamedTuple):
 
 
 def _make(spec: str, data: DataSpec) -> nn.Module:
-    """Return the model as a fit has it: a network without a model's methods becomes a classifier."""
+    """Make the model as a fit does: a network without the methods of a model becomes a classifier."""
     model: nn.Module = registry.resolve("models", spec).make(data)
     is_network = not capabilities(model) and not isinstance(model, Trainable)
     return as_classifier(model, data, spec) if is_network else model
 
 
-def fit_together(found: Import, data: DataSpec, where: Path) -> nn.Module:
-    """Return the model with its weights, after everything has been found to fit.
+def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
+    """Return the model with the imported weights, once all of them are known to fit.
 
     Raises:
-        CheckpointError: that lists every name, shape and kind of number that does not fit, and everything that is not
-            finite in the model's precision.
+        CheckpointError: listing every name, shape and type that does not fit, and every tensor that is not finite in
+            the model's precision.
         SpecError: if there is no such model.
     """
-    model = _make(found.model, data)
-    wrong = misfits(model, found.weights) + [f"{name} is not finite" for name in wild(found.weights, model)]
+    model = _make(imported.model, data)
+    not_finite = [f"{name} is not finite" for name in non_finite(imported.weights, model)]
+    wrong = misfits(model, imported.weights) + not_finite
     if wrong:
         raise CheckpointError(
-            f"The weights in {where} do not fit {found.model}, and nothing was imported: {'; '.join(wrong)}. Name the "
-            "model that they are of with --model, and the dataset that it was trained on with --dataset; "
+            f"The weights in {where} do not fit {imported.model}, and nothing was imported: {'; '.join(wrong)}. Name "
+            "the model that they are of with --model, and the dataset that it was trained on with --dataset; "
             "`weights:prefix=model.` removes a prefix from all names."
         )
-    model.load_state_dict(found.weights)
+    model.load_state_dict(imported.weights)
     return model
 
 
-def wild(state: Mapping[str, Tensor], owner: Any) -> list[str]:
-    """Return the names of tensors with NaN or infinity, or that have one when loaded: float64 may exceed float32."""
+def non_finite(state: Mapping[str, Tensor], owner: Any) -> list[str]:
+    """Return the names of tensors with NaN or infinity, before or after conversion to the model's types."""
     own = owner.state_dict()
     return sorted(
         name

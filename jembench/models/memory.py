@@ -1,4 +1,4 @@
-"""The memory that a model or a sampler takes, known before any of it is allocated."""
+"""The memory that a model or a sampler needs, computed before any of it is allocated."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ GIB = 2**30
 
 
 def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> None:
-    """Check that a component fits into a device's memory: a trained model with its gradients and two moments of each.
+    """Check that a component fits into a device's memory: a model with its gradients and two moments of each parameter.
 
-    The component is made on PyTorch's meta device, where tensors have shapes and no values. One whose factory cannot be
-    called there, because it computes with values, is not checked.
+    The component is made on PyTorch's meta device, where tensors have shapes and no values. A component whose
+    factory fails there, because it computes with values, is not checked.
 
     Args:
         make: calls the factory.
-        what: the component, for the error.
-        device: where it will be used.
+        what: the name of the component, for the error.
+        device: the device that it will be used on.
 
     Raises:
         SpecError: if it does not fit.
     """
     try:
-        # settings that it leaves changed are noted when it is made on the device itself
+        # settings that it leaves changed are reported when it is made on the device itself
         with isolated(what, lambda text: None), torch.device("meta"), seeds.initialising(0):
             made = make()
             needed = _bytes(made)
-    except Exception:  # made again, on the device itself, it raises its errors or needs values
+    except Exception:  # an error of the factory is raised again when it is called on the device itself
         return
     if needed > (available := memory_of(device)):
         gradients = " with gradients and the state of an optimiser" if isinstance(made, nn.Module) else ""
@@ -46,7 +46,7 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
 
 
 def memory_of(device: torch.device) -> int:
-    """Return the bytes of memory of a device."""
+    """Return the memory of a device in bytes."""
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

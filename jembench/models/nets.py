@@ -1,4 +1,4 @@
-"""Networks by the text of a ``net=`` option."""
+"""Networks, built from the text of a ``net=`` option."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def wide(depth: int, width: int) -> Shape:
 
 
 def small(width: int) -> Shape:
-    """Return one block in each of the groups of w, 2w and 4w channels."""
+    """Return the shape with one block in each of the groups of w, 2w and 4w channels."""
     return Shape(width, (width, 2 * width, 4 * width), 1)
 
 
 def shape_of(text: str) -> Shape | None:
     """Return the shape that ``wrn-28-10``, ``small-12`` or ``half-48`` names; None for any other text.
 
-    Depth and width have four digits at most: a net of ten thousand layers has no end of Python objects.
+    Depth and width have at most four digits, so that no text asks for more Python objects than fit into memory.
 
     Raises:
         SpecError: if there is no wide residual network of that depth.
@@ -67,13 +67,13 @@ def build_net(
 
     Args:
         text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``auto`` or an import path.
-        data: what the network will see.
-        norm: none, batch, instance, layer or act; a network given by its import path has its own.
-        dropout: the share of each block's maps that is dropped in training; likewise.
-        momentum: of the running statistics of batch norm; likewise.
+        data: the description of the images.
+        norm: none, batch, instance, layer or act; not for a network given by its import path, which has its own.
+        dropout: the share of each block's maps that is dropped in training; not for an import path.
+        momentum: of the running statistics of batch norm; not for an import path.
 
     Raises:
-        SpecError: if the text or an option is not one of these, or the data have no classes.
+        SpecError: if there is no such network or norm, or the data have no classes.
         PluginError: if the network at the import path cannot be loaded or does not give (B, K).
     """
     channels, height, width = data.shape
@@ -100,7 +100,7 @@ def _build_own(path: str, data: DataSpec) -> nn.Module:
 
 
 def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
-    """Show the network two blank images before any time is spent on it.
+    """Check that the network gives (2, K) logits for two blank images.
 
     Raises:
         PluginError: if it fails on them, or does not give (2, K).

@@ -1,4 +1,4 @@
-"""The losses of hybrid models, and the parts that they are logged by.
+"""The losses of hybrid models and their logged parts.
 
     L = w_ce CE(f(x_l), y_l)
       + w_px  (mean E(x_p) - mean E(x_q))
@@ -38,10 +38,10 @@ class Weights:
 
 
 def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, weights: Weights) -> Loss:
-    """The loss above for a model whose energies are read off its logits.
+    """Return the loss above for a model whose energies follow from its logits.
 
     The parts are ``cross_entropy``, the mean energies E(x) ``energy_data`` and ``energy_samples``, and the mean
-    energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only what has a weight is computed, and each
+    energies E(x, y) ``joint_energy_data`` and ``joint_energy_samples``. Only terms with a weight are computed, and each
     image passes through the network once.
     """
     images: dict[str, Tensor] = {}  # in the order of the passes, see logits_of_each
@@ -82,12 +82,12 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
 
 
 def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """f(x) of several batches, in one pass of all of them where no image's logits depend on another image.
+    """Return f(x) of several batches, in one pass of all of them unless the network has batch norm.
 
-    Batch norm makes them depend. Each batch then has a pass and statistics of its own, and the order matters, since the
-    running statistics that evaluation uses are mostly those of the last pass. It is data, samples, labelled images in
-    the code of JEM, and labelled images, samples for the loss of p(x|y) alone. In the code of JEM++ and SADA-JEM the
-    data pass before the chains (``Batch.logits``), which move the running statistics as well.
+    With batch norm, logits depend on the other images of a pass. Each batch then has a pass of its own, and the order
+    matters, since the running statistics that evaluation uses are mostly those of the last pass. The order is data,
+    samples, labelled images in the code of JEM, and labelled images, samples for the loss of p(x|y) alone. In the code
+    of JEM++ and SADA-JEM the data pass before the chains (``Batch.logits``), which also change the running statistics.
     """
     if has_batch_norm(model):
         return tuple(map(model.logits, images))
@@ -105,20 +105,20 @@ class PlainClassifier(LogitModel):
     chains: Chains = "none"
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """CE(f(x_l), y_l)."""
+        """Return CE(f(x_l), y_l)."""
         return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1))
 
 
 def as_classifier(net: nn.Module, data: DataSpec, name: str) -> PlainClassifier:
-    """A network as a model, after it has been shown two images.
+    """Return a network as a model, after a check on two images.
 
     Args:
-        net: without any of a model's methods.
-        data: what it will see.
-        name: what to call it in errors.
+        net: has none of the methods of a model.
+        data: the description of the images.
+        name: of the network, for errors.
 
     Raises:
-        PluginError: if it fails on the images, or gives no logit per class.
+        PluginError: if it fails on the images, or does not give a logit per class.
     """
     check_net(name, net, data)
     return PlainClassifier(net)

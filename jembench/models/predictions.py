@@ -1,4 +1,4 @@
-"""What a network says of images: logits, energies and gradient norms, all from one pass.
+"""Predictions of a network: the logits, energies and gradient norms of images, all from one pass.
 
 Legend: N images, B images a pass, C channels, H height, W width, K classes.
 """
@@ -26,14 +26,14 @@ Readings = dict[Quantity, Tensor]
 """On the CPU, float32 (float64 of a float64 model): logits (N, K), energy (N,), grad-norm (N,)."""
 
 CPU_BATCH = 100
-"""Images a pass: on CPUs faster than 500, whose maps leave the caches. No value depends on it."""
+"""Images per pass on CPUs: faster than 500, whose maps do not fit the caches. No value depends on it."""
 
 GPU_PIXEL = 32 * 2**10
-"""Bytes of a GPU's memory for each pixel of a pass: 2,400 images of 32x32 in 80 GB. For the way back WRN-28-10 holds
-14.5 KiB a pixel; the maps that are being computed lie beside them."""
+"""Bytes of a GPU's memory per pixel of a pass: 2,400 images of 32x32 in 80 GB. For the backward pass WRN-28-10 keeps
+14.5 KiB per pixel, beside the maps that are being computed."""
 
 SETTING = "JEMBENCH_BATCH"
-"""The environment variable with the number of images a pass."""
+"""The environment variable with the number of images per pass."""
 
 
 def read(
@@ -48,10 +48,10 @@ def read(
     Logits and energy come from one forward pass where the energy is that of the logits (a
     :class:`~jembench.models.energies.LogitModel`), and one backward pass, towards the images alone, gives the gradient.
     The norm is that of dE/dx in the model's own units of x, as in Grathwohl et al. (2020), section 5.3. Images are
-    pixels, or already in the model's units.
+    pixel levels, or already in the model's units.
 
     Raises:
-        NotApplicable: if gradients are wanted of a model that has none.
+        NotApplicable: if gradients are wanted and the model has none.
         torch.OutOfMemoryError: if a batch is too large for the device; JEMBENCH_BATCH sets its size.
     """
     if "grad-norm" in wanted:
@@ -66,11 +66,11 @@ def read(
 
 
 def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float[Tensor, "N C H W"]:
-    """Return the images in the model's units as the reference code of JEM shows them: with Gaussian noise, not clamped.
+    """Return the images in the model's units with Gaussian noise, not clamped, as in the reference code of JEM.
 
-    ``std`` is its standard deviation on [-1, 1], whatever the bounds are.
-    Each image has its own generator, derived from the content of the set and its place there: every model sees the same
-    noise, whatever the size of its batches.
+    ``std`` is its standard deviation on [-1, 1], whatever the bounds are. Each image has its own generator, derived
+    from the content of the set and the image's position in it: every model gets the same noise, whatever the size of
+    its batches.
     """
     content = content_hash(images)
     drawn = [
@@ -85,7 +85,7 @@ def _in_units(images: Tensor, data: DataSpec) -> Tensor:
 
 
 def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
-    """Return the number of images of a shape (C, H, W) in a pass; each has ``copies`` rows of it.
+    """Return the number of images of a shape (C, H, W) per pass, each of which takes ``copies`` rows of the batch.
 
     The environment variable JEMBENCH_BATCH sets it, for networks that take more of a GPU's memory than WRN-28-10.
 
@@ -107,34 +107,34 @@ class Parts(NamedTuple):
     """Work on any number of images, a batch at a time."""
 
     shape: Sequence[int]  # of an image, (C, H, W)
-    copies: int = 1  # of an image, which pass through the network side by side
+    copies: int = 1  # rows of a batch that an image takes
 
     def __call__(self, count: int, device: torch.device, work: Callable[[slice], Done]) -> list[Done]:
-        """Return what ``work`` gives for each part of ``count`` images; for one empty part, if there are none."""
-        found: list[Done] = []
+        """Return the results of ``work`` for each part of ``count`` images; for one empty part, if there are none."""
+        results: list[Done] = []
         size = batch(device, self.shape, self.copies)
         with progress.phase("", count, "images") as at:
             for start in range(0, max(1, count), size):
-                found.append(work(slice(start, min(start + size, count))))
+                results.append(work(slice(start, min(start + size, count))))
                 at.done = min(start + size, count)
-        return found
+        return results
 
 
 def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) -> Readings:
     progress.passed(len(x))
-    # Whatever autocast the caller is in would reach into the backward pass as well.
+    # an autocast context of the caller would also affect the backward pass
     with torch.set_grad_enabled("grad-norm" in wanted), torch.autocast(x.device.type, enabled=False):
         x.requires_grad_("grad-norm" in wanted)
-        found: Readings = {}
+        readings: Readings = {}
         if "logits" in wanted or (wanted and energy_follows_from_logits(model)):
-            found["logits"] = at_least_float32(cast(Classifier, model).logits(x))
+            readings["logits"] = at_least_float32(cast(Classifier, model).logits(x))
         if wanted & {"energy", "grad-norm"}:
-            logits = found["logits"] if energy_follows_from_logits(model) else None
-            found["energy"] = energy(model, x) if logits is None else marginal_energy(logits)
+            logits = readings["logits"] if energy_follows_from_logits(model) else None
+            readings["energy"] = energy(model, x) if logits is None else marginal_energy(logits)
         if "grad-norm" in wanted:
-            (grad,) = torch.autograd.grad(found["energy"].sum(), x)
-            found["grad-norm"] = grad.flatten(1).norm(dim=1)
-    return {quantity: reading.detach() for quantity, reading in found.items() if quantity in wanted}
+            (grad,) = torch.autograd.grad(readings["energy"].sum(), x)
+            readings["grad-norm"] = grad.flatten(1).norm(dim=1)
+    return {quantity: reading.detach() for quantity, reading in readings.items() if quantity in wanted}
 
 
 def energy_follows_from_logits(model: Any) -> bool:

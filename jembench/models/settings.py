@@ -1,4 +1,4 @@
-"""Settings of PyTorch that hold for a whole process: code of a plugin must not change them for others."""
+"""Settings of PyTorch that apply to a whole process, and their restoration after a plugin's code."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from jembench.stopping import contained
 
 
 class Setting(NamedTuple):
-    """One setting."""
+    """A setting of PyTorch."""
 
     name: str
     read: Callable[[], Any]
     write: Callable[[Any], object]
-    standard: Any = None  # the value that plugins find; None: what the user has set
+    standard: Any = None  # the value while a plugin's code runs; None: what the user has set
 
 
 def _attribute(name: str, module: Any, attribute: str, standard: Any = None) -> Setting:
@@ -29,7 +29,7 @@ def _attribute(name: str, module: Any, attribute: str, standard: Any = None) -> 
 
 
 def _read_autocast() -> tuple[bool, bool, int]:
-    """Return whether it is on for the CPU and for GPUs, and the number of open contexts."""
+    """Return whether autocast is on for the CPU and for GPUs, and the number of open contexts."""
     torch.autocast_increment_nesting()
     depth = torch.autocast_decrement_nesting()
     return torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"), depth
@@ -69,14 +69,14 @@ SETTINGS = (
 
 @contextmanager
 def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator[None]:
-    """Run code of a plugin under the standard settings. Afterwards all are as they were before.
+    """Run code of a plugin under the standard settings, and restore the former settings afterwards.
 
     Args:
         what: the subject of messages: "The factory of jem".
-        note: gets a sentence if the code left settings changed; by default it is a warning.
+        note: called with a sentence if the code left settings changed; by default a warning is issued.
 
     Raises:
-        PluginError: if the code raises what is no ``Exception``, such as SystemExit.
+        PluginError: if the code raises a ``BaseException`` that is no ``Exception``, such as SystemExit.
     """
     before = [setting.read() for setting in SETTINGS]
     within = [value if each.standard is None else each.standard for each, value in zip(SETTINGS, before, strict=True)]

@@ -69,7 +69,7 @@ class ActNorm(nn.Module):
 
 
 Norm = Callable[[int], nn.Module]
-"""From the number of channels to the layer."""
+"""The function from the number of channels to a normalisation layer."""
 
 NORMS: Mapping[str, Norm] = {
     "none": lambda channels: nn.Identity(),
@@ -81,9 +81,9 @@ NORMS: Mapping[str, Norm] = {
 
 
 class Projection(nn.Conv2d):
-    """1x1 convolution of every ``step``-th pixel, with the weights of one of that stride.
+    """The 1x1 convolution of every ``step``-th pixel, with the weights of one of that stride.
 
-    Subsampling first is the same function. In PyTorch 2.14 and 2.15 the weight gradient of a strided 1x1 convolution
+    Subsampling first gives the same values. In PyTorch 2.14 and 2.15 the weight gradient of a strided 1x1 convolution
     of few channels writes past its memory on CPUs, in the channels-last layout (oneDNN issue 6035).
     """
 
@@ -115,7 +115,7 @@ class Block(nn.Module):
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
         hidden = self.dropout(self.conv1(F.leaky_relu(self.norm1(x), LEAK)))
-        # In place: no backward pass reads what a convolution, dropout or a norm gave.
+        # in place: no backward pass reads the output of a convolution, dropout or a norm
         hidden = self.conv2(F.leaky_relu_(self.norm2(hidden), LEAK))
         return cast(Tensor, hidden.add_(self.shortcut(x)))
 
@@ -125,13 +125,13 @@ class ResidualNet(nn.Module):
 
     With a stride of s > 1, the first convolution is 2s x 2s and divides all these sizes by s.
 
-    Any image size: pooling is over what is left. PyTorch's default initialisation. Pooling and the head
-    compute in float32 under autocast too.
+    Images may have any size, since pooling is over the whole map. The initialisation is PyTorch's default. Pooling and
+    the head compute in float32 under autocast too.
 
     Args:
         channels: C of the images.
         num_classes: K.
-        shape: its channels and blocks.
+        shape: of the network.
         norm: none, batch, instance, layer (group norm of one group) or act (activation norm).
         dropout: the share of a block's maps that is dropped while the model is trained, in [0, 1).
         momentum: of the running statistics of batch norm: the share of the latest batch, in (0, 1].
@@ -155,7 +155,7 @@ class ResidualNet(nn.Module):
             raise SpecError(f"dropout is {dropout} and momentum {momentum}; they must be shares in [0, 1) and (0, 1].")
         make_norm = _norm(norm, momentum)
         stem, (first, second, third), blocks, stride = shape
-        # with a stride, a kernel of twice its size: every pixel then has the same share in what comes out
+        # with a stride, a kernel of twice its size: every pixel then contributes to equally many outputs
         self.conv1 = nn.Conv2d(
             channels, stem, 3 if stride == 1 else 2 * stride, stride=stride, padding=max(1, stride // 2)
         )
@@ -166,16 +166,16 @@ class ResidualNet(nn.Module):
         self.class_output = nn.Linear(third, num_classes)
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """f(x)."""
+        """Return f(x)."""
         hidden = self.layer3(self.layer2(self.layer1(self.conv1(x))))
         hidden = F.leaky_relu_(self.norm(hidden), LEAK)
         return in_full(self.class_output, hidden.mean(dim=(2, 3), dtype=self.class_output.weight.dtype))
 
 
 def in_full(head: nn.Linear, features: Float[Tensor, "B D"]) -> Float[Tensor, "B K"]:
-    """The last layer in the precision of its weights, whatever autocast the caller is in.
+    """Apply the last layer in the precision of its weights, regardless of the caller's autocast.
 
-    Around 64, numbers in bfloat16 are half a nat apart, and an energy is the difference of such numbers.
+    The resolution of bfloat16 around 64 is half a nat, too coarse for differences of energies.
     """
     if features.is_meta:  # a device without autocast, on which operations are counted
         return cast(Tensor, head(features))
@@ -190,6 +190,6 @@ def _norm(name: str, momentum: float) -> Norm:
 
 
 def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: Norm, dropout: float) -> nn.Sequential:
-    """A group of blocks: the first changes the shape, the others keep it."""
+    """Return a group of blocks. The first changes the shape, the others keep it."""
     first = Block(in_channels, out_channels, stride, norm, dropout)
     return nn.Sequential(first, *(Block(out_channels, out_channels, 1, norm, dropout) for _ in range(blocks - 1)))

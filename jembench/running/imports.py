@@ -15,7 +15,7 @@ from jembench.experiment.imports import imports
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.files import digest
 from jembench.interfaces import DataSpec, Import
-from jembench.models.importing import fit_together, wild
+from jembench.models.importing import fit_together, non_finite
 from jembench.running import fits
 from jembench.store import checkpoint
 from jembench.store.store import Store
@@ -84,7 +84,7 @@ def _chains(found: Import, data: DataSpec, file: Path) -> Mapping[str, Tensor]:
     sampler = registry.resolve("samplers", found.sampler).make(data)
     sampler.load_state_dict(found.chains)
     state: Mapping[str, Tensor] = sampler.state_dict()
-    if wrong := wild(found.chains, sampler):
+    if wrong := non_finite(found.chains, sampler):
         raise CheckpointError(
             f"The chains in {file} hold numbers that are not finite, and nothing was imported: {', '.join(wrong)}. "
             "Take them out, or import weights of a training that did not diverge."

@@ -1,4 +1,4 @@
-"""The only loop over sampling steps."""
+"""The loop over sampling steps, which training and metrics share."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from jembench.interfaces import ChainState, GradEnergy, Sampler
 
 
 def require_chains(sampler: Sampler | None) -> Sampler:
-    """The sampler of a model's chains.
+    """Return the sampler of a model's chains.
 
     Raises:
-        NotApplicable: if the model has none.
+        NotApplicable: if the model is trained without chains.
     """
     if sampler is None:
-        raise NotApplicable("The model is trained without chains, so there is none to refine an image by.")
+        raise NotApplicable("The model is trained without chains, so that no chain can refine an image.")
     return sampler
 
 
 def run(
     sampler: Sampler, state: ChainState, grad_energy: GradEnergy, generator: Generator, steps: int | None = None
 ) -> ChainState:
-    """Move chains by ``steps`` (the sampler's own number if None). The sampler's memory stays as it is."""
+    """Move chains by ``steps`` (the sampler's own number if None). The sampler's buffer is unchanged."""
     for _ in progress.track(range(sampler.steps if steps is None else steps), "sampling", "steps"):
         state, _ = sampler.step(state, grad_energy, generator)
     return state
 
 
 Run = Callable[[Sampler, ChainState, GradEnergy, Generator, int | None], ChainState]
-"""What moves chains: :func:`run`, or what does the same as one CUDA graph."""
+"""A function that moves chains: :func:`run`, or one that does the same as one CUDA graph."""
 
 
 def draw(
@@ -44,7 +44,7 @@ def draw(
     steps: int | None = None,
     run: Run = run,
 ) -> ChainState:
-    """Start n chains, run them and let the sampler keep their ends: one training iteration's negatives."""
+    """Start n chains, run them and let the sampler keep their ends, as in a training iteration."""
     state = run(sampler, sampler.init(n, y, generator=generator), grad_energy, generator, steps)
     sampler.finish(state)
     return state

@@ -1,7 +1,7 @@
 """The samplers that core registers. Imports nothing heavy until one is made.
 
-Step sizes, noise and clip are in the units of ``DataSpec.bounds`` and of dE/dx there. ``start`` is the spec of where
-new chains begin (`jembench list starts`).
+Step sizes, noise and clip are in the units of ``DataSpec.bounds`` and of dE/dx there. ``start`` is the spec of the
+start of new chains (`jembench list starts`).
 """
 
 from __future__ import annotations
@@ -82,10 +82,10 @@ def proximal(
     """JEM++'s proximal sampler: ``outer`` network passes, each followed by ``inner`` cheap steps (Yang & Ji, 2021).
 
     Each outer step computes p = dE/dh at the first layer's output h and holds it fixed while the inner ones repeat
-    x <- clamp(x - step_size clamp(J(x)^T p, -clip, clip), low, high), J = dh/dx, through the first layer alone. But
-    that layer is linear: J is the same at every x, and J^T p is dE/dx at the outer point throughout. Every inner step
-    wants to move a pixel by the same amount, and once at a bound it stays there. So the inner loop is one step of size
-    inner * step_size on the clipped gradient, clamped once: the Langevin step, without noise. That is what is computed.
+    x <- clamp(x - step_size clamp(J(x)^T p, -clip, clip), low, high), J = dh/dx, through the first layer alone. Since
+    that layer is linear, J is the same at every x, and J^T p is dE/dx at the outer point throughout. Every inner step
+    moves a pixel by the same amount, and a pixel at a bound stays there. The inner loop is therefore computed as one
+    step of size inner * step_size on the clipped gradient, clamped once: a Langevin step without noise.
     """
     from jembench.sampling.pcd import PersistentChains
     from jembench.sampling.sgld import Langevin
@@ -109,7 +109,7 @@ def class_gaussian_start(data: DataSpec) -> ClassGaussianStart:
 
 
 def _start(spec: str, data: DataSpec) -> Start:
-    """Return the start of chains that a spec names."""
+    """Make the start of chains that a spec names."""
     start: Start = registry.resolve("starts", spec).make(data)
     return start
 

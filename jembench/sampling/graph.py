@@ -1,4 +1,4 @@
-"""A chain as one CUDA graph: the host launches all of its steps at once."""
+"""A chain as one CUDA graph, whose steps the host launches all at once."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from jembench.interfaces import ChainState, GradEnergy, Sampler
 from jembench.sampling import chain
 
 WARM_UP = 2
-"""Chains that go step by step before one is captured: what a network does once, it does with its first batch, and what
-it does from then on is compiled and tuned with the second chain."""
+"""Chains that run step by step before one is captured: the network initialises itself by its first batch, and is then
+compiled and tuned during the second chain."""
 
 Move = Callable[[ChainState], ChainState]
 
@@ -26,36 +26,36 @@ Move = Callable[[ChainState], ChainState]
 class ChainGraph:
     """Runs chains as :func:`jembench.sampling.chain.run` does, each as one CUDA graph from the third on.
 
-    Only a sampler that is ``capturable`` is captured. After any error chains go on step by step, with one warning. The
-    numbers are those of the steps: a capture draws nothing, and a replay takes the generators where they are and leaves
-    them where the steps would have. The statistics of batch norm are updated in place, so a replay updates them too.
+    Only chains of a ``capturable`` sampler are captured. After any error chains run step by step, with one warning. The
+    values are the same as step by step: a capture draws no random numbers, and a replay advances the generators as the
+    steps would. The statistics of batch norm are updated in place, so that a replay updates them too.
 
     Args:
-        model: what the gradient is of. A graph reads its weights and buffers, and what the sampler keeps, where they
-            lay when it was captured; where they lie elsewhere, chains are captured anew.
+        model: the model of the gradient. A graph reads its weights and buffers, and the sampler's state, from the
+            addresses at the capture; if one of them has moved, chains are captured again.
     """
 
     def __init__(self, model: nn.Module) -> None:
         self.model = model
         self.given_up: list[str] = []
-        """Why chains go step by step; empty while they do not, or are still to be captured."""
+        """Reasons why chains run step by step; empty unless capturing has failed."""
         self._graph: torch.cuda.CUDAGraph | None = None
         self.forget()
 
     def forget(self) -> None:
-        """Let go of the graph and its memory. The next chains warm up again."""
+        """Release the graph and its memory. The next chains warm up again."""
         if self._graph is not None:
             self._graph.reset()
         self._graph = None
-        self._ends: tuple[ChainState, ChainState] | None = None  # where a replay reads and where it writes
+        self._ends: tuple[ChainState, ChainState] | None = None  # inputs and outputs of a replay
         self._objects: tuple[object, ...] = ()
         self._layout: tuple[Any, ...] = ()
-        self._chains = 0  # of that kind
+        self._chains = 0  # run with these objects and this layout
 
     def run(
         self, sampler: Sampler, state: ChainState, grad_energy: GradEnergy, generator: Generator, steps: int | None
     ) -> ChainState:
-        """Move chains by ``steps`` (the sampler's own number if None). The sampler's memory stays as it is."""
+        """Move chains by ``steps`` (the sampler's own number if None). The sampler's buffer is unchanged."""
         move = functools.partial(chain.run, sampler, grad_energy=grad_energy, generator=generator, steps=steps)
         if not self.given_up and not getattr(sampler, "capturable", False):
             self._give_up("the sampler does not say that it is capturable")
@@ -75,14 +75,14 @@ class ChainGraph:
         return move(state) if self._graph is None else self._replay(state)
 
     def _layout_of(self, sampler: Sampler, state: ChainState) -> tuple[Any, ...]:
-        """Return what one graph is good for beside the objects: the mode, shapes, and where tensors lie."""
+        """Return the conditions of a graph beside the objects: the mode, shapes and addresses of tensors."""
         leaves = ((x.shape, x.stride(), x.dtype, x.device) if isinstance(x, Tensor) else x for x in state)
         held = (*self.model.parameters(), *self.model.buffers(), *sampler.state_dict().values())
         places = (x.data_ptr() for x in held if x.device == state.x.device)
         return (self.model.training, type(state), *leaves, *places)
 
     def _warm_up(self, move: Move, state: ChainState) -> ChainState:
-        """Go step by step, on the stream of the capture."""
+        """Run step by step, on the stream of the capture."""
         here = torch.cuda.current_stream(state.x.device)
         self._stream.wait_stream(here)
         with torch.cuda.stream(self._stream):
@@ -97,10 +97,10 @@ class ChainGraph:
             graph.register_generator_state(generator)
             with torch.cuda.graph(graph, stream=self._stream, capture_error_mode="thread_local"):
                 outputs = move(inputs)
-        except Exception as error:  # whatever is wrong with a step itself fails again when it is taken
+        except Exception as error:  # an error of a step itself is raised again when the chain runs step by step
             first = error.__context__ or error
             self._give_up(f"{type(first).__name__}: {str(first).strip().partition(chr(10))[0]}")
-            # it has left the generators capturing: a capture that succeeds ends that
+            # a failed capture leaves the generators in the capturing state; a successful one ends it
             empty = torch.cuda.CUDAGraph()
             empty.register_generator_state(generator)
             with suppress(Exception), torch.cuda.graph(empty, stream=self._stream, capture_error_mode="thread_local"):
@@ -116,10 +116,10 @@ class ChainGraph:
             if isinstance(kept, Tensor) and isinstance(given, Tensor):
                 kept.copy_(given)
         self._graph.replay()
-        return _copied(outputs)  # the next replay writes where this one does
+        return _copied(outputs)  # the next replay overwrites them
 
     def _give_up(self, cause: str) -> None:
-        warnings.warn(f"Chains go step by step, which is slower but gives the same results ({cause}).", Fallback, 1)
+        warnings.warn(f"Chains run step by step, which is slower but gives the same results ({cause}).", Fallback, 1)
         self.given_up.append(cause)
         self.forget()
 

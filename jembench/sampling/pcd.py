@@ -1,4 +1,4 @@
-"""Persistent contrastive divergence: chains that go on from where the last iteration left them, in a replay buffer.
+"""Persistent contrastive divergence: chains that continue from their last ends, which a replay buffer keeps.
 
 Legend: N slots, B chains, K classes, M = N / K slots a class, C channels, H height, W width.
 """
@@ -17,9 +17,9 @@ from jembench.sampling.sgld import Langevin, LangevinChains
 
 
 class ReplayBuffer:
-    """N images and the age of each, in sampling steps since its last restart. It never sees an energy.
+    """N images and the age of each, in sampling steps since its last restart.
 
-    Class k owns the slots k M to (k + 1) M - 1 for chains on E(x, y).
+    For chains on E(x, y), the slots k M to (k + 1) M - 1 belong to class k.
 
     Args:
         size: N.
@@ -28,11 +28,11 @@ class ReplayBuffer:
 
     def __init__(self, size: int, data: DataSpec) -> None:
         self.num_classes = data.num_classes
-        self.images = torch.zeros((size, *data.shape))  # until they are filled
+        self.images = torch.zeros((size, *data.shape))  # placeholders until ``fill``
         self.ages = torch.zeros(size, dtype=torch.int64)
 
     def to(self, device: torch.device) -> None:
-        """Move the buffer to ``device`` if it is elsewhere, as after loading."""
+        """Move the buffer to ``device``."""
         self.images = self.images.to(device)
         self.ages = self.ages.to(device)
 
@@ -52,25 +52,29 @@ class ReplayBuffer:
         Raises:
             SpecError: if there are fewer.
         """
-        room = self._slots_per_class() if of_class else self.size
-        if n > room:
+        slots = self._slots_per_class() if of_class else self.size
+        if n > slots:
             if of_class:
-                problem = f"may ask for {n} chains of one class, and its part of the replay buffer has {room} images"
+                problem = f"may ask for {n} chains of one class, and its part of the replay buffer has {slots} images"
             else:
-                problem = f"of {n} chains does not fit a replay buffer of {room} images"
+                problem = f"of {n} chains does not fit a replay buffer of {slots} images"
             raise SpecError(f"A batch {problem}. Make the sampler's buffer larger or the batch smaller.")
 
     def draw(self, n: int, generator: Generator) -> Int[Tensor, " n"]:
-        """Draw n different slots. (The reference code draws with replacement, so two chains may write one slot.)"""
+        """Draw n different slots. (The reference code draws with replacement, so that two chains may share a slot.)"""
         self.check(n, of_class=False)
         return torch.randperm(self.size, generator=generator, device=generator.device)[:n]
 
     def draw_of_class(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:
-        """Draw different slots, each among those of the wanted class."""
+        """Draw different slots, one of each of the classes y.
+
+        Raises:
+            SpecError: if there are more chains of a class than slots.
+        """
         per_class = self._slots_per_class()
         order = torch.rand((self.num_classes, per_class), generator=generator, device=generator.device).argsort(1)
         same = y[:, None] == y[None, :]
-        rank = same.tril(-1).sum(1)  # how many earlier chains of the batch want the same class
+        rank = same.tril(-1).sum(1)  # number of earlier chains of the batch with the same class
         if len(y) > per_class and int(rank.max()) >= per_class:
             raise SpecError(
                 f"A batch asks for {int(rank.max()) + 1} chains of one class, but its part of the replay buffer has "
@@ -87,7 +91,7 @@ class ReplayBuffer:
         return self.size // self.num_classes
 
     def class_of(self, slots: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """Return the class that owns each slot."""
+        """Return the class of each slot."""
         return slots // self._slots_per_class()
 
 
@@ -99,7 +103,7 @@ class PersistentChains(LangevinChains):
         langevin: the update.
         buffer_size: N, the number of chains kept.
         reinit: the probability that a drawn chain is started afresh.
-        starts: where new chains begin, the buffer's first ones among them; uniform noise if None.
+        starts: the starts of new chains and of the initial buffer; uniform noise if None.
     """
 
     def __init__(
@@ -131,7 +135,7 @@ class PersistentChains(LangevinChains):
         if not self.filled:
             slots = torch.arange(self.buffer.size, device=generator.device)
             y_first = self._classes(slots)
-            if y_first is None and self.data.num_classes:  # as many of each class, as in the code of JEM++ and SADA-JEM
+            if y_first is None and self.data.num_classes:  # equal numbers, as in the code of JEM++ and SADA-JEM
                 y_first = slots % self.data.num_classes
             self.buffer.fill(self.starts.draw(len(slots), y_first, generator))
             self.filled = True
@@ -149,7 +153,7 @@ class PersistentChains(LangevinChains):
         self.buffer.ages[state.slots] += state.steps
 
     def kept(self) -> ChainState | None:
-        """Copy all chains in the buffer and their ages, by slot; None before the first were drawn."""
+        """Return a copy of all chains in the buffer and their ages, by slot; None before the first are drawn."""
         if not self.filled:
             return None
         slots = torch.arange(self.buffer.size, device=self.buffer.ages.device)
@@ -159,7 +163,7 @@ class PersistentChains(LangevinChains):
         return self.buffer.class_of(slots) if self.conditional else None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the buffer, the age of each slot, whether it has been filled, and whether slots belong to classes."""
+        """Return the images and ages of the buffer, whether it is filled, and whether its slots belong to classes."""
         return {
             "images": self.buffer.images,
             "ages": self.buffer.ages,
@@ -168,10 +172,10 @@ class PersistentChains(LangevinChains):
         }
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over a buffer.
+        """Restore a buffer that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if it is not the state of such a sampler, or of another size or shape than this one's.
+            CheckpointError: if the state is that of another kind of sampler, or its buffer has another size or shape.
         """
         if state.keys() != self.state_dict().keys():
             raise CheckpointError(

@@ -27,7 +27,7 @@ def langevin_step(
     clip: float | None = None,
     bounds: Bounds | None = None,
 ) -> Float[Tensor, "B C H W"]:
-    """x' = x - step_size dE/dx + noise N(0, I).
+    """Return x' = x - step_size dE/dx + noise N(0, I).
 
     With ``clip``, each element of dE/dx is clamped to [-clip, clip] first; with ``bounds``, x' is clamped to them
     (SADA-JEM: Yang, Su & Ji, 2023; clip = 1 and noise = 0). Both change what the chain converges to.
@@ -46,7 +46,7 @@ def langevin_step(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Langevin:
-    """What every SGLD chain has: its length and the constants of its update, see :func:`langevin_step`."""
+    """The length of an SGLD chain and the constants of its update, see :func:`langevin_step`."""
 
     steps: int
     step_size: float
@@ -55,7 +55,7 @@ class Langevin:
     bounds: Bounds | None = None
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
-        """One Langevin step of every chain."""
+        """Take one Langevin step with every chain."""
         energy, grad = grad_energy(state.x, state.y)
         x = langevin_step(
             state.x,
@@ -70,12 +70,12 @@ class Langevin:
 
 
 class LangevinChains:
-    """What chains by SGLD have in common, however they begin and whatever is kept of them.
+    """The base class of samplers by SGLD: their starts and steps, without the chains that they keep.
 
     Args:
         data: the images' shape, bounds and classes.
         langevin: the update.
-        starts: where new chains begin; uniform noise if None.
+        starts: the starts of new chains; uniform noise if None.
     """
 
     capturable = True
@@ -90,46 +90,46 @@ class LangevinChains:
         return self.langevin.steps
 
     def inform(self, train: Split) -> None:
-        """Show the training images to the start."""
+        """Give the training images to the start."""
         self.starts.inform(train)
 
     def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """n new chains."""
+        """Start n new chains."""
         return ChainState(self.starts.draw(n, y, generator), y)
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
-        """One Langevin step of every chain."""
+        """Take one Langevin step with every chain."""
         return self.langevin.step(state, grad_energy, generator)
 
 
 class ShortRun(LangevinChains):
     """Short-run SGLD: every chain starts anew and nothing is kept (Nijkamp et al., 2019).
 
-    80 were the fewest steps with which JEM trained stably (Grathwohl et al., 2020, Appendix H.2).
+    JEM trained stably with 80 steps or more (Grathwohl et al., 2020, Appendix H.2).
     """
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """n new chains."""
+        """Start n new chains."""
         return self.start(n, y, generator=generator)
 
     @property
     def capacity(self) -> int:
-        """0: no chain is kept."""
+        """The number of chains that are kept: 0."""
         return 0
 
     def check_batch(self, n: int, *, conditional: bool) -> None:
-        """Any number of chains can be started."""
+        """Accept any number of chains."""
 
     def finish(self, state: ChainState) -> None:
-        """Nothing outlives a short run."""
+        """Keep nothing."""
 
     def kept(self) -> ChainState | None:
-        """None: there is no buffer."""
+        """Return None, since there is no buffer."""
         return None
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Empty: there is no state."""
+        """Return the empty state."""
         return {}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """There is no state to load."""
+        """Ignore the state, which is empty."""

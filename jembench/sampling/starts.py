@@ -1,4 +1,4 @@
-"""Where chains begin: uniform noise, or Gaussians of the training images' classes.
+"""Starts of chains: uniform noise, or Gaussians of the training images' classes.
 
 Legend: B chains, N training images of a class, C channels, H height, W width.
 """
@@ -14,7 +14,7 @@ from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec, Split
 
 AT_ONCE = 256
-"""This many training images are floats at a time."""
+"""Training images that are converted to floats at a time."""
 
 
 class UniformStart:
@@ -24,10 +24,10 @@ class UniformStart:
         self.data = data
 
     def inform(self, train: Split) -> None:
-        """Do nothing: noise depends on no images."""
+        """Ignore the training images."""
 
     def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
-        """Draw n images of noise, whatever the classes."""
+        """Draw n images of noise, for any classes."""
         low, high = self.data.bounds
         shape = (n, *self.data.shape)
         return torch.rand(shape, generator=generator, device=generator.device).mul_(high - low).add_(low)
@@ -39,27 +39,30 @@ class UniformStart:
         y: Int[Tensor, " B"] | None,
         generator: Generator,
     ) -> Float[Tensor, "B C H W"]:
-        """Draw for all chains: noise costs less than waiting for the device to say which ones restart."""
+        """Replace the chains of ``restart`` by noise.
+
+        Noise is drawn for all chains, which costs less than waiting for the device to know those that restart.
+        """
         return torch.where(restart[:, None, None, None], self.draw(len(x), y, generator), x)
 
 
 class ClassGaussianStart:
-    """Per class the Gaussian fitted to its training images, clamped to the bounds (JEM++: Yang & Ji, 2021).
+    """Draws from the Gaussian fitted to each class's training images, clamped to the bounds (JEM++: Yang & Ji, 2021).
 
     With the mean m and the covariance S (divisor N, as in their code) of a class's images x_1 ... x_N, a start is a
     draw from N(m, S + 1e-4 I), the 1e-4 on the scale of [-1, 1]. It is drawn as
 
         m + sum_i z_i (x_i - m) / sqrt(N) + 1e-2 z',   z_i and z' independent and standard normal:
 
-    neither S, a matrix of 3072 x 3072 for CIFAR, nor its root is formed for the few chains that restart. No pool of
-    starts is drawn beforehand, from which starts would repeat.
-    Chains without labels start in classes drawn uniformly, whatever the classes' sizes. A replay buffer begins with as
-    many chains of each class. On a GPU the host waits to know which chains restart, in which classes.
+    so that neither S, a matrix of 3072 x 3072 for CIFAR, nor its root is computed for the few chains that restart.
+    Every start is drawn when it is needed, not taken from a pool, in which starts would repeat. Chains without labels
+    start in classes drawn uniformly, whatever the classes' sizes. A replay buffer begins with equally many chains of
+    each class. On a GPU the host waits for the device to know the chains that restart and their classes.
     """
 
     def __init__(self, data: DataSpec) -> None:
         self.data = data
-        self._classes: list[Tensor] = []  # uint8 (N, C, H, W) each, where chains were last drawn
+        self._classes: list[Tensor] = []  # uint8 (N, C, H, W) each, on the device of the last draw
 
     def inform(self, train: Split) -> None:
         """Keep the training images, sorted by class.
@@ -86,7 +89,7 @@ class ClassGaussianStart:
         """Draw n images from the Gaussians of the classes y; without y, of classes drawn uniformly.
 
         Raises:
-            JembenchError: before :meth:`inform`.
+            JembenchError: if :meth:`inform` was not called.
         """
         if not self._classes:
             raise JembenchError(
@@ -111,7 +114,10 @@ class ClassGaussianStart:
         y: Int[Tensor, " B"] | None,
         generator: Generator,
     ) -> Float[Tensor, "B C H W"]:
-        """Draw for the restarted chains alone: three, as many as restart as a rule, cost a fifth of a batch of 64."""
+        """Replace the chains of ``restart`` by new starts.
+
+        Starts are drawn for these chains alone: three, as many as usually restart, cost a fifth of a batch of 64.
+        """
         chains = restart.nonzero().squeeze(1)
         if len(chains) == 0:
             return x
@@ -121,7 +127,7 @@ class ClassGaussianStart:
 def draw_gaussian(
     n: int, images: UInt8[Tensor, "N C H W"], bounds: Bounds, generator: Generator
 ) -> Float[Tensor, "n C H W"]:
-    """Draw n times from the Gaussian with the images' mean and covariance (zero for one image), not clamped."""
+    """Draw n images from the Gaussian with the images' mean and covariance (zero for one image), not clamped."""
     count, device = len(images), images.device
     mean = torch.zeros(images[0].numel(), device=device)
     moves = torch.zeros((n, images[0].numel()), device=device)
@@ -137,6 +143,6 @@ def draw_gaussian(
 
 
 def _members(labels: Int[Tensor, " B"], num_classes: int) -> tuple[Tensor, ...]:
-    """Return for each class where it stands in ``labels``."""
+    """Return the indices of each class in ``labels``."""
     counts: list[int] = torch.bincount(labels, minlength=num_classes).tolist()
     return torch.split(labels.argsort(stable=True), counts)

@@ -204,7 +204,7 @@ def test_what_cannot_be_captured_goes_step_by_step_with_the_same_numbers(gpu, sa
     pair = Pair(sampler=sampler)
     with pytest.warns(Fallback) as told:
         assert {pair.draw().steps for _ in range(WARM_UP + 3)} == {3}
-    expected = f"Chains go step by step, which is slower but gives the same results ({cause})."
+    expected = f"Chains run step by step, which is slower but gives the same results ({cause})."
     assert [str(each.message) for each in told] == [expected]
     assert pair.graph.given_up == [cause]
     assert len(gpu.made) == captures

@@ -82,7 +82,7 @@ def test_a_sampler_that_waits_for_the_device_goes_step_by_step(when):
         return step(state, *rest)
 
     fast.sampler.step = waiting
-    with pytest.warns(Fallback, match="Chains go step by step"):
+    with pytest.warns(Fallback, match="Chains run step by step"):
         assert len([(plain.iterate(), fast.iterate()) for _ in range(WARM_UP + 1)]) == WARM_UP + 1
     for _ in range(3):
         assert float(fast.iterate()["loss"]) == pytest.approx(float(plain.iterate()["loss"]), rel=1e-2)

@@ -1,1 +1,1 @@
-"""Images that are not of a dataset: made from its test images, drawn at random, cut from photographs, or another's."""
+"""Out-of-distribution images: changed test images, random images, and those of another dataset."""

@@ -1,6 +1,6 @@
-"""The OOD sets that ``jembench`` brings. torch is imported when images are drawn.
+"""The OOD sets that core registers. torch is imported when images are drawn.
 
-Any dataset is an OOD set too, by its own name.
+The name of any dataset is also that of an OOD set.
 
 Legend: N images, C channels, H height, W width.
 """
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 class Drawn(NamedTuple):
-    """An OOD set that is one function."""
+    """An OOD set that is given by one function."""
 
     draw: Callable[[Split, DataSpec], Tensor]
     noise: float = 1.0
-    """The standard deviation of its data noise, in that of the test images."""
+    """The standard deviation of its data noise, in units of that of the test images."""
 
 
 def _generator(name: str) -> Generator:
@@ -31,7 +31,7 @@ def _generator(name: str) -> Generator:
     return seeds.generator(0, f"outliers/{name}")
 
 
-# --- test images that were changed into something else, in the order of the test images -------------------------------
+# --- changed test images, in the order of the test images -------------------------------------------------------------
 
 
 def interp() -> OODSet:
@@ -93,7 +93,7 @@ def permuted() -> OODSet:
     return Drawn(draw)
 
 
-# --- images that look like nothing: a score that cannot tell them is broken -------------------------------------------
+# --- random images, which every score should detect -------------------------------------------------------------------
 
 
 def uniform() -> OODSet:

@@ -24,21 +24,21 @@ _MODES = {1: "L", 3: "RGB"}
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherDataset:
-    """As many of its test images as there are of this one's, drawn at random; all of them, if it has fewer.
+    """The test images of another dataset as an OOD set: as many as there are test images, drawn at random, or all.
 
     Each is cropped to its central square, where this dataset's images are square, and resized with Pillow's bicubic
     filter; grey and RGB become each other as Pillow converts them (ITU-R 601).
     """
 
     make: Callable[[], Dataset]
-    name: str  # of the component, which decides which images are drawn
+    name: str  # of the component, which the random choice is derived from
 
     def draw(self, test: Split, data: DataSpec) -> Tensor:
         try:
             dataset = self.make()
         except NotApplicable:
             raise
-        except Unavailable as error:  # its remedies are those of a dataset to train on
+        except Unavailable as error:  # it advises on the option of a training dataset
             raise Unavailable(str(error).replace("--dataset ", "--metrics ood:set=")) from error
         images = dataset.split("test").images
         if _holds(images, test.images):
@@ -50,7 +50,7 @@ class OtherDataset:
 
 
 def _holds(images: Tensor, some: Tensor) -> bool:
-    """Return whether the first few of some images are among ``images``, whatever their datasets are called."""
+    """Return whether the first five of ``some`` are all among ``images``."""
     return some.shape[1:] == images.shape[1:] and all(bool((images == one).flatten(1).all(1).any()) for one in some[:5])
 
 

@@ -1,4 +1,4 @@
-"""From the text of a ``set=`` option to images: an OOD set, or any dataset."""
+"""Resolution of the text of a ``set=`` option to an OOD set or a dataset."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _KINDS: tuple[discovery.Kind, ...] = ("ood_sets", "datasets")
 
 
 class ResolvedOODSet(NamedTuple):
-    """What a text means."""
+    """The component that a text names."""
 
     component: Resolved
     is_dataset: bool
@@ -26,7 +26,7 @@ class ResolvedOODSet(NamedTuple):
         return bound.without(bound.incidental | marked(self.component.factory, Content).keys())
 
     def make(self) -> OODSet:
-        """Call the factory; a dataset is read when outliers are drawn of it."""
+        """Call the factory; a dataset is read when images are drawn from it."""
         if self.is_dataset:
             return OtherDataset(make=self.component.make, name=self.component.component.name)
         outliers: OODSet = self.component.make()
@@ -34,10 +34,10 @@ class ResolvedOODSet(NamedTuple):
 
 
 def resolve(text: str) -> ResolvedOODSet:
-    """The OOD set, or else the dataset, of that spec.
+    """Return the OOD set of a spec, or else the dataset.
 
     Raises:
-        SpecError: if neither has the name, or an option is not there.
+        SpecError: if neither has the name, or there is no such option.
         PluginError: if the component cannot be imported.
     """
     name = spec.parse(text).name
@@ -49,8 +49,8 @@ def resolve(text: str) -> ResolvedOODSet:
 
 
 def _names(kind: discovery.Kind) -> set[str]:
-    found = discovery.components(kind)
-    return {one.name for one in found} | {f"{one.distribution}/{one.name}" for one in found}
+    components = discovery.components(kind)
+    return {each.name for each in components} | {f"{each.distribution}/{each.name}" for each in components}
 
 
 def _unknown(name: str) -> SpecError:
