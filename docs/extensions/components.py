@@ -20,36 +20,19 @@ class Components(Directive):
     def run(self) -> list[nodes.Node]:
         """Return the table."""
         kind = self.arguments[0]
-        rows = list(_rows(kind))
+        rows = [_row(entry) for entry in listing.entries(kind)]
         last = "options, with their defaults" if kind in discovery.KINDS else "columns"
         return [_table((discovery.singular(kind), "what it is", last), rows)]
 
 
-def _rows(kind: Any) -> Iterator[list[nodes.Element]]:
-    if kind == "suites":
-        for suite in listing.suites():
-            yield _row(suite.name, "", suite.found.title, [], suite.problem)
-    elif kind == "recipes":
-        for recipe in listing.recipes():
-            yield _row(recipe.name, "", recipe.found.title, [], recipe.problem)
-    elif kind == "references":
-        for table in listing.published():
-            first = table.found[0]
-            columns = dict.fromkeys(one.label for one in sorted(table.found, key=lambda number: number.column))
-            yield _row(table.name, "", f"{first.title} {first.table_note}", columns, table.problem)
-    else:
-        for found in map(listing.describe, discovery.components(kind)):
-            component, options = found.component, [str(option) for option in found.options]
-            yield _row(component.name, component.distribution, found.summary, options, found.problem)
-
-
-def _row(name: str, distribution: str, text: str, lines: Any, problem: str) -> list[nodes.Element]:
-    assert not problem, f"{name}: {problem}"
-    head = nodes.paragraph("", "", nodes.literal("", name))
-    if distribution not in ("jembench", ""):
+def _row(entry: listing.Entry) -> list[nodes.Element]:
+    assert not entry.problem, f"{entry.name}: {entry.problem}"
+    head = nodes.paragraph("", "", nodes.literal("", entry.name))
+    distribution = entry.fields.get("distribution", "jembench")
+    if distribution != "jembench":
         head += [nodes.Text(" "), nodes.emphasis("", distribution)]
-    block = nodes.line_block("", *(nodes.line("", "", nodes.literal("", str(line))) for line in lines))
-    return [head, nodes.paragraph("", "", *_inline(text)), block]
+    block = nodes.line_block("", *(nodes.line("", "", nodes.literal("", line)) for line in entry.lines))
+    return [head, nodes.paragraph("", "", *_inline(entry.title)), block]
 
 
 def _inline(text: str) -> Iterator[nodes.Node]:

@@ -5,18 +5,21 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable
-from functools import partial
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources.abc import Traversable
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from jembench.catalog import discovery, packages
-from jembench.catalog.discovery import Component
+from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.options import REQUIRED, options_of
+from jembench.catalog.packages import files_of
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError
 from jembench.experiment import recipe_files, suite_files
 from jembench.report import references
 from jembench.report.record import grouped
+from jembench.report.references import Published
 
 
 class Option(NamedTuple):
@@ -31,25 +34,30 @@ class Option(NamedTuple):
         return f"{self.name}=<{self.type}>" if self.required else f"{self.name}={format_value(self.default)}"
 
 
-class Described(NamedTuple):
-    """A component that was imported, or the reason why it could not be."""
-
-    component: Component
-    summary: str
-    options: tuple[Option, ...]
-    problem: str  # "" if it works
-
-
-class Listed(NamedTuple):
-    """The content of a package's file, or the reason why it cannot be used."""
+class Entry(NamedTuple):
+    """An installed component, or a file of a package, as a list shows it."""
 
     name: str
-    found: Any  # None: it cannot be used
-    problem: str  # "" if it works
+    title: str = ""
+    lines: tuple[str, ...] = ()  #: the options of a component, the columns of a published table
+    fields: Mapping[str, Any] = MappingProxyType({})  #: further ones, in JSON types
+    problem: str = ""  #: the reason why it cannot be used
 
 
-def describe(component: Component) -> Described:
-    """Import a component and read its options. What it prints meanwhile goes to stderr."""
+def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
+    """Return what is installed of one kind. Components are imported; what they print meanwhile goes to stderr."""
+    if kind == "suites":
+        return [entry for component in discovery.components("suites") for entry in _suites(component)]
+    if kind == "recipes":
+        return [_read(name, _recipe) for name in recipe_files.names()]
+    if kind == "references":
+        return [entry for stem, file in sorted(packages.files("reference").items()) for entry in _tables(stem, file)]
+    return [describe(component) for component in discovery.components(kind)]
+
+
+def describe(component: Component) -> Entry:
+    """Import a component and read its options."""
+    where = {"distribution": component.distribution, "version": component.version, "target": component.target}
     try:
         with contextlib.redirect_stdout(sys.stderr):
             loaded = discovery.load(component)
@@ -57,8 +65,9 @@ def describe(component: Component) -> Described:
     except JembenchError as error:
         cause = error.__cause__
         problem = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
-        return Described(component, "", (), " ".join(problem.splitlines()))
-    return Described(component, (loaded.__doc__ or "").strip().partition("\n")[0], options, "")
+        return Entry(component.name, fields=where | {"options": []}, problem=" ".join(problem.splitlines()))
+    fields = where | {"options": [option._asdict() for option in options]}
+    return Entry(component.name, (loaded.__doc__ or "").strip().partition("\n")[0], tuple(map(str, options)), fields)
 
 
 def _options(factory: Any) -> tuple[Option, ...]:
@@ -69,34 +78,37 @@ def _options(factory: Any) -> tuple[Option, ...]:
     )
 
 
-def suites() -> list[Listed]:
-    """Return the suites of every package (:class:`jembench.experiment.suite.Suite`), by the stems of their files."""
-    found = []
-    for component in discovery.components("suites"):
-        if problem := describe(component).problem:
-            found.append(Listed(component.name, None, problem))
-        else:
-            found += [_listed(name, suite_files.load) for name in packages.files_of(component)]
-    return found
-
-
-def recipes() -> list[Listed]:
-    """Return the recipes of every package (:class:`jembench.experiment.recipe.Recipe`)."""
-    return [_listed(name, recipe_files.load) for name in recipe_files.names()]
-
-
-def published() -> list[Listed]:
-    """Return the published tables of every package, each a list of :class:`jembench.report.references.Published`."""
-    found = []
-    for stem, file in sorted(packages.files("reference").items()):
-        numbers = _listed(stem, partial(references.read, file=file))
-        tables = grouped(numbers.found or (), lambda number: number.table)
-        found += [numbers] if numbers.problem else [Listed(table[0].table, table, "") for table in tables]
-    return found
-
-
-def _listed(name: str, load: Callable[[str], Any]) -> Listed:
+def _read(name: str, read: Callable[[str], Entry]) -> Entry:
     try:
-        return Listed(name, load(name), "")
+        return read(name)
     except JembenchError as error:
-        return Listed(name, None, str(error))
+        return Entry(name, problem=str(error))
+
+
+def _suites(component: Component) -> list[Entry]:
+    """Return the suites of a package, by the stems of their files."""
+    package = describe(component)
+    if package.problem:
+        return [package]
+    return [_read(name, lambda suite: Entry(suite, suite_files.load(suite).title)) for name in files_of(component)]
+
+
+def _recipe(name: str) -> Entry:
+    recipe = recipe_files.load(name)
+    return Entry(name, recipe.title, fields={"settings": recipe.settings})
+
+
+def _tables(stem: str, file: Traversable) -> list[Entry]:
+    """Return the published tables of a paper."""
+    try:
+        numbers = references.read(stem, file=file)
+    except JembenchError as error:
+        return [Entry(stem, problem=str(error))]
+    return [_table(table) for table in grouped(numbers, lambda number: number.table)]
+
+
+def _table(numbers: Sequence[Published]) -> Entry:
+    title = "\n".join(filter(None, (numbers[0].title, numbers[0].table_note)))
+    columns = list(dict.fromkeys(number.label for number in sorted(numbers, key=lambda number: number.column)))
+    models = list(dict.fromkeys(number.printed_as for number in numbers))
+    return Entry(numbers[0].table, title, (", ".join(columns),), {"columns": columns, "models": models})

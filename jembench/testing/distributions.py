@@ -50,7 +50,7 @@ def _check_installed(component: Component) -> list[Check]:
     kind, name, described = component.kind, component.name, describe(component)
     if described.problem or kind not in CHECKS:
         return [_import_check(kind, name, CheckFailed(described.problem) if described.problem else None)]
-    if needed := [option.name for option in described.options if option.required]:
+    if needed := [option["name"] for option in described.fields["options"] if option["required"]]:
         command = f'jembench plugin check --kind {kind} "{name}:{needed[0]}=..."'
         return [
             _import_check(kind, name, DoesNotApply(f"It needs {', '.join(needed)}. Check it by its spec: {command}"))

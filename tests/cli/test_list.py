@@ -51,7 +51,7 @@ def test_our_components_import_no_torch():
 def test_one_kind_with_options(jembench, zoo):
     done = jembench("list", "models", "--format", "json")
     models = {model["name"]: model for model in json.loads(done.out)}
-    assert models["lion"]["summary"] == "Roars [loudly]."
+    assert models["lion"]["title"] == "Roars [loudly]."
     assert models["lion"]["options"] == [
         {"name": "net", "type": "str", "required": True, "default": None},
         {"name": "width", "type": "int", "required": False, "default": 2},
