@@ -79,7 +79,10 @@ class Results(Shown, Sequence[Record]):
 
     Attributes:
         cells: the outcomes that they were made of, one for each fit and metric, with protocol and provenance.
+        stopped: the reason why a run ended early; None otherwise.
     """
+
+    stopped: BaseException | None = None
 
     def __init__(
         self,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from jembench.report.references import Published
 from jembench.running import session
 from jembench.running.display import display
 from jembench.running.session import RunOptions
+from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from torch import nn
@@ -87,8 +88,8 @@ def run(
     said = plan.suite.run.stated | {name: value for name, value in given.items() if value is not None}
     options = {name: said[name] for name in (*given, "trackers") if name in said}
     place = said.get("store", "runs") if store is None else store
-    how = RunOptions(**options)
-    return _carried_out(plan, place, how, progress, references.load(plan.suite.references))
+    published = references.load(plan.suite.references)
+    return _noted(carry_out(plan, opened(place).store, RunOptions(**options), _display(progress), published))
 
 
 def plan_run(
@@ -163,17 +164,23 @@ def attack(
     fits = [model for model in found if isinstance(model, Fit)]
     if fits and len(fits) != len(found):
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
-    how = RunOptions(device, max_hours, executor)
-    suite_for = functools.partial(of_attack, name, {**options, "budget": budget})
+    options |= {"budget": budget}
+    place = opened(store if store is not None else fits[0].store.root if fits else "runs").store
     if fits:
-        plans = [_on(fit, suite_for, limit) for fit in fits]
-        place = OpenStore(fits[0].store.root) if store is None else store
-        return _carried_out(Plan.joined(plans), place, how, progress)
-    specs, data = map(model_spec, found), map(dataset_spec, several(datasets))
-    place = opened("runs" if store is None else store)
-    suite = suite_for(models=with_imports(specs, place.store), datasets=list(data), seeds=seed_numbers(seeds))
-    plan = make_plan(suite, recipe=recipe, settings=setting_texts(settings), limit=limit)
-    return _carried_out(plan, place, how, progress)
+        plan = Plan.joined([_on(fit, functools.partial(of_attack, name, options), limit) for fit in fits])
+    else:
+        how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit}
+        plan = plan_attack(name, options, place, models=found, datasets=datasets, seeds=seeds, **how)
+    return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), _display(progress)))
+
+
+def plan_attack(
+    name: str, options: Mapping[str, Any], store: Store, *, models: Any, datasets: Any, seeds: Any, **how_trained: Any
+) -> Plan:
+    """Return the plan of :func:`attack` with its options; models may be the names of imported fits of the store."""
+    specs, data = map(model_spec, several(models)), list(map(dataset_spec, several(datasets)))
+    suite = of_attack(name, options, models=with_imports(specs, store), datasets=data, seeds=seed_numbers(seeds))
+    return make_plan(suite, **how_trained)
 
 
 def train(
@@ -219,18 +226,20 @@ def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
     )
 
 
-def _carried_out(
-    plan: Plan,
-    store: Location | OpenStore,
-    how: RunOptions,
-    progress: bool,
-    published: Sequence[Published] = (),
+def carry_out(
+    plan: Plan, store: Store, how: RunOptions, display: session.Display, published: Sequence[Published] = ()
 ) -> Results:
-    place = opened(store).store
-    done = session.carry_out(plan, place, how, _display(progress))
-    if done.stopped:
-        warnings.warn(str(done.stopped), Fallback, stacklevel=3)
-    return Results.of_plan(plan, done.cells, published, place)
+    """Carry out what is not finished of a plan, and return its results, with the reason if the work ended early."""
+    done = session.carry_out(plan, store, how, display)
+    results = Results.of_plan(plan, done.cells, published, store)
+    results.stopped = done.stopped
+    return results
+
+
+def _noted(results: Results) -> Results:
+    if results.stopped:
+        warnings.warn(str(results.stopped), Fallback, stacklevel=3)
+    return results
 
 
 def _display(progress: bool) -> session.Display:

@@ -6,14 +6,12 @@ from typing import Any
 
 import click
 
+from jembench.api.runs import plan_attack
 from jembench.cli import options
 from jembench.cli.options import RunCommand
 from jembench.cli.output import plugins_aside
 from jembench.cli.parameters import ATTACK, COUNT, DATASETS, LIST, MODELS, SEEDS
 from jembench.cli.run import carry_out
-from jembench.experiment.imports import with_imports
-from jembench.experiment.planning import make_plan
-from jembench.experiment.suite import of_attack
 from jembench.metrics.attacks import BUDGETS
 from jembench.store.store import Store
 
@@ -91,7 +89,7 @@ def attack(
     figures` draws the curves.
     """
     with plugins_aside():
-        named = with_imports(models, Store(command.store))
-        suite = of_attack(attack, given, models=named, datasets=dataset, seeds=seeds)
-        plan = make_plan(suite, recipe=recipe, settings=settings, limit=limit)
+        which: dict[str, Any] = {"models": models, "datasets": dataset, "seeds": seeds}
+        how_trained: dict[str, Any] = {"recipe": recipe, "settings": settings, "limit": limit}
+        plan = plan_attack(attack, given, Store(command.store), **which, **how_trained)
     return carry_out(ctx, plan, (), command)

@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from jembench.api.runs import plan_run
+from jembench.api import runs
 from jembench.cli import options, show
 from jembench.cli.options import RunCommand
 from jembench.cli.output import plugins_aside
@@ -81,15 +82,9 @@ def run(
     stopped run, or prints the table of a finished one.
     """
     with plugins_aside():
-        chosen = {"models": models, "metrics": metrics, "datasets": dataset, "seeds": seeds}
-        plan = plan_run(
-            suite,
-            recipe=recipe,
-            settings=settings,
-            limit=limit,
-            store=command.store,
-            **chosen,
-        )
+        chosen: dict[str, Any] = {"models": models, "metrics": metrics, "datasets": dataset, "seeds": seeds}
+        how_trained: dict[str, Any] = {"recipe": recipe, "settings": settings, "limit": limit}
+        plan = runs.plan_run(suite, **how_trained, store=command.store, **chosen)
         named = options.published_tables(reference)
         published = references.load(plan.suite.references if named is None else named)
     if not (plan.suite.report or plan.suite.figures):
@@ -118,10 +113,10 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], co
         session.check(plan.fits, how)  # which refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
-        done = session.carry_out(plan, place, how, display)
-    code = show.results(ctx, plan, place, published, command.format, done)
-    if done.stopped:
-        raise done.stopped
+        results = runs.carry_out(plan, place, how, display, published)
+    code = show.results(ctx, plan, place, results, command.format)
+    if results.stopped:
+        raise results.stopped
     return code
 
 

@@ -14,39 +14,37 @@ from jembench.cli import options
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.twins import differences
 from jembench.report.formats import TERMINAL
-from jembench.report.references import Published
 from jembench.report.selection import outcomes
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.running.session import Finished, RunOptions
+    from jembench.running.session import RunOptions
 
 
 def results(
     ctx: click.Context,
     plan: Plan,
     store: Store,
-    published: Sequence[Published],
+    found: Results,
     format: str,
-    done: Finished,
 ) -> int:
     """Print the tables of a plan's cells, and where everything lies.
 
     Returns:
         the exit code.
     """
-    click.echo(Results.of_plan(plan, done.cells, published, store).table(format), nl=False)
+    click.echo(found.table(format), nl=False)
     if format == TERMINAL:
         sampled = [fit for fit in plan.fits if (store.fit_folder(fit.key) / "samples.png").exists()]
         click.echo()
         if sampled:
             more = f" and {len(sampled) - 1} more" if len(sampled) > 1 else ""
             click.echo(f" samples  {store.fit_folder(sampled[0].key) / 'samples.png'}{more}")
-        click.echo(f" results  {store.root / 'cells'}: {outcomes(len(done.cells))} with provenance")
-        for name, command in _following(ctx, plan, sampled, done):
+        click.echo(f" results  {store.root / 'cells'}: {outcomes(len(found.cells))} with provenance")
+        for name, command in _following(ctx, plan, sampled, found):
             click.echo(f"{name:>8}  {shlex.join(['jembench', *command])}")
-    return exit_code(ctx, done.cells)
+    return exit_code(ctx, found.cells)
 
 
 def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
@@ -68,15 +66,15 @@ def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
 
 
 def _following(
-    ctx: click.Context, plan: Plan, sampled: Sequence[FitPlan], done: Finished
+    ctx: click.Context, plan: Plan, sampled: Sequence[FitPlan], results: Results
 ) -> Iterator[tuple[str, Sequence[str]]]:
     """Yield the commands that may come next, complete enough to be pasted."""
     again, seeds = ctx.obj.arguments, sorted({fit.seed for fit in plan.fits})
-    if failed := sum(cell.outcome.status == "failed" for cell in done.cells):
-        click.echo(f"  failed  {failed} of {outcomes(len(done.cells))}; this tries them again and shows tracebacks:")
+    if failed := sum(cell.outcome.status == "failed" for cell in results.cells):
+        click.echo(f"  failed  {failed} of {outcomes(len(results.cells))}; this tries them again and shows tracebacks:")
         yield "", ["--debug", *again]
         return
-    if done.stopped:
+    if results.stopped:
         yield "next", again
         return
     is_trained_here = not all(fit.recipe.source for fit in plan.fits)  # an imported fit has one seed
