@@ -25,7 +25,7 @@ from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
 from jembench.running.events import VARIABLE, Events, fields_of
-from jembench.running.executor import LocalExecutor
+from jembench.running.local import LocalExecutor
 from jembench.stopping import Stopped
 from jembench.store.store import Store
 from jembench.store.works import LOGS, Status

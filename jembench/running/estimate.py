@@ -64,7 +64,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return whether the compiler skips this mode; to skip it PyTorch would import it, which takes seconds."""
+        """Return False: to skip this mode PyTorch would import its compiler, which takes seconds."""
         return False
 
     def __init__(self) -> None:
@@ -102,17 +102,20 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
     """
     if fit.is_pretrained:
         raise SpecError(f"{fit.key.model} was trained elsewhere: there is no training to estimate.")
-    dataset = unread(fit.dataset)
+    dataset, memory = unread(fit.dataset), 0
     if is_fitted(make_model(fit, dataset)):
         raise SpecError(f"{fit.key.model} is fitted to all images at once: there are no iterations to estimate.")
-    operations, memory = _operations(fit, dataset), 0
+    plain = dataclasses.replace(fit.recipe, compute=Compute(precision="float32", layout="contiguous", compile="off"))
+    operations = _operations(_probe(dataclasses.replace(fit, recipe=plain), dataset, torch.device("cpu")))
     with devices.threads_for(dataset.spec, device):
         trainer = _probe(fit, dataset, device)
         if rate is None:
-            if device.type == "cuda":
+            on_gpu = device.type == "cuda"
+            if on_gpu:
                 torch.cuda.reset_peak_memory_stats(device)
-            seconds = _seconds(trainer, device)
-            memory = _peak(device)
+            seconds = _seconds(trainer)
+            kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            memory = torch.cuda.max_memory_allocated(device) if on_gpu else 1024 * kib
         elif operations:
             seconds = operations / rate
         else:
@@ -141,60 +144,41 @@ def random_images(dataset: Dataset) -> Split:
     return Split(few[numbers % DIFFERENT], labels)
 
 
-def _operations(fit: FitPlan, dataset: Dataset) -> int:
+def _operations(trainer: _Probe) -> int:
     """Count the floating-point operations of an iteration, on tensors that have shapes and no content.
 
     Returns:
         their number; 0 if the loss depends on numbers that must be computed.
     """
-    plain = Compute(precision="float32", layout="contiguous", compile="off")
-    fit = dataclasses.replace(fit, recipe=dataclasses.replace(fit.recipe, compute=plain))
-    trainer = _probe(fit, dataset, torch.device("cpu"))
-    steps = trainer.sampling_steps
-    counts: list[int] = []
-    try:
-        for length in (1, 2) if steps else (0,):
-            if steps:  # a chain whose start depends on nothing that must be computed
-                trainer.sampler = ShortRun(dataset.spec, Langevin(steps=length, step_size=1.0, noise=0.0))
+    steps, counts = trainer.sampling_steps, []
+    for length in (1, 2) if steps else (0,):
+        if steps:  # a chain whose start depends on nothing that must be computed
+            trainer.sampler = ShortRun(trainer.data, Langevin(steps=length, step_size=1.0, noise=0.0))
+        try:
             with FakeTensorMode(allow_non_fake_inputs=True), OperationCounter() as counter:
                 trainer.iterate()
-            counts.append(counter.count)
-    except (DataDependentOutputException, DynamicOutputShapeException):
-        return 0
-    return counts[0] + max(steps - 1, 0) * (counts[-1] - counts[0])
+        except (DataDependentOutputException, DynamicOutputShapeException):
+            return 0
+        counts.append(counter.count)
+    return int(counts[0] + max(steps - 1, 0) * (counts[-1] - counts[0]))
 
 
-def _seconds(trainer: _Probe, device: torch.device) -> float:
-    """Time an iteration with a short and with a longer chain, and return the seconds of one of the recipe."""
-    steps = trainer.sampling_steps
-    times = [_time(trainer, device, length) for length in (SHORT, LONG)[: 1 + (steps > SHORT)]]
+def _seconds(trainer: _Probe) -> float:
+    """Time iterations with short and with longer chains, and return the seconds of one of the recipe."""
+    steps, times = trainer.sampling_steps, []
+    untimed = WARM_UP if trainer.execution.compiled or trainer.execution.captured else 1
+    for length in (SHORT, LONG)[: 1 + (steps > SHORT)]:
+        trainer.length = length
+        warm_up = [_timed(trainer) for _ in range(untimed)][-1]
+        times.append(statistics.median(_timed(trainer) for _ in range(3 if warm_up < QUICK else 1)))
     return times[0] + max(steps - SHORT, 0) * max(times[-1] - times[0], 0) / (LONG - SHORT)
 
 
-def _time(trainer: _Probe, device: torch.device, length: int) -> float:
-    """Return the seconds of an iteration with chains of some length."""
-    trainer.length = length
-    execution = trainer.execution
-    warm_up = [_timed(trainer, device) for _ in range(WARM_UP if execution.compiled or execution.captured else 1)][-1]
-    return statistics.median(_timed(trainer, device) for _ in range(3 if warm_up < QUICK else 1))
-
-
-def _timed(trainer: Trainer, device: torch.device) -> float:
-    _finish(device)
+def _timed(trainer: Trainer) -> float:
+    """Return the seconds of one iteration, with all that the device was asked to do."""
+    device = torch.get_device_module(trainer.device)
+    device.synchronize()
     start = time.perf_counter()
     trainer.iterate()
-    _finish(device)
+    device.synchronize()
     return time.perf_counter() - start
-
-
-def _finish(device: torch.device) -> None:
-    """Wait for all that the device was asked to do."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
-def _peak(device: torch.device) -> int:
-    """Return the bytes of tensors at the peak on a GPU, or else those of the process so far."""
-    if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device)
-    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import heapq
 import itertools
 import json
 import os
@@ -36,11 +35,10 @@ class _Worker:
 
     process: subprocess.Popen[bytes]
     jobs: list[Job]  # that have not ended; the first one is being carried out
-    places: list[int]
+    places: list[str]  # their GPUs, or empty texts
     printed: IO[bytes]  # its stdout
     log: Path  # its stderr
     read: int = 0  # bytes of its stdout
-    stopped: bool = False  # a unit of it has ended so
     keeps_log: bool = False
 
     def endings(self) -> Iterator[Ended]:
@@ -71,11 +69,10 @@ class Processes:
         self._jobs = jobs
         self._per_gpu = per_gpu
         self._retries = retries
-        self._queue: list[tuple[int, Job]] = []
+        self._queue: list[Job] = []
         self._workers: list[_Worker] = []
-        self._count = itertools.count()  # of workers
         self._deaths: Counter[str] = Counter()  # by the id of the unit
-        self._endings: list[Ended] = []  # of units that never began
+        self._endings: list[Ended] = []  # that were not asked for yet
         self._cancelled = False
 
     @cached_property
@@ -91,14 +88,18 @@ class Processes:
         """The number of places."""
         return self._jobs or len(self._gpus) * self._per_gpu or _cores()
 
+    @cached_property
+    def _free(self) -> list[str]:
+        """The places that no worker has."""
+        return list(itertools.islice(itertools.cycle(self._gpus or [""]), self.slots))
+
     def open(self, driver: Driver) -> None:
         """Remember the run; no worker is started yet."""
         self._driver = driver
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue units."""
-        for job in jobs:
-            heapq.heappush(self._queue, (job.order, job))
+        self._queue = sorted([*self._queue, *jobs], key=lambda job: job.order)
 
     def ended(self, seconds: float) -> list[Ended]:
         """Give waiting units to free places, and wait for the first one to end."""
@@ -106,19 +107,18 @@ class Processes:
         while True:
             while self._queue and self._start():
                 pass
-            found, self._endings = self._endings, []
             for worker in list(self._workers):
-                found += self._look_at(worker)
+                self._look_at(worker)
             left = until - time.monotonic()
-            if found or left <= 0:
+            if self._endings or left <= 0:
+                found, self._endings = self._endings, []
                 return found
             time.sleep(min(left, LOOK))
 
     def cancel(self) -> None:
         """Drop what is queued and ask each worker to stop."""
         self._cancelled = True
-        self._endings += [Ended(id=job.id, how="stopped") for _, job in sorted(self._queue, key=lambda pair: pair[0])]
-        self._queue.clear()
+        self._stop(self._queue)
         for worker in self._workers:
             worker.process.send_signal(signal.SIGTERM)  # torchrun sends it on
 
@@ -128,33 +128,34 @@ class Processes:
             with suppress(ProcessLookupError):
                 os.killpg(worker.process.pid, signal.SIGKILL)  # and what torchrun has started
         for worker in list(self._workers):
-            self._bury(worker)
+            self._remove(worker)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
     def _start(self) -> bool:
-        """Start a worker for the first units that wait, if they have a place."""
-        gpus = self._queue[0][1].gpus
-        if gpus > len(self._gpus) > 0:
-            job = heapq.heappop(self._queue)[1]
-            text = f"It is to be trained on {gpus} GPUs together, and this machine has {len(self._gpus)}."
-            self._endings.append(Ended(id=job.id, how="refused", text=text, host=platform.node()))
+        """Start a worker for the first units that wait, if they have places: each on a GPU of its own."""
+        gpus, most = self._queue[0].gpus, len(self._gpus[: self.slots])
+        if gpus > most > 0:
+            text = f"It is to be trained on {gpus} GPUs together, and this run has {most} of this machine."
+            refused = Ended(id=self._queue.pop(0).id, how="refused", text=text, host=platform.node())
+            self._endings.append(refused)
             return True
-        places = self._free_places(gpus)
-        if not places:
+        places = (list(dict.fromkeys(self._free)) if self._gpus else self._free)[:gpus]
+        if len(places) < min(gpus, self.slots):
             return False
+        for place in places:
+            self._free.remove(place)
         size = max(1, len(self._queue) // (2 * self.slots)) if gpus == 1 else 1
-        jobs = [heapq.heappop(self._queue)[1]]
-        while len(jobs) < size and self._queue[0][1].gpus == gpus:
-            jobs.append(heapq.heappop(self._queue)[1])
+        jobs = list(itertools.takewhile(lambda job: job.gpus == gpus, self._queue[:size]))
+        del self._queue[: len(jobs)]
         folder = self._driver.store / "works"
         folder.mkdir(parents=True, exist_ok=True)
-        log = folder / f"worker-{os.getpid()}-{next(self._count)}.log"
+        log = folder / f"worker-{os.getpid()}-{time.time_ns():x}.log"
         environment = {"OMP_NUM_THREADS": str(max(1, _cores() // self.slots)), **os.environ, **self._driver.environment}
-        if jobs[0].gpus == 1:  # torchrun is the parent of others
+        if gpus == 1:  # torchrun is the parent of others
             environment[DRIVER] = str(os.getpid())
         if self._gpus:
-            environment["CUDA_VISIBLE_DEVICES"] = ",".join(self._gpu_of(place) for place in places)
+            environment["CUDA_VISIBLE_DEVICES"] = ",".join(places)
         printed = tempfile.TemporaryFile()  # noqa: SIM115
         with log.open("wb") as errors:
             process = subprocess.Popen(
@@ -168,55 +169,45 @@ class Processes:
         self._workers.append(_Worker(process=process, jobs=jobs, places=places, printed=printed, log=log))
         return True
 
-    def _free_places(self, gpus: int) -> list[int]:
-        """Return places for ``gpus`` processes, each on its own GPU; an empty list if too few are free."""
-        taken = {place for worker in self._workers for place in worker.places}
-        free = [place for place in range(self.slots) if place not in taken]
-        if self._gpus:
-            first: dict[str, int] = {}
-            for place in free:
-                first.setdefault(self._gpu_of(place), place)
-            free = list(first.values())
-        needed = gpus if self._gpus else min(gpus, self.slots)
-        return free[:needed] if len(free) >= needed else []
-
-    def _gpu_of(self, place: int) -> str:
-        return self._gpus[place % len(self._gpus)]
-
-    def _look_at(self, worker: _Worker) -> list[Ended]:
-        """Return how units of a worker have ended. What its death has left is tried again."""
+    def _look_at(self, worker: _Worker) -> None:
+        """Take in how units of a worker have ended. What its death has left is tried again."""
         code = worker.process.poll()  # first: then all that it has said can be read
-        found = []
         for ended in worker.endings():
             worker.jobs = [job for job in worker.jobs if job.id != ended.id]
-            worker.stopped |= ended.how == "stopped"
             if ended.how not in ("done", "busy", "stopped"):
                 worker.keeps_log = True
                 ended = dataclasses.replace(ended, log=str(worker.log))
-            found.append(ended)
+            self._endings.append(ended)
+            if ended.how == "stopped":  # it carries out no more
+                self._stop(worker.jobs)
         if code is None:
-            return found
-        if self._cancelled or worker.stopped:
-            found += [Ended(id=job.id, how="stopped", host=platform.node()) for job in worker.jobs]
+            return
+        if self._cancelled:
+            self._stop(worker.jobs)
         elif worker.jobs:
-            first = worker.jobs[0]
-            self._deaths[first.id] += 1
-            if self._deaths[first.id] > self._retries:
+            first = worker.jobs[0].id
+            self._deaths[first] += 1
+            if self._deaths[first] > self._retries:
                 worker.keeps_log = True
-                text = f"its worker ended with exit code {code}, {self._deaths[first.id]} times"
-                ended = Ended(id=first.id, how="lost", text=text, host=platform.node(), log=str(worker.log))
-                found.append(ended)
+                text = f"its worker ended with exit code {code}, {self._deaths[first]} times"
+                lost = Ended(id=first, how="lost", text=text, host=platform.node(), log=str(worker.log))
+                self._endings.append(lost)
                 del worker.jobs[0]
             self.submit(worker.jobs)
-        self._bury(worker)
-        return found
+        self._remove(worker)
 
-    def _bury(self, worker: _Worker) -> None:
+    def _stop(self, jobs: list[Job]) -> None:
+        """End units that will not be carried out any more."""
+        self._endings += [Ended(id=job.id, how="stopped", host=platform.node()) for job in jobs]
+        jobs.clear()
+
+    def _remove(self, worker: _Worker) -> None:
         """Wait for a worker that has ended or was killed, and free its places."""
         worker.process.wait()
         worker.printed.close()
         if not worker.keeps_log:
             worker.log.unlink(missing_ok=True)
+        self._free += worker.places
         self._workers.remove(worker)
 
 

@@ -19,7 +19,7 @@ from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.recipe import check_shares
 from jembench.running import driver
 from jembench.running.events import Events, beating, chosen_trackers
-from jembench.running.executor import LocalExecutor
+from jembench.running.local import LocalExecutor
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell
 from jembench.store.store import Store

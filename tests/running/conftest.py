@@ -8,7 +8,7 @@ from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
 from jembench.running import driver
 from jembench.running.events import Events
-from jembench.running.executor import LocalExecutor
+from jembench.running.local import LocalExecutor
 from jembench.store.store import Store
 from jembench.training import guard
 

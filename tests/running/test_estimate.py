@@ -49,7 +49,7 @@ def timed(monkeypatch):
     """The lengths of the chains that were timed: a step takes one second, the rest of an iteration seven."""
     lengths = []
 
-    def once(trainer, device):
+    def once(trainer):
         trainer.iterate()
         lengths.append(trainer.sampling_steps)
         return trainer.sampling_steps + 7.0

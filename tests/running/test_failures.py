@@ -13,7 +13,7 @@ from jembench.experiment.suite import Suite
 from jembench.models import settings
 from jembench.running import driver
 from jembench.running.events import Events
-from jembench.running.executor import LocalExecutor
+from jembench.running.local import LocalExecutor
 from jembench.store import checkpoint
 from jembench.store.store import Store
 

@@ -15,7 +15,7 @@ from jembench.running import caches, driver, fits, session
 from jembench.running.caches import FeatureBank
 from jembench.running.driver import Options
 from jembench.running.events import Events
-from jembench.running.executor import LocalExecutor
+from jembench.running.local import LocalExecutor
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
 
@@ -27,7 +27,7 @@ from pathlib import Path
 import torch
 from jembench.running import driver
 from jembench.running.events import Events
-from jembench.running.executor import LocalExecutor
+from jembench.running.local import LocalExecutor
 from jembench.experiment.planning import make_plan
 from jembench.store.store import Store
 from jembench.experiment.suite import Suite

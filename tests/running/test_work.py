@@ -14,7 +14,7 @@ from jembench.api.status import status
 from jembench.errors import Fallback, PluginError, StoreError
 from jembench.running import driver, fits
 from jembench.running.events import Events
-from jembench.running.executor import LocalExecutor
+from jembench.running.local import LocalExecutor
 from jembench.running.outlook import look_ahead
 from jembench.store import checkpoint
 from jembench.store.store import Store

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import time
 from collections.abc import Sequence
 
@@ -16,8 +15,8 @@ class LocalExecutor:
     here = True
 
     def __init__(self) -> None:
-        self._queue: list[tuple[int, Job]] = []
-        self._dropped: list[Ended] = []
+        self._queue: list[Job] = []
+        self._cancelled = False
 
     def open(self, driver: Driver) -> None:
         """Remember how a unit is carried out."""
@@ -25,23 +24,19 @@ class LocalExecutor:
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue units."""
-        for job in jobs:
-            heapq.heappush(self._queue, (job.order, job))
+        self._queue = sorted([*self._queue, *jobs], key=lambda job: job.order)
 
     def ended(self, seconds: float) -> list[Ended]:
         """Carry out the next unit; without one, wait."""
-        if self._dropped:
-            dropped, self._dropped = self._dropped, []
-            return dropped
         if not self._queue:
             time.sleep(seconds)
             return []
-        return [self._driver.carry_out(heapq.heappop(self._queue)[1])]
+        job = self._queue.pop(0)
+        return [Ended(id=job.id, how="stopped") if self._cancelled else self._driver.carry_out(job)]
 
     def cancel(self) -> None:
         """Drop what is queued."""
-        self._dropped = [Ended(id=job.id, how="stopped") for _, job in sorted(self._queue, key=lambda pair: pair[0])]
-        self._queue.clear()
+        self._cancelled = True
 
     def close(self) -> None:
         """Leave nothing."""
