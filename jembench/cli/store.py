@@ -13,8 +13,8 @@ from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.cli.parameters import PATH
 from jembench.errors import SpecError
-from jembench.store import inventory, walk
 from jembench.store import merge as merging
+from jembench.store import upkeep, walk
 from jembench.store.store import Store
 from jembench.store.walk import Finding
 
@@ -27,32 +27,31 @@ _COPIED = {"ok", "copied"}
 @options.listing_format
 def list_(store: Path, format: str) -> None:
     """List the trained models of a store, and the space that it takes."""
-    found = inventory.inventory(Store(store))
+    found = upkeep.inventory(Store(store))
     if format == "json":
-        fits = [{**entry._asdict(), "fit": _names(entry)} for entry in found.fits]
         totals = {part: total._asdict() for part, total in found.totals.items()}
-        print_json({"fits": fits, "unfinished": found.unfinished, "totals": totals})
+        print_json({"fits": [_fields(entry) for entry in found.fits], "unfinished": found.unfinished, "totals": totals})
         return
-    rows = [
-        (
-            *(_names(entry)[name] for name in ("id", "model", "dataset", "recipe", "seed")),
-            entry.status if entry.status == "failed" else str(entry.iteration),
-            str(entry.cells),
-            size(entry.size),
-            _age(entry.time),
-        )
-        for entry in found.fits
-    ]
-    print_table(("id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "age"), rows)
+    rows = []
+    for record, cells, taken, time in found.fits:
+        state = "failed" if record.status == "failed" else str(record.iteration)
+        names = [str(getattr(record.key, name)) for name in _NAMES]
+        rows.append((*names, state, str(cells), size(taken), _age(time)))
+    print_table((*_NAMES, "iteration", "results", "size", "age"), rows)
     for name in found.unfinished:
         click.echo(f"Not finished: {name}")
     parts = [f"{part} {size(total.size)} ({total.files} files)" for part, total in found.totals.items() if total.files]
     click.echo(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
 
 
-def _names(entry: inventory.Entry) -> dict[str, str]:
-    key = entry.fit
-    return {"model": key.model, "dataset": key.dataset, "recipe": key.recipe, "seed": str(key.seed), "id": key.id}
+_NAMES = ("id", "model", "dataset", "recipe", "seed")
+
+
+def _fields(entry: upkeep.Entry) -> dict[str, object]:
+    record = entry.record
+    fit = {name: str(getattr(record.key, name)) for name in _NAMES}
+    about = {"fit": fit, "status": record.status, "iteration": record.iteration}
+    return {**about, "cells": entry.cells, "size": entry.size, "time": entry.time}
 
 
 def size(bytes: int) -> str:
@@ -140,8 +139,8 @@ def gc(yes: bool, store: Path, format: str) -> None:
     networks that no result is from, and what killed processes left. What a running process may need is left alone.
     """
     place = Store(store)
-    found = inventory.garbage(place)
-    left = set(inventory.remove(place, found)) if yes else set()
+    found = upkeep.garbage(place)
+    left = set(upkeep.remove(place, found)) if yes else set()
     if format == "json":
         print_json({"removed": yes, "files": [each._asdict() for each in found if each not in left]})
         return

@@ -7,27 +7,38 @@ after its arrays, the record of a fit after its weights. A merge that was interr
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 
-from jembench.errors import CheckpointError, SpecError
+from jembench.errors import CheckpointError
 from jembench.files import copy
 from jembench.store import fits, tensors
 from jembench.store.fits import UNREADABLE, FitRecord
-from jembench.store.layout import Layout, id_of, listed
+from jembench.store.layout import Layout, id_of
 from jembench.store.outcome import Cell, encode
 from jembench.store.store import Store, read_cell
-from jembench.store.walk import Finding, Item, Status, walk_fit
+from jembench.store.walk import Finding, Item, Status, walk
 
+_CACHES = ("readings", "features")
 _OTHER = "the target has another result"
 
+_Unit = list[Item]
+"""Files that are copied together, in this order: those of a fit, those of a cell, or one file of predictions."""
 
-def merge(source: Store, target: Store) -> list[Finding]:
-    """Copy into ``target`` what it lacks of ``source``: fits and cells with their arrays.
 
-    Predictions and features are not copied: they are computed again where a metric needs them. A fit that is being
-    worked on in either store is left alone, unless ``target`` itself holds its lease. Of a fit or a cell that is in
-    both and differs, the one of ``target`` is kept, unless it is to be computed again and that of ``source`` is not.
+def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = None) -> list[Finding]:
+    """Copy into ``target`` what it lacks of ``source``: fits, and cells with their arrays.
+
+    A fit that is being worked on in either store is left alone, unless ``target`` itself holds its lease. Of a fit or a
+    cell that is in both and differs, the one of ``target`` is kept, unless it is to be computed again and that of
+    ``source`` is not.
+
+    Args:
+        source: store to copy from.
+        target: store to copy into.
+        wanted: selects files of ``source``; by default those with an owner, except predictions and features, which are
+            computed again where a metric needs them.
 
     Returns:
         A finding for each fit and file that was ``copied``, ``kept`` as it is in ``target``, ``damaged`` in ``source``,
@@ -37,14 +48,20 @@ def merge(source: Store, target: Store) -> list[Finding]:
         SpecError: if there is no such source.
         StoreError: if a file cannot be written.
     """
-    if not source.root.is_dir():
-        raise SpecError(f"There is no store {source.root}. Name the folder of a store.")
+    source.check_exists()
     target.check_writable()
     work = _Merge(source, target)
-    cells = work.lacking_cells()
-    folders = {id_of(folder): folder for folder in listed(source.root / "fits") if folder.is_dir()}
-    for fit_id in {**folders, **cells}:
-        work.merge_fit(fit_id, folders.get(fit_id), cells.get(fit_id, []))
+    units: defaultdict[str, _Unit] = defaultdict(list)
+    for item in walk(source):
+        if (item.owner and item.kind not in _CACHES) if wanted is None else wanted(item):
+            units[work.unit_of(item.path)].append(item)
+    by_owner: defaultdict[str, list[_Unit]] = defaultdict(list)
+    for unit in units.values():
+        unit.sort(key=_order)
+        if unit[-1].kind != "arrays":  # those of a cell that is about to be written
+            by_owner[unit[-1].owner].append(unit)
+    for owner, owned in by_owner.items():
+        work.merge_fit(owner, sorted(owned, key=work.is_fit, reverse=True))  # before its cells
     return work.findings
 
 
@@ -57,18 +74,8 @@ def merge_stores(source: Path, target: Path) -> list[Finding]:
     Raises:
         StoreError: if a file cannot be written.
     """
-    found = [one for one in merge(Store(source), Store(target)) if one.status in ("busy", "damaged")]
-    for path in sorted(one for part in ("readings", "features") for one in source.glob(f"{part}/*/*.safetensors")):
-        name = path.relative_to(source)
-        if (target / name).exists():
-            continue
-        try:
-            tensors.check(path)
-        except UNREADABLE as error:
-            found.append(Finding(str(name), "damaged", str(error)))
-        else:
-            copy(path, target / name)
-    return found
+    found = merge(Store(source), Store(target), lambda item: bool(item.owner) or item.kind == "features")
+    return [one for one in found if one.status in ("busy", "damaged")]
 
 
 class _Merge:
@@ -81,137 +88,111 @@ class _Merge:
         self.there = Layout(target.root)  # of its own: each folder is listed once a merge
         self.other_weights: set[str] = set()  # ids of the fits that differ
 
-    def note(self, path: Path, status: Status, reason: object = "") -> None:
+    def unit_of(self, path: Path) -> str:
+        """Return the id of the fit or the cell that a file is of; the file itself, if it is of neither."""
+        part, name, *_ = self.parts(path)
+        return id_of(Path(name)) if part in ("fits", "cells", "arrays") else str(path)
+
+    def parts(self, path: Path) -> tuple[str, ...]:
+        return path.relative_to(self.source.root).parts
+
+    def is_fit(self, unit: _Unit) -> bool:
+        return self.parts(unit[-1].path)[0] == "fits"
+
+    def note(self, unit: _Unit, status: Status, reason: object = "") -> None:
+        path = unit[-1].path.parent if self.is_fit(unit) else unit[-1].path
         self.findings.append(Finding(str(path.relative_to(self.source.root)), status, str(reason)))
 
     def place(self, path: Path) -> Path:
-        """Return where a fit or a cell of the source belongs in the target, where it may have another name."""
-        return self.there.place(path.parent.name, path.name, listed=True)
+        """Return where a file belongs in the target, in which a fit or a cell may have another name."""
+        part, name, *rest = self.parts(path)
+        folder = self.target.root / part / name if part in _CACHES else self.there.place(part, name, listed=True)
+        return folder.joinpath(*rest)
 
     def alone(self, name: str) -> AbstractContextManager[object]:
         """Take the lease of a fit or a cell of the target, unless ``target`` holds it; None if a process does."""
         return nullcontext(True) if self.target.holds(name) else self.target.lease(name)
 
-    # --- fits ---------------------------------------------------------------------------------------------------------
-
-    def merge_fit(self, fit_id: str, folder: Path | None, results: list[Path]) -> None:
-        """Copy a fit and its cells, which the target seemed to lack."""
-        lacking = folder is not None and self.lacks_fit(folder)
-        if not lacking and not results:
+    def merge_fit(self, fit: str, units: Sequence[_Unit]) -> None:
+        """Copy what the target lacks of a fit, of its cells and of its predictions."""
+        lacking = [unit for unit in units if self.lacks(unit)]
+        for unit in [unit for unit in lacking if unit[-1].kind in _CACHES]:
+            lacking.remove(unit)
+            self.copy(unit)
+        if not lacking:
             return
-        with self.alone(fit_id) as mine:
-            if not mine:
-                for path in [folder] * lacking + results:
-                    assert path is not None
-                    self.note(path, "busy", "another process works on this fit in the target")
-                return
-            if folder and lacking:
-                self.copy_fit(folder)
-            for path in results:
-                if fit_id in self.other_weights:
-                    self.note(path, "kept", "it was measured on other weights than those of the target")
-                    continue
-                with self.alone(id_of(path)) as mine:
-                    if mine:
-                        self.copy_cell(path)
-                    else:
-                        self.note(path, "busy", "another process computes it in the target")
+        with self.alone(fit) as mine:
+            for unit in lacking:
+                if not mine:
+                    self.note(unit, "busy", "another process works on this fit in the target")
+                elif fit in self.other_weights and not self.is_fit(unit):
+                    self.note(unit, "kept", "it was measured on other weights than those of the target")
+                else:
+                    with self.alone(self.unit_of(unit[-1].path)) as mine_too:
+                        if not mine_too:
+                            self.note(unit, "busy", "another process computes it in the target")
+                        elif self.lacks(unit):  # it did not come meanwhile
+                            self.copy(unit)
 
-    def lacks_fit(self, folder: Path) -> bool:
-        """Return whether a fit is to be copied; note why it cannot be."""
-        fit_id, there = id_of(folder), self.place(folder)
+    def lacks(self, unit: _Unit) -> bool:
+        """Return whether a unit is to be copied; note why it cannot be."""
+        if unit[-1].kind in _CACHES:
+            return not self.place(unit[-1].path).exists()
         try:
-            mine = _record(folder)
+            return self._lacks_fit(unit) if self.is_fit(unit) else self._lacks_cell(unit)
         except UNREADABLE as error:
-            self.note(folder, "damaged", error)
-            return False
-        with suppress(*UNREADABLE):  # a damaged record is replaced
-            theirs = _record(there)
-            if theirs and theirs.status != "failed" and (weights := _weights(there)):
-                if mine and mine.status != "failed" and weights != _weights(folder):
-                    self.other_weights.add(fit_id)
-                    self.note(folder, "kept", _OTHER)
-                return False
-            if theirs and (mine is None or mine.status == "failed"):
-                return False
-        if mine is None and fit_id in self.busy:
-            self.note(folder, "busy", "another process trains it")
-            return False
-        return mine is not None or fits.age(folder) > fits.age(there)
+            self.note(unit, "damaged", error)
+        return False
 
-    def copy_fit(self, folder: Path) -> None:
-        """Copy a fit, all files or none; its record, or its newest checkpoint, comes last."""
+    def _lacks_fit(self, unit: _Unit) -> bool:
+        folder = unit[-1].path.parent
         there = self.place(folder)
-        if not self.lacks_fit(folder):  # it came meanwhile
-            return
+        record: FitRecord | None = next((item.check() for item in unit if item.kind == "record"), None)
+        has_ended = record is not None and record.status != "failed"
+        with suppress(*UNREADABLE):  # a record that is missing or damaged is replaced
+            theirs = fits.read(there)
+            if theirs.status != "failed" and (weights := _weights(there)):
+                if has_ended and weights != _weights(folder):
+                    self.other_weights.add(id_of(folder))
+                    self.note(unit, "kept", _OTHER)
+                return False
+            if not has_ended:
+                return False
+        if record is None and id_of(folder) in self.busy:
+            self.note(unit, "busy", "another process trains it")
+            return False
+        return record is not None or fits.age(folder) > fits.age(there)
+
+    def _lacks_cell(self, unit: _Unit) -> bool:
+        cell: Cell = unit[-1].check()
+        with suppress(*UNREADABLE):  # one that is missing or damaged is replaced
+            theirs = read_cell(self.place(unit[-1].path))
+            if not _replaces(cell, theirs):
+                if not _is_same(cell, theirs):
+                    self.note(unit, "kept", _OTHER)
+                return False
+        return True
+
+    def copy(self, unit: _Unit) -> None:
+        """Copy all files of a unit, or none if one of them is damaged."""
         try:
-            items = [item for item in walk_fit(folder) if item.kind != "stray"]
-            for item in items:
+            for item in unit:
                 item.check()
         except UNREADABLE as error:
-            self.note(folder, "damaged", error)
+            self.note(unit, "damaged", error)
             return
-        for item in sorted(items, key=_order):
-            copy(item.path, there / item.path.name)
-        self.note(folder, "copied")
-
-    # --- cells --------------------------------------------------------------------------------------------------------
-
-    def lacking_cells(self) -> dict[str, list[Path]]:
-        """Return the cells that the target lacks, by the ids of their fits; note those that differ."""
-        found: defaultdict[str, list[Path]] = defaultdict(list)
-        for path in listed(self.source.root / "cells"):
-            if path.suffix != ".json":
-                continue
-            try:
-                cell = read_cell(path)
-            except UNREADABLE as error:
-                self.note(path, "damaged", error)
-                continue
-            theirs = self.their_cell(path)
-            if theirs is None or _replaces(cell, theirs):
-                found[cell.fit.id].append(path)
-            elif not _is_same(cell, theirs):
-                self.note(path, "kept", _OTHER)
-        return found
-
-    def their_cell(self, path: Path) -> Cell | None:
-        """Read the cell of that id in the target; return None if it has none that can be read."""
-        with suppress(*UNREADABLE):
-            return read_cell(self.place(path))
-        return None
-
-    def copy_cell(self, path: Path) -> None:
-        """Copy a cell after its arrays."""
-        try:
-            cell, theirs = read_cell(path), self.their_cell(path)
-            if theirs and not _replaces(cell, theirs):  # it came meanwhile
-                return
-            self.source.check_arrays(cell)
-        except UNREADABLE as error:
-            self.note(path, "damaged", error)
-            return
-        arrays = self.source.arrays_path(cell)
-        if cell.arrays:
-            copy(arrays, self.place(arrays))
-        copy(path, self.place(path))
-        self.note(path, "copied")
+        for item in unit:
+            copy(item.path, self.place(item.path))
+        if unit[-1].kind not in _CACHES:
+            self.note(unit, "copied")
 
 
-# --- what a file says -------------------------------------------------------------------------------------------------
-
-
-def _record(folder: Path) -> FitRecord | None:
-    """Read the record of a fit; return None if it has not been finished."""
-    try:
-        return fits.read(folder)
-    except FileNotFoundError:
-        return None
+# --- contents of files ------------------------------------------------------------------------------------------------
 
 
 def _order(item: Item) -> tuple[str, int]:
-    """Sort the files of a fit: those of the training, checkpoints from the oldest on, and the record."""
-    kinds = {"checkpoint": "b", "record": "c"}
+    """Sort the files of a unit: arrays and those of a training, checkpoints from the oldest on, cells and records."""
+    kinds = {"checkpoint": "b", "record": "c", "cell": "c"}
     return kinds.get(item.kind, "a"), tensors.age_of(item.path) if item.kind == "checkpoint" else 0
 
 

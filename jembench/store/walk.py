@@ -1,6 +1,6 @@
-"""The one walk over the files of a store: their kinds, which of them are needed, and their checks.
+"""The one walk over the files of a store: their kinds, their owners and their checks.
 
-Verification runs the checks, garbage collection takes what is not needed, and a merge copies what has passed its check.
+Verification runs the checks, garbage collection removes files without an owner, and a merge copies files with one.
 Writes nothing, and imports no torch.
 """
 
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple
 
 from jembench.catalog import spec
 from jembench.catalog.spec import slug
@@ -24,10 +24,8 @@ from jembench.store.manifest import CARD, MANIFEST
 from jembench.store.outcome import Cell
 from jembench.store.store import LEASES, Store, read_cell
 
-T = TypeVar("T")
-
-Check = Callable[[], object]
-"""Raises what is wrong with a file."""
+Check = Callable[[], Any]
+"""Raises the error of a damaged file. Returns the content of a cell or of a record, None for other files."""
 
 Kind = Literal[
     "cell", "arrays", "record", "training", "checkpoint", "picture", "readings", "features", "other", "stray"
@@ -43,12 +41,12 @@ class Item(NamedTuple):
 
     path: Path
     kind: Kind
-    is_needed: bool  # by a result, a training, or a process that works on the store
+    owner: str  # id of the fit, or name of what else needs the file; "": no result, training or process does
     check: Check
 
 
 def walk(store: Store) -> Iterator[Item]:
-    """Give every file of a store that is not hidden, but for leases, units of work and figures.
+    """Yield every file of a store that is not hidden, except leases, units of work and figures.
 
     Raises:
         SpecError: if there is no such folder.
@@ -61,38 +59,36 @@ def walk(store: Store) -> Iterator[Item]:
     cells: dict[str, Cell | None] = {}  # None: it cannot be read
     for path in _list(root / "cells"):
         yield _cell(path, cells)
-    yield from _arrays(store, arrays, cells, bool(busy))
-    readings: set[Path] | None = set()  # of the models; None: one model cannot be read
+    yield from _arrays(store, arrays, cells, is_busy=bool(busy))
+    readings: dict[Path, str] = {}  # folders of predictions, and the fits that they are of
+    is_known = not busy  # whether these are all owners
     for folder in _list(root / "fits"):
         yield from walk_fit(folder, is_busy=id_of(folder) in busy)
         try:
-            if readings is not None and (folder / fits.WEIGHTS[0]).exists():
-                readings.add(store.readings_of(id_of(folder), fits.weights_digest(folder)))
+            if (folder / fits.WEIGHTS[0]).exists():
+                readings[store.readings_of(id_of(folder), fits.weights_digest(folder))] = id_of(folder)
         except UNREADABLE:
-            readings = None
+            is_known = False
     for folder in _list(root / "readings"):
-        if not folder.is_dir() or not _HASH.fullmatch(folder.name):
-            yield _stray(folder)
-            continue
-        is_needed = bool(busy) or readings is None or folder in readings
-        for path in _list(folder):
+        owner = readings.get(folder, "" if is_known else folder.name)
+        for path in _list(folder) if folder.is_dir() and _HASH.fullmatch(folder.name) else [folder]:
             if path.suffix != ".safetensors":
                 yield _stray(path)
-            elif is_needed:
-                yield Item(path, "readings", True, partial(_check_tensors, path))
+            elif owner:
+                yield Item(path, "readings", owner, partial(_check_tensors, path))
             else:
-                yield Item(path, "readings", False, partial(_is_stray, "no model in the store has these weights"))
-    yield from _features(store, cells, bool(busy))
+                yield Item(path, "readings", "", partial(_is_stray, "no model in the store has these weights"))
+    yield from _features(store, cells, is_busy=bool(busy))
     parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
     for path in _list(root):
         if path.name == MANIFEST:
-            yield Item(path, "other", True, partial(manifest.check, root))
+            yield Item(path, "other", "", partial(manifest.check, root))
         elif path.name not in parts:
             yield _stray(path)
 
 
 def walk_fit(folder: Path, *, is_busy: bool = False) -> Iterator[Item]:
-    """Give every file in the folder of a fit, also those that its record names and that are missing.
+    """Yield every file in the folder of a fit, including those that its record names and that are missing.
 
     Args:
         folder: of the fit.
@@ -104,58 +100,66 @@ def walk_fit(folder: Path, *, is_busy: bool = False) -> Iterator[Item]:
     if not folder.is_dir():
         yield _stray(folder)
         return
-    found, record = set(listed(folder)), None
+    fit, found, record = id_of(folder), set(listed(folder)), None
     if (path := folder / fits.RECORD) in found:  # otherwise the training goes on, or was stopped
-        record, check = _attempt(lambda: fits.read(folder))
-        yield Item(path, "record", True, check)
+        check = _attempt(partial(fits.read, folder))
+        with suppress(*UNREADABLE):
+            record = check()
+        yield Item(path, "record", fit, check)
     written = record.files if record else {}
     has_ended = record is not None and record.status != "failed" and fits.has_weights(folder) and not is_busy
     for path in sorted({*found, *(folder / name for name in written)} - {folder / fits.RECORD}):
         expected = written.get(path.name)
         if path.suffix == ".png":
-            yield Item(path, "picture", True, lambda: None)
+            yield Item(path, "picture", fit, lambda: None)
         elif path.name == "interventions.json":
-            yield Item(path, "training", True, partial(records.read, path))
+            yield Item(path, "training", fit, partial(records.read, path))
         elif path.name == fits.HISTORY:
-            yield Item(path, "training", True, partial(_check_history, path, expected))
+            yield Item(path, "training", fit, partial(_check_history, path, expected))
         elif path.suffix != ".safetensors":
             yield _stray(path)
         elif path.name.startswith("checkpoint-"):
-            yield Item(path, "checkpoint", not has_ended, partial(_check_tensors, path, expected))
+            yield Item(path, "checkpoint", "" if has_ended else fit, partial(_check_tensors, path, expected))
         else:
-            yield Item(path, "training", True, partial(_check_tensors, path, expected))
+            yield Item(path, "training", fit, partial(_check_tensors, path, expected))
 
 
 def _cell(path: Path, cells: dict[str, Cell | None]) -> Item:
-    """Read a cell, and note it in ``cells``."""
+    """Read a cell, and add it to ``cells``."""
     if path.suffix != ".json":
         return _stray(path)
-    if cells.get(id_of(path)):
-        return Item(path, "cell", True, partial(_fail, StoreError(f"It holds the cell {id_of(path)} a second time.")))
-    cells[id_of(path)], check = _attempt(lambda: read_cell(path))
-    return Item(path, "cell", True, check)
+    identity = id_of(path)
+    if cells.get(identity):
+        return Item(path, "cell", "", partial(_fail, StoreError(f"It holds the cell {identity} a second time.")))
+    check = _attempt(partial(read_cell, path))
+    cells[identity] = None
+    with suppress(*UNREADABLE):
+        cells[identity] = cell = check()
+        return Item(path, "cell", cell.fit.id, check)
+    return Item(path, "cell", identity, check)
 
 
-def _arrays(store: Store, found: list[Path], cells: dict[str, Cell | None], is_busy: bool) -> Iterator[Item]:
-    owners = {store.arrays_path(cell): cell for cell in cells.values() if cell and cell.arrays}
-    for path in sorted({*found, *owners}):
-        if path in owners:
-            yield Item(path, "arrays", True, partial(store.check_arrays, owners[path]))
+def _arrays(store: Store, found: list[Path], cells: dict[str, Cell | None], *, is_busy: bool) -> Iterator[Item]:
+    expected = {store.arrays_path(cell): cell for cell in cells.values() if cell and cell.arrays}
+    for path in sorted({*found, *expected}):
+        if path in expected:
+            yield Item(path, "arrays", expected[path].fit.id, partial(store.check_arrays, expected[path]))
         elif path.suffix != ".npz":
             yield _stray(path)
         else:
-            why = "no cell that can be read was written with it"
-            yield Item(path, "arrays", is_busy or id_of(path) in cells, partial(_is_stray, why))
+            owner = id_of(path) if is_busy or id_of(path) in cells else ""
+            yield Item(path, "arrays", owner, partial(_is_stray, "no cell that can be read was written with it"))
 
 
-def _features(store: Store, cells: dict[str, Cell | None], is_busy: bool) -> Iterator[Item]:
+def _features(store: Store, cells: dict[str, Cell | None], *, is_busy: bool) -> Iterator[Item]:
     networks = {_network(cell) for cell in cells.values()}
     is_known = not is_busy and None not in cells.values()
     for folder in _list(store.features):
         for path in _list(folder) if folder.is_dir() else [folder]:
-            is_unused = folder.name == "of-images" and is_known and path.stem.rpartition("-")[0] not in networks
+            network = path.stem.rpartition("-")[0]
+            is_unused = folder.name == "of-images" and is_known and network not in networks
             if folder.is_dir() and path.suffix == ".safetensors":
-                yield Item(path, "features", not is_unused, partial(_check_tensors, path))
+                yield Item(path, "features", "" if is_unused else folder.name, partial(_check_tensors, path))
             else:
                 yield _stray(path)
 
@@ -171,23 +175,24 @@ def _list(folder: Path) -> list[Path]:
     return [path for path in listed(folder) if path.suffix != ".png"]
 
 
-def _attempt(read: Callable[[], T]) -> tuple[T | None, Check]:
-    """Read a file; return its content, None if it cannot be read, and a check that raises why."""
+def _attempt(read: Callable[[], object]) -> Check:
+    """Read a file now, and return a check that returns its content or raises the error of reading it."""
     try:
-        return read(), lambda: None
+        content = read()
     except UNREADABLE as error:
-        return None, partial(_fail, error)
+        return partial(_fail, error)
+    return lambda: content
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
 
 
-class _Stray(Exception):
+class _Stray(StoreError):
     """The reason why a file belongs to nothing that is in the store."""
 
 
 def _stray(path: Path) -> Item:
-    return Item(path, "stray", False, partial(_is_stray, "no such file is written there"))
+    return Item(path, "stray", "", partial(_is_stray, "no such file is written there"))
 
 
 def _is_stray(reason: str) -> None:
@@ -220,7 +225,7 @@ Status = Literal["ok", "damaged", "stray", "copied", "kept", "busy"]
 
 
 class Finding(NamedTuple):
-    """A file, and what was found of it or done with it."""
+    """A file, and its state in the store or in a merge."""
 
     file: str  #: relative to the store
     status: Status
@@ -228,7 +233,7 @@ class Finding(NamedTuple):
 
 
 def verify(store: Store) -> list[Finding]:
-    """Check every file of a store; ``stray`` are those that belong to nothing in it. Pictures are passed over.
+    """Check every file of a store but pictures; ``stray`` are those that belong to nothing in it.
 
     Returns:
         A finding for each file, in the order of their names.

@@ -1,4 +1,4 @@
-"""The contents of a store, and those of its files that nothing needs any more."""
+"""The contents of a store, and the removal of files that nothing needs."""
 
 from __future__ import annotations
 
@@ -8,35 +8,32 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable
 from contextlib import nullcontext, suppress
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from jembench.files import abandoned, cannot_write
 from jembench.store import fits
-from jembench.store.fits import UNREADABLE
+from jembench.store.fits import UNREADABLE, FitRecord
 from jembench.store.layout import PARTS, id_of, listed
-from jembench.store.outcome import FitKey
 from jembench.store.store import LEASES, Store
 from jembench.store.walk import walk
 
-# --- what there is ----------------------------------------------------------------------------------------------------
+# --- contents ---------------------------------------------------------------------------------------------------------
+
+
+class Total(NamedTuple):
+    """The files of a folder."""
+
+    files: int
+    size: int  # in bytes
 
 
 class Entry(NamedTuple):
     """A trained model of a store."""
 
-    fit: FitKey
-    status: Literal["done", "imported", "failed"]
-    iteration: int  # that the weights are from
+    record: FitRecord
     cells: int
     size: int  # of its folder, in bytes
     time: str  # of the end of its training, ISO 8601
-
-
-class Total(NamedTuple):
-    """The files of a folder of a store."""
-
-    files: int
-    size: int  # in bytes
 
 
 class Inventory(NamedTuple):
@@ -52,24 +49,24 @@ def inventory(store: Store) -> Inventory:
 
     Raises:
         SpecError: if there is no such folder.
+        StoreError: if the store cannot be listed.
     """
     store.check_exists()
     measured = Counter(cell.fit.id for cell in store.contents().cells)
-    found = Inventory([], [], {part: _size(store.root / part) for part in PARTS})
+    found = Inventory([], [], {part: _total(store.root / part) for part in PARTS})
     for folder in filter(Path.is_dir, listed(store.root / "fits")):
         try:
             record, moment = fits.read(folder), (folder / fits.RECORD).stat().st_mtime
-            written = datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="seconds")
         except UNREADABLE:
             found.unfinished.append(folder.name)
             continue
+        written = datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="seconds")
         time = str(record.provenance.get("time", written))
-        cells = measured[record.key.id]
-        found.fits.append(Entry(record.key, record.status, record.iteration, cells, _size(folder).size, time))
+        found.fits.append(Entry(record, measured[record.key.id], _total(folder).size, time))
     return found
 
 
-def _size(folder: Path) -> Total:
+def _total(folder: Path) -> Total:
     sizes = []
     for place, _, names in os.walk(folder):
         for name in names:
@@ -78,7 +75,7 @@ def _size(folder: Path) -> Total:
     return Total(len(sizes), sum(sizes))
 
 
-# --- what is garbage --------------------------------------------------------------------------------------------------
+# --- garbage ----------------------------------------------------------------------------------------------------------
 
 
 class Garbage(NamedTuple):
@@ -95,22 +92,22 @@ _REASONS = {
     "readings": "no model in the store has these weights",
     "features": "no result is from this network",
 }
-"""Why files of a kind that are not needed can be removed."""
+"""Why files of a kind that have no owner can be removed."""
 
 
 def garbage(store: Store) -> list[Garbage]:
     """List the files of a store that no result, no training and no later run needs, in the order of their names.
 
     These are checkpoints of trainings that have ended, arrays without a cell, predictions of weights and features of
-    networks that no result in the store is from, and what killed processes left. Units of work stay: they may wait in a
-    queue although no process lives. While any process works on the store, only checkpoints are given, and none of the
-    models that it works on.
+    networks that no result in the store is from, and temporary files and leases of killed processes. Units of work
+    stay: they may wait in a queue although no process lives. While any process works on the store, only checkpoints
+    are listed, and none of the models that it works on.
 
     Raises:
         SpecError: if there is no such folder.
         StoreError: if the store, or one of its folders, cannot be listed.
     """
-    found = [(item.path, _REASONS[item.kind]) for item in walk(store) if not item.is_needed and item.kind in _REASONS]
+    found = [(item.path, _REASONS[item.kind]) for item in walk(store) if not item.owner and item.kind in _REASONS]
     if not store.in_work():
         left = [path for part in PARTS for path in abandoned(store.root / part)]
         left += [*abandoned(store.root, below=False), *(store.root / LEASES).glob("*.json")]
@@ -119,7 +116,7 @@ def garbage(store: Store) -> list[Garbage]:
 
 
 def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
-    """Remove files that :func:`garbage` has given just before.
+    """Remove files that :func:`garbage` has listed just before.
 
     Returns:
         Those that are left, because a process now works on their models.
@@ -138,11 +135,11 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
                 continue
             of_fit = folder.parent == store.root / "fits"
             with store.lease(id_of(folder)) if of_fit else nullcontext(True) as free:
-                if free:
-                    for each in files:
-                        (store.root / each.file).unlink(missing_ok=True)
-                else:
+                if not free:
                     left += files
+                    continue
+                for each in files:
+                    (store.root / each.file).unlink(missing_ok=True)
             if folder.parent == store.root / "readings":
                 with suppress(OSError):  # somebody's file is in it
                     folder.rmdir()

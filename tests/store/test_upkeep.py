@@ -9,9 +9,9 @@ from small_store import small_store
 
 from jembench.errors import SpecError
 from jembench.store import checkpoint, records
-from jembench.store.inventory import garbage, inventory, remove
 from jembench.store.layout import PARTS
 from jembench.store.store import Store
+from jembench.store.upkeep import garbage, inventory, remove
 from jembench.store.walk import verify
 from jembench.store.works import Status
 
@@ -48,7 +48,10 @@ def test_the_models_and_the_space_they_take(store):
     next(store.root.glob("fits/baseline*s1*/fit.json")).unlink()
     next(store.root.glob("cells/ece-jem*s0*")).unlink()
     listed = inventory(store)
-    rows = [(one.fit.id, one.status, one.iteration, one.cells, one.time > "2020") for one in listed.fits]
+    rows = [
+        (one.record.key.id, one.record.status, one.record.iteration, one.cells, one.time > "2020")
+        for one in listed.fits
+    ]
     assert rows == [("baseline000", "done", 20, 4, True), ("jem000", "done", 20, 3, True)]
     folder = next(store.root.glob("fits/jem*"))
     assert listed.fits[1].size == sum(path.stat().st_size for path in folder.iterdir())
