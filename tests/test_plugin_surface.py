@@ -27,7 +27,7 @@ SURFACE = {"jembench.interfaces", "jembench.plugin", "jembench.parts"}
 BESIDE = {
     "jembench-jem": {"jembench.models"},
     "jembench-ray": {"jembench.interfaces.running", "jembench.store.merge", "jembench.store.works"},
-    "jembench-slurm": {"jembench.interfaces.running", "jembench.store.store"},
+    "jembench-slurm": {"jembench.interfaces.running"},
     "jembench-robustness": {
         "jembench.attacks",
         "jembench.attacks.target",

@@ -308,18 +308,6 @@ def read_cell(path: Path) -> Cell:
     return cell
 
 
-def lost_units(root: Path, units: Iterable[str]) -> set[str]:
-    """Return those of the units that a worker has begun and holds no lease of any more: it has died.
-
-    Args:
-        root: of the store.
-        units: ids.
-    """
-    store = Store(root)
-    begun = {unit for unit in units if store.works.status(unit).state == "running"}
-    return begun - store.in_work()
-
-
 def _encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
     """Encode arrays as ``np.savez_compressed`` does, for labels of any name, without a pickle or the time of day."""
     from numpy.lib import format as npy

@@ -62,7 +62,7 @@ class Session:
         return Driver(
             store=self.folder / "store",
             options=[str(self.folder)],
-            environment={"PYTHONPATH": path},
+            environment={"PYTHONPATH": path, "PYTHONSAFEPATH": "1"},
             carry_out=self._carry_out,
         )
 

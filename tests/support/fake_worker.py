@@ -95,7 +95,8 @@ def _meet(folder: Path, others: list[str], seconds: float) -> bool:
 
 
 def _end(unit: str, how: str, text: str) -> None:
-    print(json.dumps({"id": unit, "how": how, "text": text, "host": platform.node(), "log": ""}), flush=True)
+    if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun starts
+        print(json.dumps({"id": unit, "how": how, "text": text, "host": platform.node(), "log": ""}), flush=True)
 
 
 def _from_stdin() -> Iterator[str]:

@@ -1,16 +1,17 @@
-"""What runs in a job of Slurm: a worker, and its clean stop at the signal of submitit. It is pickled as plain data."""
+"""The code of a Slurm job: a worker, and its clean stop at the signal of submitit. It is pickled as plain data."""
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from submitit.helpers import DelayedSubmission
@@ -19,53 +20,47 @@ _TIME_IS_UP = {signal.SIGUSR1, signal.SIGUSR2}
 """Slurm sends it to every process of a job; a worker, which does not expect it, would end at once."""
 
 
-@dataclass
-class Units:
-    """Units of work that one job carries out, one after the other.
+def _end_with_parent() -> None:
+    """Have this process stopped when its parent dies: not all clusters find it then."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
-    Called, it starts a worker and returns a dictionary: in ``ended`` a record for each unit that has ended (the fields
-    of :class:`jembench.interfaces.running.Ended`), ``host``, and the exit ``code`` of the worker.
+
+@dataclass
+class UnitJob:
+    """A unit of work as a job of Slurm.
+
+    Called, it runs a worker and returns the fields of the :class:`jembench.interfaces.running.Ended` that the worker
+    printed, or its exit code if it died.
     """
 
-    arguments: list[str]  # of ``python -m jembench``, for a worker that reads ids from stdin
-    environment: dict[str, str]
-    ids: list[str]
-    ended: list[dict[str, Any]] = field(default_factory=list)
+    command: Sequence[str]
+    environment: Mapping[str, str]
 
     def __post_init__(self) -> None:
         self._thread: threading.Thread | None = None
 
-    def __call__(self) -> dict[str, Any]:
+    def __call__(self) -> dict[str, Any] | int:
+        """Run the worker to its end."""
         signal.pthread_sigmask(signal.SIG_BLOCK, _TIME_IS_UP)  # the worker inherits it
+        command, environment = [sys.executable, *self.command[1:]], {**os.environ, **self.environment}
         self._worker = subprocess.Popen(
-            [sys.executable, "-P", "-m", "jembench", *self.arguments],
-            env={**os.environ, **self.environment},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            encoding="utf-8",
+            command, env=environment, stdout=subprocess.PIPE, encoding="utf-8", preexec_fn=_end_with_parent
         )
-        self._thread = threading.Thread(target=self._feed)  # the main thread waits for signals
+        self._thread = threading.Thread(target=self._listen)
         self._thread.start()
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _TIME_IS_UP)
-        self._thread.join()
-        return {"ended": self.ended, "host": socket.gethostname(), "code": self._worker.wait()}
+        self._thread.join()  # this thread answers signals
+        return self._ended or self._worker.returncode
+
+    def _listen(self) -> None:
+        self._ended: dict[str, Any] = {}
+        for line in self._worker.communicate()[0].splitlines():
+            with suppress(ValueError):  # printed by something else
+                self._ended = json.loads(line)
 
     def checkpoint(self) -> DelayedSubmission:
-        """Stop the worker, which saves how far it is. What is left runs when submitit has queued the job again."""
+        """Stop the worker, which saves how far it is. submitit then queues the job again."""
         if self._thread:
             self._worker.terminate()
             self._thread.join()
-        ended = [record for record in self.ended if record["how"] != "stopped"]
-        left = [one for one in self.ids if one not in {record["id"] for record in ended}]
-        return DelayedSubmission(Units(self.arguments, self.environment, left, ended))
-
-    def _feed(self) -> None:
-        """Give the worker one id after the other. No line after an id means that it died."""
-        with suppress(BrokenPipeError), self._worker as worker:
-            for one in self.ids:
-                print(one, file=worker.stdin, flush=True)
-                if not (line := worker.stdout.readline()):
-                    return
-                self.ended.append(json.loads(line))
-                if self.ended[-1]["how"] == "stopped":
-                    return
+        return DelayedSubmission(UnitJob(self.command, self.environment))

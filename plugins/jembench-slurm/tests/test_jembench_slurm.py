@@ -15,12 +15,11 @@ from pathlib import Path
 import fake_worker
 import pytest
 from executor_sessions import Session
-from submitit.helpers import DelayedSubmission
 
 from jembench.errors import SpecError, Unavailable
 from jembench.interfaces.running import Driver, Job
 from jembench.plugin import resolve
-from jembench_slurm.job import Units
+from jembench_slurm.job import UnitJob
 
 SBATCH = """
 n=$(($(cat jobs 2>/dev/null || echo 0) + 1))
@@ -73,15 +72,14 @@ def opened(folder, **options):
     return executor
 
 
-def unit(name, gpus=0, order=0):
-    return Job(id=name, name=name, kind="train", order=order, gpus=gpus, text="{}")
+def unit(name, gpus=1, order=0):
+    return Job(id=name, name=name, kind="fit", order=order, gpus=gpus, text="{}")
 
 
-def ends(store, job, outcome="success", **result):
+def ends(store, job, result="Traceback", outcome="success"):
     """Write what a job leaves behind."""
     (folder,) = (store / "works" / "slurm").iterdir()
-    found = {"host": "node1", "code": 0, **result} if result else "Traceback"
-    (folder / f"{job}_0_result.pkl").write_bytes(pickle.dumps((outcome, found)))
+    (folder / f"{job}_0_result.pkl").write_bytes(pickle.dumps((outcome, result)))
     (folder / f"{job}_0_log.out").write_text("printed")
 
 
@@ -96,7 +94,7 @@ def look_again(executor):
 
 
 def record(name, how="done"):
-    return {"id": name, "how": how, "text": "", "host": "", "log": ""}
+    return {"id": name, "how": how, "text": "", "host": "node1", "log": ""}
 
 
 # --- options ----------------------------------------------------------------------------------------------------------
@@ -107,7 +105,6 @@ def record(name, how="done"):
     [
         ("gpus=-1", "gpus of slurm is '-1'; it must be auto, or a whole number of at least 0"),
         ("array=0", "array of slurm is 0; it must be at least 1"),
-        ("pack=0", "pack of slurm is 0"),
         ("retries=-1", "retries of slurm is -1"),
         ("memory=lots", "memory of slurm is 'lots'; it must be a whole number with a unit, such as 32G"),
         ("memory=32", "with a unit"),
@@ -122,9 +119,7 @@ def test_options_that_are_wrong_are_refused(options, message):
         resolve("executors", f"slurm:{options}").make()
 
 
-@pytest.mark.parametrize(
-    ("time", "minutes"), [("8h", 480), ("90m", 90), ("1d12h", 2160), ("1-12:00:00", 2160), ("08:30:59", 510)]
-)
+@pytest.mark.parametrize(("time", "minutes"), [("8h", 480), ("90m", 90), ("1d12h", 2160)])
 def test_time_limits(slurm, tmp_path, time, minutes):
     opened(tmp_path, time=time).submit([unit("a")])
     assert f"#SBATCH --time={minutes}\n" in slurm.script(1)
@@ -142,13 +137,6 @@ def test_a_slurm_that_does_not_answer_is_unavailable(slurm, tmp_path):
         opened(tmp_path)
 
 
-def test_a_configuration_that_is_not_there_is_said_at_once(slurm, tmp_path, monkeypatch):
-    monkeypatch.setenv("SLURM_CONF", str(tmp_path / "slurm.conf"))
-    slurm.command("sinfo", "sleep 60")
-    with pytest.raises(Unavailable, match=r"SLURM_CONF names the file .*/slurm\.conf, and there is none"):
-        opened(tmp_path)
-
-
 def test_of_slurm_s_attempts_the_first_and_the_last_are_said(slurm, tmp_path):
     slurm.command("sinfo", "for n in -1 0 1; do echo attempt $n >&2; done; echo no controller >&2; exit 1")
     with pytest.raises(Unavailable, match=r"sinfo: attempt -1; no controller\.$"):
@@ -159,35 +147,24 @@ def test_of_slurm_s_attempts_the_first_and_the_last_are_said(slurm, tmp_path):
     ("options", "gpus"), [({}, 0), ({"partition": "gpu"}, 1), ({"partition": "gpu", "gpus": 0}, 0), ({"gpus": 2}, 2)]
 )
 def test_a_network_gets_a_gpu_where_the_partition_has_any(slurm, tmp_path, options, gpus):
-    executor = opened(tmp_path, **options)
-    assert executor.gpus is (gpus > 0)
-    executor.submit([unit("a", gpus=1)])
+    opened(tmp_path, **options).submit([unit("a")])
     assert re.findall(r"gpus-per-node=(.*)", slurm.script(1)) == [str(gpus)] * (gpus > 0)
-
-
-def test_a_cluster_without_a_default_partition_asks_for_one(slurm, tmp_path):
-    slurm.command("sinfo", "echo 'cpu|infinite'")
-    with pytest.raises(SpecError, match=r"has no default partition\. Write slurm:partition= with one of cpu"):
-        opened(tmp_path)
 
 
 # --- submitting -------------------------------------------------------------------------------------------------------
 
 
-def test_each_kind_of_unit_is_an_array_of_its_own_partition(slurm, tmp_path):
-    executor = opened(tmp_path, partition="gpu", cpu_partition="cpu", time="20m", gpus=2, cpus=4, memory="8G", array=3)
-    assert (executor.slots, executor.gpus, executor.here) == (3, True, False)
-    executor.submit([unit(f"a{n}", gpus=n % 2) for n in range(4)])
-    networks, others = slurm.script(1), slurm.script(2)
-    for script in (networks, others):
-        for line in ("array=0-1%2", "time=20", "cpus-per-task=4", "mem=8G", "requeue", "signal=USR2@120"):
+def test_units_of_several_processes_are_an_array_of_their_own(slurm, tmp_path):
+    executor = opened(tmp_path, partition="gpu", time="20m", gpus=2, cpus=4, memory="8G", array=3)
+    assert (executor.slots, executor.here) == (3, False)
+    executor.submit([unit(f"a{n}", gpus=n % 2 + 1) for n in range(4)])
+    alone, together = slurm.script(1), slurm.script(2)
+    for script, gpus, cpus in ((alone, 2, 4), (together, 4, 8)):
+        lines = ("array=0-1%2", "time=20", "mem=8G", "requeue", "signal=USR2@120", "partition=gpu")
+        for line in (*lines, f"cpus-per-task={cpus}", f"gpus-per-node={gpus}"):
             assert f"#SBATCH --{line}\n" in script
-        assert "--cpus-per-task 4" in script.splitlines()[-1]
+        assert f"--cpus-per-task {cpus}" in script.splitlines()[-1]
         assert " -P -u -m submitit" in script.splitlines()[-1]
-    assert "#SBATCH --partition=gpu\n" in networks
-    assert "#SBATCH --gpus-per-node=2\n" in networks
-    assert "#SBATCH --partition=cpu\n" in others
-    assert "gpus" not in others
 
 
 def test_setup_comes_before_the_command_and_the_signal_within_a_short_limit(slurm, tmp_path):
@@ -195,15 +172,6 @@ def test_setup_comes_before_the_command_and_the_signal_within_a_short_limit(slur
     script = slurm.script(1)
     assert script.index("\nmodule load cuda\n") < script.index("srun")
     assert "#SBATCH --signal=USR2@60\n" in script
-
-
-@pytest.mark.parametrize(("units", "jobs"), [(2, [1, 1]), (5, [2, 2, 1]), (12, [3, 3, 3, 3])])
-def test_units_share_a_job_only_where_there_are_more_than_jobs(slurm, tmp_path, units, jobs):
-    executor = opened(tmp_path, array=3, pack=3)
-    executor.submit([unit(f"{n:02}", order=-n) for n in range(units)])
-    packs = [DelayedSubmission.load(file).function.ids for file in sorted(files(tmp_path, "1_*_submitted.pkl"))]
-    assert [len(pack) for pack in packs] == jobs
-    assert [name for pack in packs for name in pack] == [f"{n:02}" for n in reversed(range(units))]  # by their order
 
 
 def test_a_driver_in_a_job_gives_its_jobs_none_of_its_own_variables(slurm, tmp_path, monkeypatch):
@@ -250,7 +218,7 @@ def test_jobs_that_slurm_does_not_take_are_submitted_later(slurm, tmp_path):
         executor.submit([unit("b")])
     slurm.command("sbatch", SBATCH)
     assert not look_again(executor)
-    ends(tmp_path, 2, ended=[record("b")])
+    ends(tmp_path, 2, record("b"))
     assert [one.id for one in executor.ended(0)] == ["b"]
 
 
@@ -268,7 +236,7 @@ def test_jobs_that_slurm_has_not_taken_are_dropped_at_a_cancellation(slurm, tmp_
 def test_more_units_than_an_array_can_have_are_several_arrays(slurm, tmp_path, monkeypatch):
     monkeypatch.setattr("jembench_slurm.executor.ARRAY", 10)
     opened(tmp_path, array=4).submit([unit(str(n)) for n in range(25)])
-    assert [re.search(r"--array='?([^'\n]*)", slurm.script(n))[1] for n in (1, 2, 3)] == ["0-9%2", "0-9%2", "0-4%2"]
+    assert [re.search(r"--array='?([^'\n]*)", slurm.script(n))[1] for n in (1, 2, 3)] == ["0-9%4", "0-9%4", "0-4%4"]
 
 
 # --- endings ----------------------------------------------------------------------------------------------------------
@@ -278,7 +246,7 @@ def test_slurm_is_asked_once_about_a_thousand_jobs(slurm, tmp_path):
     executor = opened(tmp_path)
     executor.submit([unit(str(n)) for n in range(1000)])
     slurm.states(*(f"1_{n}|RUNNING|node1|None" for n in range(1000)))
-    ends(tmp_path, "1_3", ended=[record("3")])
+    ends(tmp_path, "1_3", record("3"))
     (ended,) = executor.ended(0)
     assert (ended.id, ended.how, ended.host, ended.log) == ("3", "done", "node1", "")
     assert not files(tmp_path, "1_3_*")
@@ -287,27 +255,27 @@ def test_slurm_is_asked_once_about_a_thousand_jobs(slurm, tmp_path):
 
 
 def test_the_log_of_a_problem_is_kept_and_all_else_removed(slurm, tmp_path):
-    executor = opened(tmp_path, array=1, pack=2)
+    executor = opened(tmp_path)
     executor.submit([unit("a"), unit("b")])
-    ends(tmp_path, 1, ended=[record("a"), record("b", "refused")])
-    ended = executor.ended(0)
-    assert [Path(one.log).read_text() for one in ended] == ["printed", "printed"]
+    ends(tmp_path, "1_0", record("a"))
+    ends(tmp_path, "1_1", record("b", "refused"))
+    logs = {one.id: one.log for one in executor.ended(0)}
+    assert logs["a"] == ""
+    assert Path(logs["b"]).read_text() == "printed"
     executor.close()
-    assert [str(path) for path in files(tmp_path)] == [ended[0].log]
+    assert [str(path) for path in files(tmp_path)] == [logs["b"]]
 
 
 def test_a_dead_job_is_submitted_again_and_then_lost(slurm, tmp_path):
-    executor = opened(tmp_path, retries=1, array=1, pack=2)
+    executor = opened(tmp_path, retries=1)
     executor.submit([unit("a"), unit("b")])
-    slurm.states("1|NODE_FAIL|node1|None")
-    assert not executor.ended(0)  # either may have been carried out: each gets a job
-    slurm.states("2_0|OUT_OF_MEMORY|node2|None", "2_1|RUNNING|node2|None")
-    assert not look_again(executor)
-    slurm.states("2_1|RUNNING|node2|None")  # Slurm has forgotten job 3
+    slurm.states("1_0|NODE_FAIL|node1|None", "1_1|RUNNING|node1|None")
+    assert not executor.ended(0)
+    slurm.states("1_1|RUNNING|node2|None")  # Slurm has forgotten job 2
     (lost,) = look_again(executor)
     assert (lost.id, lost.how) == ("a", "lost")
-    assert lost.text == "Its worker died 2 times, at last in job 3 with state UNKNOWN."
-    ends(tmp_path, "2_1", ended=[record("b")])
+    assert lost.text.startswith("Its worker died 2 times, at last in job 2 with state UNKNOWN. Write other options")
+    ends(tmp_path, "1_1", record("b"))
     assert [one.id for one in executor.ended(0)] == ["b"]
 
 
@@ -315,10 +283,10 @@ def test_a_job_that_is_submitted_after_slurm_answered_is_not_dead(slurm, tmp_pat
     executor = opened(tmp_path, retries=1)
     executor.submit([unit("a")])
     slurm.states("1|COMPLETED|node1|None")  # its worker died, and Slurm has not heard of job 2 yet
-    ends(tmp_path, "1", code=1, ended=[])
+    ends(tmp_path, "1", 1)
     assert not look_again(executor)
     assert slurm.script(2)
-    ends(tmp_path, "2", ended=[record("a")])
+    ends(tmp_path, "2", record("a"))
     assert [(one.id, one.how) for one in executor.ended(0)] == [("a", "done")]
 
 
@@ -333,10 +301,24 @@ def test_a_job_that_no_node_could_start_is_taken_back_and_submitted_again(slurm,
     assert not look_again(executor)
 
 
+def test_a_job_that_can_never_start_is_refused_and_cancelled_once_two_answers_say_so(slurm, tmp_path):
+    executor = opened(tmp_path)
+    executor.submit([unit("a"), unit("b")])
+    for second in ("Priority", "PartitionConfig"):
+        slurm.states("1_0|PENDING||PartitionConfig", "1_1|PENDING||PartitionConfig")
+        assert not look_again(executor)
+        slurm.states("1_0|PENDING||PartitionConfig", f"1_1|PENDING||{second}")
+        found = look_again(executor)
+        assert [(one.id, one.how) for one in found] == [("a" if second == "Priority" else "b", "refused")]
+        assert "Slurm never starts job 1_" in found[0].text
+    assert slurm.lines("scancel.calls")[0] == "1_0"
+    assert slurm.lines("scancel.calls")[-1] == "1_0 1_1"
+
+
 def test_a_job_that_could_not_be_launched_has_died_if_others_could(slurm, tmp_path):
     executor = opened(tmp_path, retries=0)
     executor.submit([unit("a"), unit("b")])
-    ends(tmp_path, "1_0", ended=[record("a")])
+    ends(tmp_path, "1_0", record("a"))
     slurm.states("1_1|FAILED|node1|JobLaunchFailure")
     assert [(one.id, one.how) for one in executor.ended(0)] == [("a", "done"), ("b", "lost")]
 
@@ -345,9 +327,9 @@ def test_a_job_that_raised_is_dead(slurm, tmp_path):
     executor = opened(tmp_path, retries=0)
     executor.submit([unit("a")])
     slurm.states("1|RUNNING|node1|None")
-    ends(tmp_path, 1, "error")
+    ends(tmp_path, 1, outcome="error")
     (lost,) = executor.ended(0)
-    assert lost.text == "Its worker died 1 times, at last in job 1 with state FAILED."
+    assert lost.text.startswith("Its worker died 1 times, at last in job 1 with state FAILED. Write other options")
     assert Path(lost.log).read_text() == "printed"
 
 
@@ -358,17 +340,15 @@ def test_no_job_is_taken_for_dead_while_slurm_does_not_answer(slurm, tmp_path):
     assert not executor.ended(0)
     slurm.states("1|RUNNING|node1|None")
     assert not look_again(executor)
-    ends(tmp_path, 1, ended=[record("a")])
+    ends(tmp_path, 1, record("a"))
     assert [one.how for one in executor.ended(0)] == ["done"]
 
 
 def test_jobs_that_were_cancelled_are_stopped(slurm, tmp_path):
-    executor = opened(tmp_path, array=1, pack=2)
+    executor = opened(tmp_path)
     executor.submit([unit("a"), unit("b")])
-    slurm.states("1|CANCELLED||None")
-    assert {(one.id, one.how) for one in executor.ended(0)} == {("a", "stopped"), ("b", "stopped")}
-    executor.submit([unit("a"), unit("b")])
-    ends(tmp_path, 2, ended=[record("a", "stopped")])
+    slurm.states("1_0|CANCELLED||None", "1_1|RUNNING|node1|None")
+    ends(tmp_path, "1_1", record("b", "stopped"))
     assert {(one.id, one.how) for one in executor.ended(0)} == {("a", "stopped"), ("b", "stopped")}
 
 
@@ -388,46 +368,41 @@ def test_cancel_drops_what_is_queued_and_signals_what_runs(slurm, tmp_path):
 # --- in a job ---------------------------------------------------------------------------------------------------------
 
 
-def units_of(folder, **whats):
-    """A job for units that become this in a fake worker."""
+def job_of(folder, what):
+    """Return a job for a unit that becomes this in a fake worker."""
     driver = Session(None, folder).driver
-    for name, what in whats.items():
-        (folder / name).write_text(what)
-    return Units(list(driver.arguments(["-"])), dict(driver.environment), [*whats])
+    (folder / "a").write_text(what)
+    return UnitJob(driver.command([unit("a", gpus=1)]), dict(driver.environment))
 
 
-def test_a_job_carries_out_its_units_one_after_the_other(tmp_path):
-    result = units_of(tmp_path, a="done", b="refused by it", c="done")()
-    assert [(one["id"], one["how"]) for one in result["ended"]] == [("a", "done"), ("b", "refused"), ("c", "done")]
+def test_a_job_returns_the_ending_of_its_unit(tmp_path):
+    ended = job_of(tmp_path, "refused by it")()
+    assert (ended["id"], ended["how"]) == ("a", "refused")
 
 
-def test_a_worker_that_dies_leaves_the_rest(tmp_path):
-    result = units_of(tmp_path, a="done", b="dies", c="done")()
-    assert [one["id"] for one in result["ended"]] == ["a"]
-    assert result["code"] == -9
+def test_a_job_whose_worker_dies_returns_the_exit_code(tmp_path):
+    assert job_of(tmp_path, "dies")() == -9
 
 
-def test_at_the_time_limit_the_worker_is_stopped_and_what_is_left_is_queued(tmp_path):
-    units = units_of(tmp_path, a="done", b="sleeps", c="done")
-    results = []
-    thread = threading.Thread(target=lambda: results.append(units()))
+def test_at_the_time_limit_the_worker_is_stopped_and_the_unit_is_queued_again(tmp_path):
+    job, results = job_of(tmp_path, "sleeps"), []
+    thread = threading.Thread(target=lambda: results.append(job()))
     thread.start()
-    while "b" not in fake_worker.begun(tmp_path):
+    while not fake_worker.begun(tmp_path):
         time.sleep(0.02)
-    rest = units.checkpoint().function
+    again = job.checkpoint().function
     thread.join()
-    assert [(one["id"], one["how"]) for one in results[0]["ended"]] == [("a", "done"), ("b", "stopped")]
-    assert rest.ids == ["b", "c"]
-    assert [one["id"] for one in rest.ended] == ["a"]
+    assert [(one["id"], one["how"]) for one in results] == [("a", "stopped")]
+    assert again == job
 
 
-def test_a_time_limit_before_the_worker_has_started_leaves_everything(tmp_path):
-    units = units_of(tmp_path, a="done")
-    assert units.checkpoint().function == units
+def test_a_time_limit_before_the_worker_has_started_leaves_the_unit(tmp_path):
+    job = job_of(tmp_path, "done")
+    assert job.checkpoint().function == job
 
 
 def test_what_is_pickled_is_small_and_loads_without_torch(tmp_path):
-    data = pickle.dumps(units_of(tmp_path, a="done"))
+    data = pickle.dumps(job_of(tmp_path, "done"))
     assert len(data) < 1000
     code = "import pickle, sys; pickle.load(sys.stdin.buffer); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], input=data, check=False).returncode == 0
