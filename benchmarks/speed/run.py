@@ -24,7 +24,6 @@ from rich.table import Table
 from subjects import SUBJECTS, Row, Session
 from turns import Spread, hardware
 
-from jembench.errors import Unavailable
 from jembench.models import devices
 from jembench.running import provenance
 
@@ -113,10 +112,7 @@ def _measure(setting: Setting, subjects: Sequence[str], repeats: int) -> Run:
     session = Session(setting, repeats, rates="rate" in subjects)
     for subject in subjects:
         click.echo(f"{setting.net}: {subject} ...", err=True)
-        try:
-            rows += session.rows(subject)
-        except Unavailable as error:
-            click.echo(str(error), err=True)
+        rows += session.rows(subject)
     return Run(setting, repeats, before, os.getloadavg()[0], rows)
 
 
@@ -165,8 +161,6 @@ def _figure(row: Row, value: Spread) -> str:
     """A median in the unit that suits it; where there is no ratio, with its spread."""
     if row.measure == "percent":
         return f"{value.median:.0f} % ({value.low:.0f} to {value.high:.0f})"
-    if row.measure == "bytes":
-        return f"{value.median / 2**20:,.0f} MiB"
     return f"{value.median:.3g} s" if value.median >= 1 else f"{1e3 * value.median:.3g} ms"
 
 

@@ -7,15 +7,10 @@ from typing import Literal, NamedTuple
 
 import attacks
 import contests
-import memory
 import rate
-import stores
 import torch
 from contests import Contest, Setting
 from turns import Spread, Turn, spread, take_turns
-
-from jembench.experiment import recipe_files as recipe
-from jembench.training.guard import verdict
 
 
 class Row(NamedTuple):
@@ -23,7 +18,7 @@ class Row(NamedTuple):
 
     subject: str
     per: str
-    measure: Literal["seconds", "percent", "bytes"]
+    measure: Literal["seconds", "percent"]
     textbook: Spread
     ours: Spread
     ratio: Spread | None  # of each turn, above 1 where ours is better; None where the two are not to be divided
@@ -57,7 +52,7 @@ class Session:
 
     def rows(self, subject: str) -> list[Row]:
         """What there is to say of a subject."""
-        return [contest_row(subject, self.timed(subject))] if subject in CONTESTS else OTHERS[subject](self)
+        return [contest_row(subject, self.timed(subject))] if subject in CONTESTS else rates(self)
 
     def timed(self, subject: str) -> Timed:
         """The turns of a contest: those that the rate is read of are the ones that its own row shows."""
@@ -112,63 +107,6 @@ def _rate_row(session: Session, subject: str, operations: int) -> Row:
     )
 
 
-def guard(session: Session) -> list[Row]:
-    """An iteration of JEM without the guard's look and with it, which comes once in ``log_every`` iterations.
-
-    A window of one iteration is timed beside a bare iteration. Its excess is the look, of which each iteration bears
-    its part.
-    """
-    setting = session.setting
-    trainer = setting.trainer(setting.model("jem"), "log_every=1", "checkpoint_every=1")
-    every = recipe.load("paper").log_every
-
-    def window() -> None:
-        verdict(*trainer.window(1))
-
-    window()  # warm
-    turns = take_turns({"bare": trainer.iterate, "window": window}, session.repeats, setting.place)
-    costs = [(turn["window"] - turn["bare"]) / every for turn in turns]
-    ratios = (turn["bare"] / (turn["bare"] + cost) for turn, cost in zip(turns, costs, strict=True))
-    share = spread(100 * cost / turn["bare"] for turn, cost in zip(turns, costs, strict=True))
-    return [
-        Row(
-            "guard",
-            "iteration, without and with it",
-            "seconds",
-            spread(turn["bare"] for turn in turns),
-            spread(turn["bare"] + cost for turn, cost in zip(turns, costs, strict=True)),
-            spread(ratios),
-            {"look costs %": share.median, "at most %": share.high},
-        )
-    ]
-
-
-def peak_memory(session: Session) -> list[Row]:
-    """The peak memory of training JEM, each side measured once in a process of its own."""
-    textbook, ours = (memory.peak(side, session.setting) for side in ("textbook", "ours"))
-    once = [spread([value]) for value in (textbook, ours, textbook / ours)]
-    return [Row("memory", "JEM training, peak", "bytes", *once, {})]
-
-
-def many_cells(session: Session) -> list[Row]:
-    """Commands on stores of thousands of cells, beside bare reading: each outcome decoded, and nothing made of it.
-
-    The first is a plan for an empty store, where there is nothing to be read.
-    """
-    return [
-        Row(
-            "stores",
-            f"{command}, {size.cells:,} cells",
-            "seconds",
-            spread(bare),
-            spread(one.seconds for one in took),
-            None,
-            {"models": size.fits, "CPU s": spread(one.cpu for one in took).median},
-        )
-        for command, size, bare, took in stores.measure(session.repeats)
-    ]
-
-
 CONTESTS: Mapping[str, Callable[[Setting], Contest]] = {
     "sampling": contests.sampling,
     "jem": contests.jem,
@@ -180,10 +118,4 @@ CONTESTS: Mapping[str, Callable[[Setting], Contest]] = {
     "attack": attacks.attack,
 }
 RATED = ("sampling", "jem")
-OTHERS: Mapping[str, Callable[[Session], list[Row]]] = {
-    "guard": guard,
-    "rate": rates,
-    "memory": peak_memory,
-    "stores": many_cells,
-}
-SUBJECTS = (*CONTESTS, *OTHERS)
+SUBJECTS = (*CONTESTS, "rate")
