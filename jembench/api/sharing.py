@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,9 +11,11 @@ from jembench.catalog import registry, trust
 from jembench.errors import JembenchError, SpecError, unknown
 from jembench.experiment.plan import CellPlan, plan_again
 from jembench.experiment.twins import between
+from jembench.files import copy
 from jembench.report.card import LICENSE, card
-from jembench.store import bundle, hub, manifest
+from jembench.store import hub, share
 from jembench.store.fits import FitRecord
+from jembench.store.layout import CARD
 from jembench.store.merge import merge
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
@@ -81,19 +82,20 @@ def push(
     elif path.suffix != ".zip" and path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise SpecError(f"{path} exists and is no empty folder. Name a new one, a file that ends in .zip, or hf://...")
     with TemporaryDirectory() as temporary:
-        folder = Path(temporary, "bundle")
-        record, cells = bundle.build(store, fit, folder, chains=chains)
+        folder = Path(temporary, "model")
+        record, cells = share.build(store, fit, folder, chains=chains)
         text = card(record, cells, folder, to if is_hub else path.name, license)
-        (folder / manifest.CARD).write_text(text, encoding="utf-8")
-        manifest.write(folder)
-        sizes = [file.stat().st_size for file in folder.rglob("*") if file.is_file()]
+        (folder / CARD).write_text(text, encoding="utf-8")
+        parts = share.write_manifest(folder)
+        size = sum(part.stat().st_size for part in parts)
         if is_hub:
             to = hub.upload(folder, to, private=private)
         elif path.suffix == ".zip":
-            manifest.write_zip(folder, path)
+            share.write_zip(folder, path)
         else:
-            shutil.copytree(folder, path, dirs_exist_ok=True)
-    return Pushed(fit, len(sizes), sum(sizes), to)
+            for part in parts:
+                copy(part, path / part.relative_to(folder))
+    return Pushed(fit, len(parts), size, to)
 
 
 def fetch(source: str, store: Store) -> Fetched:
@@ -112,9 +114,9 @@ def fetch(source: str, store: Store) -> Fetched:
         folder = Path(temporary)
         if source.startswith(hub.PREFIX):
             there = hub.download(source)
-            record = bundle.unpack(there, folder, source, within=there.parent.parent)
+            record = share.unpack(there, folder, source, within=there.parent.parent)
         else:
-            record = bundle.unpack(Path(source), folder)
+            record = share.unpack(Path(source), folder)
         cells = Store(folder).contents().cells
         named = [record.key.model, record.key.dataset, *trust.strings(record.recipe), *(cell.metric for cell in cells)]
         trust.refuse_code(named, source)

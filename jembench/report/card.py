@@ -13,7 +13,7 @@ from jembench.catalog import spec
 from jembench.report.record import columns_of, record, subjects
 from jembench.report.text import Footnotes, record_text
 from jembench.store.fits import FitRecord
-from jembench.store.manifest import MANIFEST
+from jembench.store.layout import MANIFEST
 from jembench.store.outcome import Cell
 
 LICENSE = "unknown"
@@ -26,7 +26,7 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
     Args:
         of: the fit.
         cells: its results.
-        folder: of the bundle, with its pictures.
+        folder: of the shared model, with its pictures.
         source: what ``jembench fetch`` is to be given.
         license: of the weights.
     """

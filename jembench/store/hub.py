@@ -1,4 +1,4 @@
-"""Bundles as repositories of the Hugging Face Hub, by its own client (the extra ``hub``)."""
+"""Shared models as repositories of the Hugging Face Hub, by its own client (the extra ``hub``)."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jembench.errors import JembenchError, SpecError, Unavailable, error_text
-from jembench.store import manifest
-from jembench.store.manifest import MANIFEST
+from jembench.store import share
+from jembench.store.layout import MANIFEST
 
 PREFIX = "hf://"
 
@@ -32,9 +32,9 @@ def parse(text: str) -> tuple[str, str]:
 
 
 def upload(folder: Path, to: str, *, private: bool = False) -> str:
-    """Make the files of a bundle those of a repository, which is created if it is not there, in one commit.
+    """Make the files of a shared model those of a repository, which is created if it is not there, in one commit.
 
-    Files of a bundle that was there before are removed; all others are left alone.
+    Files of a model that was there before are removed; all others are left alone.
 
     Returns:
         The address of the commit.
@@ -46,9 +46,9 @@ def upload(folder: Path, to: str, *, private: bool = False) -> str:
     with _client(to, "write") as hub:
         api = hub.HfApi(library_name="jembench")
         api.create_repo(name, private=private, exist_ok=True)
-        parts = [MANIFEST, *manifest.read(folder)]
+        parts = [MANIFEST, *share.read_manifest(folder)]
         former = set(api.list_repo_files(name, revision=revision)).difference(parts)
-        changes = [hub.CommitOperationDelete(part) for part in former if manifest.is_part(part)]
+        changes = [hub.CommitOperationDelete(part) for part in former if share.is_part(part)]
         changes += [hub.CommitOperationAdd(part, str(folder / part)) for part in parts]
         # not by ``upload_folder``, which may make several commits
         done = api.create_commit(name, changes, commit_message="Share a trained model", revision=revision)
@@ -56,7 +56,7 @@ def upload(folder: Path, to: str, *, private: bool = False) -> str:
 
 
 def download(source: str) -> Path:
-    """Return the folder of a repository's bundle in the cache of the hub's client; what is there is not loaded again.
+    """Return the folder of a repository in the cache of the hub's client; files that are there are not loaded again.
 
     Only files that the manifest names are loaded. They are links to files of the cache.
 
@@ -67,14 +67,14 @@ def download(source: str) -> Path:
     name, revision = parse(source)
     with _client(source, "read") as hub:
         folder = Path(hub.hf_hub_download(name, MANIFEST, revision=revision, library_name="jembench")).parent
-        wanted = list(manifest.read(folder))  # names without wildcards
+        wanted = list(share.read_manifest(folder))  # names without wildcards
         hub.snapshot_download(name, revision=folder.name, allow_patterns=wanted, library_name="jembench")
         return folder
 
 
 @contextmanager
 def _client(where: str, right: str) -> Iterator[Any]:
-    """Give the hub's client; what goes wrong with it becomes an error for users."""
+    """Give the hub's client; its errors become errors for users."""
     try:
         import huggingface_hub as hub
         from huggingface_hub.utils.tqdm import disable_progress_bars
@@ -94,7 +94,7 @@ def _client(where: str, right: str) -> Iterator[Any]:
 
 
 def _explained(where: str, right: str, error: BaseException) -> Unavailable:
-    """Return what an error of the client, or its cause, means for the user."""
+    """Return the error for users of an error of the client, or of its cause."""
     status = getattr(getattr(error, "response", None), "status_code", 0)
     if status in (401, 403, 404):
         return Unavailable(

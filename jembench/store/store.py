@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from jembench import files
+from jembench.catalog import limits
 from jembench.errors import DamagedError, Fallback, SpecError, StoreError
 from jembench.files import write_bytes
 from jembench.store import fits, lease, outcome, records
@@ -208,7 +209,8 @@ class Store(Layout):
         """Read the per-example values of a cell; none, if it was written without.
 
         Raises:
-            DamagedError: if the file is not the one that was written with the cell, or holds other than plain arrays.
+            DamagedError: if the file is not the one that was written with the cell, holds other than plain arrays, or
+            unpacks to more than the limits allow.
         """
         import numpy as np
 
@@ -218,6 +220,8 @@ class Store(Layout):
         with _explained(path, cell):
             content = files.read_bytes(path)
             _compare(cell, hashlib.sha256(content).hexdigest())
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                limits.check_archive(path, archive)
             with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
                 return dict(arrays)
 

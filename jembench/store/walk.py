@@ -17,10 +17,9 @@ from jembench.catalog import spec
 from jembench.catalog.spec import slug
 from jembench.errors import SpecError, StoreError
 from jembench.files import digest
-from jembench.store import fits, manifest, records, tensors
+from jembench.store import fits, records, tensors
 from jembench.store.fits import UNREADABLE
-from jembench.store.layout import PARTS, id_of, listed
-from jembench.store.manifest import CARD, MANIFEST
+from jembench.store.layout import CARD, MANIFEST, PARTS, id_of, listed
 from jembench.store.outcome import Cell
 from jembench.store.store import LEASES, Store, read_cell
 
@@ -82,7 +81,7 @@ def walk(store: Store) -> Iterator[Item]:
     parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
     for path in _list(root):
         if path.name == MANIFEST:
-            yield Item(path, "other", "", partial(manifest.check, root))
+            yield Item(path, "other", "", partial(records.read, path))
         elif path.name not in parts:
             yield _stray(path)
 

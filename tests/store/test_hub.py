@@ -9,7 +9,7 @@ from fake_hub import TOKEN, serving
 from small_store import small_store
 
 from jembench.errors import DamagedError, SpecError, Unavailable
-from jembench.store import bundle, hub, manifest, records
+from jembench.store import hub, records, share
 from jembench.store.store import Store
 
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -57,9 +57,9 @@ def shared(server, built):
 
 def build(store, seed, folder):
     fit = next(fit for fit, *_ in store.trained() if (fit.model, fit.seed) == ("jem", seed))
-    bundle.build(store, fit, folder)
-    (folder / manifest.CARD).write_text("---\nlicense: mit\n---\n")
-    manifest.write(folder)
+    share.build(store, fit, folder)
+    (folder / "README.md").write_text("---\nlicense: mit\n---\n")
+    share.write_manifest(folder)
     return folder
 
 
@@ -76,7 +76,7 @@ def fetched(tmp_path, where=WHERE):
     there, folder = hub.download(where), tmp_path / "unpacked"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    bundle.unpack(there, folder, where, within=there.parent.parent)
+    share.unpack(there, folder, where, within=there.parent.parent)
     return contents(folder)
 
 
@@ -178,7 +178,7 @@ def test_another_content_on_the_hub_is_refused(shared, tmp_path):
 
 
 def test_a_manifest_of_other_files_loads_nothing_else(shared, tmp_path):
-    shared.repositories[NAME]["manifest.json"] = records.text({"files": {"../x": {"size": 1, "sha256": ""}}}).encode()
+    shared.repositories[NAME]["manifest.json"] = records.text({"files": {"../x": ""}}).encode()
     with pytest.raises(DamagedError, match="can be no file of a trained model"):
         fetched(tmp_path)
     assert downloaded(shared) == {"manifest.json"}

@@ -1,20 +1,19 @@
 """A shared model arrives whole, or not at all."""
 
 import dataclasses
-import hashlib
 import json
 import random
 import shutil
 import tracemalloc
 import zipfile
+from pathlib import Path
 
 import pytest
 from small_store import small_store
 
 from jembench.errors import DamagedError, SpecError
-from jembench.store import bundle, manifest, records, tensors
+from jembench.store import records, share, tensors
 from jembench.store.merge import merge
-from jembench.store.outcome import encode
 from jembench.store.store import Store
 from jembench.store.walk import verify
 
@@ -27,9 +26,9 @@ def whole(tmp_path_factory):
 @pytest.fixture(scope="module")
 def built(whole, tmp_path_factory):
     folder = tmp_path_factory.mktemp("built") / "bundle"
-    bundle.build(whole, key(whole), folder)
+    share.build(whole, key(whole), folder)
     (folder / "README.md").write_text("A card")
-    manifest.write(folder)
+    share.write_manifest(folder)
     return folder
 
 
@@ -47,7 +46,7 @@ def names(folder):
 
 
 def zipped(folder, path):
-    manifest.write_zip(folder, path)
+    share.write_zip(folder, path)
     return path
 
 
@@ -55,13 +54,13 @@ def unpack(source, tmp_path):
     folder = tmp_path / "unpacked"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
-    bundle.unpack(source, folder)
+    share.unpack(source, folder)
     return folder
 
 
 def manifest_of(folder, **changed):
     """Write the manifest anew, as anybody can, with entries changed or added."""
-    manifest.write(folder)
+    share.write_manifest(folder)
     files = json.loads((folder / "manifest.json").read_text())["files"]
     records.write(folder / "manifest.json", {"files": {**files, **changed}})
 
@@ -83,7 +82,7 @@ def test_results_that_failed_or_are_unfinished_are_left_out(whole, tmp_path):
     for cell, change in ((failed, {"status": "failed", "values": {}}), (partial, {"details": {"partial": "half"}})):
         changed = dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, **change))
         store.write_cell(changed, store.read_arrays(cell))
-    _, cells = bundle.build(store, key(store), tmp_path / "bundle")
+    _, cells = share.build(store, key(store), tmp_path / "bundle")
     assert {failed.id, partial.id}.isdisjoint(cell.id for cell in cells)
     assert len(cells) == len(list((tmp_path / "bundle" / "cells").iterdir())) == 2
     assert {finding.status for finding in verify(Store(tmp_path / "bundle"))} == {"ok"}
@@ -98,7 +97,7 @@ def test_without_chains_the_rest_is_whole(whole, tmp_path):
     )
     files = {**record.files, "sampler.safetensors": tensors.read_seal(home / "sampler.safetensors").digest}
     store.write_fit(record._replace(files=files))
-    record, _ = bundle.build(store, key(store), tmp_path / "bundle", chains=False)
+    record, _ = share.build(store, key(store), tmp_path / "bundle", chains=False)
     assert record.provenance["chains"] == "left out"
     assert set(record.files) == {"model.safetensors", "sampler.safetensors", "history.csv"}
     assert {finding.status for finding in verify(Store(tmp_path / "bundle"))} == {"ok"}
@@ -110,8 +109,8 @@ def test_what_is_damaged_is_not_shared(whole, tmp_path):
     store = Store(shutil.copytree(whole.root, tmp_path / "store"))
     path = store.fit_folder(key(store)) / "history.csv"
     path.write_text(path.read_text()[:-5])
-    with pytest.raises(DamagedError, match=r"history\.csv in .* cannot be shared"):
-        bundle.build(store, key(store), tmp_path / "bundle")
+    with pytest.raises(DamagedError, match=r"s0-jem000 in .* cannot be shared: .*history\.csv is not the file"):
+        share.build(store, key(store), tmp_path / "bundle")
 
 
 @pytest.mark.parametrize("carrier", ["folder", "zip", "zipped by others"])
@@ -139,11 +138,6 @@ MODEL = f"{HOME}/model.safetensors"
 def cut(shared):
     content = (shared / MODEL).read_bytes()
     (shared / MODEL).write_bytes(content[:-10])
-
-
-def longer(shared):
-    with (shared / MODEL).open("ab") as stream:
-        stream.write(b"more")
 
 
 def flipped(shared):
@@ -182,19 +176,10 @@ def array_without_cell(shared):
     manifest_of(shared)
 
 
-def failed(shared):
-    store = Store(shared)
-    record = store.trained()[0]
-    records.write(shared / HOME / "fit.json", encode(record._replace(status="failed", reason="diverged")._asdict()))
-    manifest_of(shared)
-
-
-@pytest.mark.parametrize("zipped_too", [False, True])
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
         (cut, "model.safetensors was cut short, edited or exchanged"),
-        (longer, "model.safetensors was cut short, edited or exchanged"),
         (flipped, "README.md was cut short, edited or exchanged"),
         (lambda shared: (shared / "README.md").unlink(), "README.md is missing"),
         (lambda shared: (shared / "manifest.json").write_text("{"), "manifest.json is not valid JSON"),
@@ -203,20 +188,16 @@ def failed(shared):
         (no_weights, "It does not hold one trained model"),
         (two_fits, "It does not hold one trained model"),
         (array_without_cell, "no cell that can be read was written with it"),
-        (failed, "It does not hold one trained model"),
     ],
 )
-def test_what_is_not_as_it_was_shared_is_refused(shared, tmp_path, damage, reason, zipped_too):
-    source = shared
+def test_what_is_not_as_it_was_shared_is_refused(shared, tmp_path, damage, reason):
     damage(shared)
-    if zipped_too:
-        shutil.make_archive(tmp_path / "model", "zip", shared)
-        source = tmp_path / "model.zip"
-    with pytest.raises(DamagedError) as error:
-        unpack(source, tmp_path)
-    assert str(error.value).startswith(f"{source} is not what was shared: ")
-    assert reason in str(error.value)
-    assert str(tmp_path / "unpacked") not in str(error.value)
+    for source in (shared, Path(shutil.make_archive(tmp_path / "model", "zip", shared))):
+        with pytest.raises(DamagedError) as error:
+            unpack(source, tmp_path)
+        assert str(error.value).startswith(f"{source} is not what was shared: ")
+        assert reason in str(error.value)
+        assert str(tmp_path / "unpacked") not in str(error.value)
 
 
 @pytest.mark.parametrize(
@@ -238,7 +219,7 @@ def test_what_is_not_as_it_was_shared_is_refused(shared, tmp_path, damage, reaso
     ],
 )
 def test_names_of_other_files_are_refused(shared, tmp_path, name):
-    manifest_of(shared, **{name: {"size": 1, "sha256": "0" * 64}})
+    manifest_of(shared, **{name: "0" * 64})
     with pytest.raises(DamagedError, match="which can be no file of a trained model"):
         unpack(shared, tmp_path)
     assert names(tmp_path / "unpacked") == {"manifest.json"}
@@ -257,54 +238,44 @@ def test_links_within_are_those_of_a_cache(shared, tmp_path):
     shutil.move(shared / "cells", blobs)
     (shared / "cells").symlink_to(blobs)
     (tmp_path / "unpacked").mkdir()
-    assert bundle.unpack(shared, tmp_path / "unpacked", within=tmp_path).key.id == "jem000"
+    assert share.unpack(shared, tmp_path / "unpacked", within=tmp_path).key.id == "jem000"
 
 
-def test_archives_that_unpack_to_far_more_are_refused(shared, tmp_path):
+def test_a_shared_model_that_is_too_large_is_refused(shared, tmp_path):
     path = tmp_path / "bomb.zip"
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("manifest.json", "{}")
         archive.filelist[0].file_size = 3 * 2**30  # what its directory says
     with pytest.raises(SpecError, match="unpacked, takes 3 GiB, and the limit is 1"):
         unpack(path, tmp_path)
-    manifest_of(shared, **{MODEL: {"size": 2**40, "sha256": "0" * 64}})
-    with pytest.raises(SpecError, match=r"What .* holds takes 1,025 GiB"):
-        unpack(shared, tmp_path)
-    half = {"size": 5 * 2**30, "sha256": "0" * 64}
-    manifest_of(shared, **{MODEL: half, f"{HOME}/sampler.safetensors": half})
-    with pytest.raises(SpecError, match=r"What .* holds takes 11 GiB"):
+    with (shared / MODEL).open("ab") as stream:
+        stream.truncate(2**40)  # a sparse file
+    with pytest.raises(SpecError, match=r"model.safetensors takes 1,024 GiB"):
         unpack(shared, tmp_path)
 
 
-def bomb(shared, path, method=zipfile.ZIP_DEFLATED, stated=2**25):
-    """An archive of 33 KB more than the bundle, with 32 MiB of zeros; and what its manifest says that they are."""
+def bomb(shared, path, method=zipfile.ZIP_DEFLATED):
+    """An archive of 33 KB more than the model, with 32 MiB of zeros."""
     (shared / "README.md").write_bytes(bytes(2**25))
-    sha256 = hashlib.sha256(bytes(2**25)).hexdigest()
-    manifest_of(shared, **{"README.md": {"size": stated, "sha256": sha256}})
+    manifest_of(shared)
     with zipfile.ZipFile(path, "w", method) as archive:
         for name in names(shared):
             archive.write(shared / name, name)
     return path
 
 
-@pytest.mark.parametrize("stated", [2**25, 2**30])
-def test_no_file_is_held_in_memory(shared, tmp_path, stated):
-    path = bomb(shared, tmp_path / "bomb.zip", stated=stated)
+def test_no_file_is_held_in_memory(shared, tmp_path):
+    path = bomb(shared, tmp_path / "bomb.zip")
     tracemalloc.start()
     try:
-        if stated == 2**25:
-            assert (unpack(path, tmp_path) / "README.md").stat().st_size == 2**25
-        else:
-            with pytest.raises(DamagedError, match=r"README\.md was cut short, edited or exchanged"):
-                unpack(path, tmp_path)
-        peak = tracemalloc.get_traced_memory()[1]
+        assert (unpack(path, tmp_path) / "README.md").stat().st_size == 2**25
+        assert tracemalloc.get_traced_memory()[1] < 2**24
     finally:
         tracemalloc.stop()
-    assert peak < 2**24
 
 
 @pytest.mark.parametrize("method", [zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_what_zipfile_unpacks_at_once_is_refused(shared, tmp_path, method):
+def test_methods_that_zipfile_unpacks_at_once_are_refused(shared, tmp_path, method):
     with pytest.raises(SpecError, match="is compressed by method"):
         unpack(bomb(shared, tmp_path / "bomb.zip", method), tmp_path)
 
@@ -315,20 +286,6 @@ def test_a_link_to_itself_is_refused(shared, tmp_path, name):
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     path.symlink_to(path.name)
     with pytest.raises(DamagedError, match="cannot be read"):
-        unpack(shared, tmp_path)
-
-
-def test_arrays_that_unpack_to_far_more_are_refused(shared, tmp_path):
-    path = next(shared.glob("arrays/ece-*"))
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.filelist[0].file_size = 3 * 2**30
-        archive.writestr("more.npy", b"")  # so that the directory is written again
-    cell = next(shared.glob("cells/ece-*"))
-    record = json.loads(cell.read_text())
-    record.pop("digest")
-    records.write(cell, {**record, "arrays": manifest.digest(path)})
-    manifest_of(shared)
-    with pytest.raises(SpecError, match=r"unpacked, takes \d GiB"):
         unpack(shared, tmp_path)
 
 

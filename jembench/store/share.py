@@ -1,0 +1,220 @@
+"""Shared models: a store of one fit with a model card, as a folder or a zip archive.
+
+A list of digests, ``manifest.json``, names every file. Files that it does not name are not read. Nothing in a shared
+model is code: safetensors, JSON, CSV, PNG, arrays of numbers.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import zipfile
+import zlib
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import IO, NamedTuple
+
+from jembench.catalog import limits
+from jembench.errors import CheckpointError, DamagedError, SpecError
+from jembench.files import copy, digest, open_regular, write_atomically
+from jembench.store import fits, outcome, records, tensors
+from jembench.store.fits import WEIGHTS, FitRecord
+from jembench.store.latest import newest
+from jembench.store.layout import MANIFEST, id_of, listed
+from jembench.store.merge import merge
+from jembench.store.outcome import Cell, FitKey
+from jembench.store.store import Store
+from jembench.store.walk import Item, verify
+
+_NAME = "[A-Za-z0-9_=+-][A-Za-z0-9_.=+-]{0,200}"
+_PART = re.compile(
+    rf"README\.md|cells/{_NAME}\.json|arrays/{_NAME}\.npz|fits/{_NAME}/"
+    r"(fit\.json|interventions\.json|history\.csv|samples\.png|(model|sampler|buffer-[1-5])\.safetensors)"
+)
+"""The paths that files of a shared model may have, beside the manifest."""
+
+_CHAINS = re.compile(r"(sampler|buffer-.)\.safetensors")
+
+
+class _Manifest(NamedTuple):
+    files: Mapping[str, str]  # SHA-256 of each file, by its path with / between the parts
+
+
+def is_part(name: str) -> bool:
+    """Return whether a file of a shared model may have this path."""
+    return _PART.fullmatch(name) is not None
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
+
+
+def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tuple[FitRecord, list[Cell]]:
+    """Merge a fit and its current results into an empty folder. Failed and unfinished results are left out.
+
+    Args:
+        store: that has the fit.
+        fit: to be shared.
+        folder: of the shared model.
+        chains: whether the samples that the training kept are copied. Without them a sampler starts new chains.
+
+    Returns:
+        The record of the fit, and the results.
+
+    Raises:
+        SpecError: if the fit has not been trained to its end.
+        DamagedError: if a file is damaged.
+    """
+    record = store.read_fit(fit)
+    if record is None or not store.is_trained(fit):
+        raise SpecError(f"The training of {fit} has not ended, or it failed: there is no model to share.")
+    current = newest(store.contents().cells)
+    results = [cell for cell in current if cell.fit.id == fit.id and cell.outcome.is_settled]
+    shared = {fit.id, *(cell.id for cell in results)}
+
+    def wanted(item: Item) -> bool:
+        name = item.path.relative_to(store.root).as_posix()
+        of = item.path.parent if item.path.parent.parent.name == "fits" else item.path
+        is_left_out = not chains and _CHAINS.fullmatch(item.path.name)
+        return item.owner == fit.id and id_of(of) in shared and is_part(name) and not is_left_out
+
+    for finding in merge(store, Store(folder), wanted):
+        if finding.status != "copied":
+            raise DamagedError(f"{finding.file} in {store.root} cannot be shared: {finding.reason}")
+    return record if chains else _without_chains(record, Store(folder).fit_folder(fit)), results
+
+
+def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
+    """Write the record of a fit again, and a file of no chains beside it."""
+    from jembench.store import checkpoint  # imports torch
+
+    sampler = folder / WEIGHTS[1]
+    checkpoint.write(sampler, {})
+    files = {name: found for name, found in record.files.items() if not _CHAINS.fullmatch(name)}
+    files[sampler.name] = tensors.read_seal(sampler).digest
+    left_out = {"chains": "left out"} if files[sampler.name] != record.files.get(sampler.name) else {}
+    changed = record._replace(files=files, provenance={**record.provenance, **left_out})
+    records.write(folder / fits.RECORD, outcome.encode(changed._asdict()))
+    return changed
+
+
+def write_manifest(folder: Path) -> list[Path]:
+    """Write the list of digests of all files of a shared model; return them, the list itself included."""
+    paths = sorted(path for path in folder.rglob("*") if is_part(path.relative_to(folder).as_posix()))
+    files = {path.relative_to(folder).as_posix(): digest(path) for path in paths}
+    records.write(folder / MANIFEST, {"files": files})
+    return [folder / MANIFEST, *paths]
+
+
+def read_manifest(folder: Path) -> Mapping[str, str]:
+    """Return the digests of the files of a shared model, by their paths.
+
+    Raises:
+        FileNotFoundError: if there is no manifest.
+        DamagedError: if it is damaged, or names a file that no shared model has.
+    """
+    found = records.read(folder / MANIFEST).read(_Manifest).files
+    if strange := [name for name in found if not is_part(name)]:
+        raise DamagedError(f"Its manifest names {strange[0][:100]!r}, which can be no file of a trained model.")
+    return found
+
+
+def write_zip(folder: Path, path: Path) -> None:
+    """Write a shared model as a zip archive, uncompressed.
+
+    Raises:
+        StoreError: if it cannot be written.
+    """
+
+    def write(stream: IO[bytes]) -> None:
+        with zipfile.ZipFile(stream, "w") as archive:
+            for name in (MANIFEST, *read_manifest(folder)):
+                archive.write(folder / name, name)
+
+    write_atomically(path, write, "another name")
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def unpack(source: Path, folder: Path, name: str = "", within: Path | None = None) -> FitRecord:
+    """Copy a shared model into an empty folder, which becomes a store, and check every file.
+
+    Args:
+        source: a folder or a zip archive.
+        folder: the target.
+        name: of the source, for errors.
+        within: the folder that links of the source must not lead out of; by default the source.
+
+    Returns:
+        The record of its fit.
+
+    Raises:
+        SpecError: if the source is no shared model, or larger than the limits allow.
+        DamagedError: if a file is missing, or is not the one that was shared.
+        StoreError: if a copy cannot be written.
+    """
+    if not source.exists():
+        raise SpecError(f"There is no {source}. Name a folder, a zip archive or hf://USER/NAME.")
+    try:
+        if source.is_dir():
+            _receive(lambda part: _copy(source / part, folder / part, within or source), folder)
+        else:
+            _extract(source, folder)
+        return _check(Store(folder))
+    except (DamagedError, CheckpointError) as error:
+        reason = str(error).replace(f"{folder}/", "").removesuffix(records.REMEDY).strip()
+        name = name or str(source)
+        raise DamagedError(f"{name} is not what was shared: {reason} Nothing was copied. Get it again.") from error
+
+
+def _copy(path: Path, to: Path, within: Path) -> None:
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(within)):
+        raise DamagedError(f"{path.name} is a link that leads out of the folder.")
+    limits.check_bytes(str(path), path.stat().st_size)
+    copy(path, to, durable=False)
+
+
+def _extract(source: Path, folder: Path) -> None:
+    try:
+        with open_regular(source) as stream, zipfile.ZipFile(stream) as archive:
+            limits.check_archive(source, archive)
+            _receive(lambda part: archive.extract(part, folder), folder)
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:  # RuntimeError: it is encrypted
+        raise DamagedError(f"It is no zip archive that can be read ({error}).") from error
+
+
+def _receive(copy_part: Callable[[str], object], folder: Path) -> None:
+    """Copy the manifest and the files that it names, and compare their digests."""
+    remedy = "`jembench push` writes a shared model; `jembench store merge` copies from a whole store."
+    _receive_file(copy_part, MANIFEST, SpecError(f"There is no trained model: {MANIFEST} is missing. {remedy}"))
+    for name, written in read_manifest(folder).items():
+        _receive_file(copy_part, name, DamagedError(f"{name} is missing."))
+        if digest(folder / name) != written:
+            raise DamagedError(f"{name} was cut short, edited or exchanged.")
+
+
+def _receive_file(copy_part: Callable[[str], object], name: str, missing: Exception) -> None:
+    try:
+        copy_part(name)
+    except (KeyError, FileNotFoundError) as error:
+        raise missing from error
+    except OSError as error:
+        raise DamagedError(f"{name} cannot be read ({error.strerror or error}).") from error
+
+
+def _check(store: Store) -> FitRecord:
+    """Return the record of the one fit of a store, after all files beside it were checked.
+
+    Raises:
+        DamagedError: if there is not one trained model, or a file is damaged or of another one.
+    """
+    homes, trained = listed(store.root / "fits"), store.trained()
+    if len(homes) != 1 or not trained or not fits.has_weights(homes[0]):
+        raise DamagedError("It does not hold one trained model.")
+    for finding in verify(store):
+        if finding.status != "ok":
+            raise DamagedError(f"{finding.file}: {finding.reason}")
+    for cell in store.contents().cells:
+        if cell.fit.id != trained[0].key.id:
+            raise DamagedError(f"{store.cell_path(cell).name} is a result of another model, {cell.fit}.")
+    return trained[0]
