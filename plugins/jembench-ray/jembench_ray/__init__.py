@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from jembench.plugin import Range, SpecError
 
 if TYPE_CHECKING:
     from jembench_ray.executor import RayExecutor
 
-Cores = Annotated[float, Range(least=0.01)]
-
 
 def ray(
     *,
-    address: str = "auto",
+    address: str = "",
     gpus: Annotated[float, Range(least=0)] = 1.0,
-    cpus: Cores = 1.0,
-    statistics_cpus: Cores = 1.0,
+    cpus: Annotated[float, Range(least=0.01)] = 1.0,
     retries: Annotated[int, Range(least=0)] = 2,
-    shared: Literal["auto", "yes", "no"] = "auto",
 ) -> RayExecutor:
     """Tasks of a Ray cluster: one for each unit of work.
 
-    ``address`` is ``host:port`` of a cluster. ``auto`` is the cluster that RAY_ADDRESS names, or that runs on this
-    machine; if there is none, a Ray is started on this machine for the time of the run, as ``local`` always does. A
-    unit that runs a network takes ``gpus`` GPUs (``0.5``: two units share one) and ``cpus`` cores; on a cluster without
-    GPUs it takes the cores alone. A unit of statistics takes ``statistics_cpus`` cores. A unit whose worker or node
-    died is tried again, up to ``retries`` times. ``shared`` says whether all nodes see the store under the same path;
-    ``auto`` looks there.
+    ``address`` is ``host:port`` of a cluster, or ``auto`` for one that runs on this machine. Without it, it is the
+    cluster that RAY_ADDRESS names; if there is none, a Ray is started on this machine for the time of the run, as
+    ``local`` always does. A unit takes ``gpus`` GPUs (``0.5``: two units share one) and ``cpus`` cores, and one that N
+    processes train N times as many; on a cluster without GPUs it takes the cores alone. A unit whose worker or node
+    died is tried again, up to ``retries`` times.
 
     Raises:
         SpecError: if an option is out of range.
@@ -38,15 +33,11 @@ def ray(
     if "://" in address:
         raise SpecError(
             f"address of ray is {address!r}, a Ray client. Start jembench on a machine of the cluster, with host:port "
-            "of its head node, such as ray:address=10.0.0.1:6379, or with ray alone."
+            "of its head node, such as ray:address=10.0.0.1:6379."
         )
-    if address not in ("auto", "local") and not _is_host_and_port(address):
+    host, _, port = address.rpartition(":")
+    if address not in ("", "auto", "local") and not (host and port.isdecimal() and 0 < int(port) < 2**16):
         raise SpecError(f"address of ray is {address!r}; it must be host:port, auto or local.")
     if gpus > 1 and gpus % 1:
         raise SpecError(f"gpus of ray is {gpus:g}; above 1 it must be a whole number.")
-    return RayExecutor(address, gpus=gpus, cpus=cpus, statistics_cpus=statistics_cpus, retries=retries, shared=shared)
-
-
-def _is_host_and_port(address: str) -> bool:
-    host, _, port = address.rpartition(":")
-    return bool(host) and port.isdecimal() and 0 < int(port) < 2**16
+    return RayExecutor(address, gpus=gpus, cpus=cpus, retries=retries)

@@ -16,13 +16,15 @@ from typing import Any
 
 from submitit.helpers import DelayedSubmission
 
+_LIBC = ctypes.CDLL(None)
+
 _TIME_IS_UP = {signal.SIGUSR1, signal.SIGUSR2}
 """Slurm sends it to every process of a job; a worker, which does not expect it, would end at once."""
 
 
 def _end_with_parent() -> None:
     """Have this process stopped when its parent dies: not all clusters find it then."""
-    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+    _LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
 @dataclass
