@@ -24,7 +24,6 @@ from jembench.report import references
 from jembench.report.references import Published
 from jembench.running import session
 from jembench.running.display import display
-from jembench.running.preview import preview
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
 
@@ -151,6 +150,7 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         Unavailable: after the plan, if it could not be carried out because something is missing.
     """
     from jembench.models import devices
+    from jembench.running.check import preview
 
     session.check(plan.fits, how)
     devices.resolve(how.device)
@@ -158,6 +158,5 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
     fits, outlook = preview(plan, store)
     print_preview(fits, format)
-    if outlook:
-        outlook.check(skip_missing=how.skip_missing)
+    outlook.check(skip_missing=how.skip_missing)
     return 0

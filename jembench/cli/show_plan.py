@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from jembench.cli.output import print_json, print_table
 from jembench.experiment.plan import PRETRAINED
 from jembench.experiment.sweep import bare_name
-from jembench.running.preview import FitPreview
+
+if TYPE_CHECKING:
+    from jembench.running.check import FitPreview
 
 NAMED = 3
 """Up to this many variants of one metric are listed by name; more are counted."""

@@ -125,7 +125,7 @@ def _serve(store: Store, units: tuple[str, ...], device: torch.device | str) -> 
     """Help to train the models of units, as a process of a rank above 0."""
     import torch
 
-    from jembench.running.driver import serve_fits
+    from jembench.running.worker import serve_fits
 
     plans = [works.planned(_read(store, unit), f"the unit of work {unit}") for unit in units]
     serve_fits([fit for plan in plans for fit in plan.fits], torch.device(device))

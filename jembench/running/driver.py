@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import math
 import os
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from jembench import progress, stopping
+from jembench import progress
 from jembench.catalog import plugin_files, trust
 from jembench.errors import Fallback, JembenchError, OutOfTime, SpecError, WorkFailed
-from jembench.experiment.plan import FitPlan, Plan
+from jembench.experiment.plan import Plan
 from jembench.experiment.works import Work, code_of, works
 from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Executor, Job
@@ -31,9 +32,7 @@ from jembench.store.store import Store
 from jembench.store.works import LOGS, Status
 
 if TYPE_CHECKING:
-    import torch
-
-    from jembench.running.outlook import Ready
+    from jembench.running.check import Ready
     from jembench.running.worker import Worker
 
 POLL = 0.5
@@ -49,33 +48,28 @@ BUSY = "another process works on it"
 """The reason why a unit waits whose leases are held."""
 
 
-class Options(NamedTuple):
-    """The options of all workers of a run."""
-
-    device: str = "auto"  # workers elsewhere find out what its name means there
-    deadline: float | None = None  # when training and attacks stop, UTC in seconds since 1970
-    skip_missing: bool = False  # start although something is missing for some metrics
-    trackers: Sequence[str] = ()  # specs of those that workers elsewhere open
-
-
-_DEFAULT = Options()
-
-
 def carry_out(
     plan: Plan,
     store: Store,
     executor: Executor,
     events: Events,
-    options: Options = _DEFAULT,
+    *,
+    device: str = "auto",
+    deadline: float | None = None,
+    skip_missing: bool = False,
+    trackers: Sequence[str] = (),
 ) -> None:
     """Do what is pending. One cell's or fit's failure is recorded and stops no other.
 
     Args:
-        plan: fits and cells.
-        store: where they are kept.
+        plan: the cells that the store does not have.
+        store: where results are kept.
         executor: where the units of work run.
         events: get what happens.
-        options: of workers.
+        device: where networks run. Workers elsewhere find out what its name means there.
+        deadline: when training and attacks stop, UTC in seconds since 1970; None: never.
+        skip_missing: whether to start although something is missing for some metrics.
+        trackers: specs of those that workers elsewhere open.
 
     Raises:
         OutOfTime: if the deadline came while a model was trained or attacked.
@@ -83,22 +77,35 @@ def carry_out(
         ProcessLost: if a process of the group failed or has gone.
         StoreError: if the store cannot be written.
         Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
-        SpecError: as :func:`~jembench.running.outlook.look_ahead`.
+        SpecError: as :func:`~jembench.running.check.look_ahead`.
     """
-    needed = Plan(plan.suite, [cell for cell in plan.cells if not store.is_settled(cell)])
-    if not needed.cells:
-        return
-    ready = _look_ahead(needed, skip_missing=options.skip_missing) if executor.here else {}
+    ready: Mapping[str, Ready] = {}
+    if executor.here:
+        from jembench.running.check import look_ahead
+
+        outlook = look_ahead(plan)
+        outlook.check(skip_missing=skip_missing)
+        ready = outlook.fits
     store.check_writable()
     command = provenance.this_command()
-    units = works(needed, store.is_trained, slots=executor.slots, deadline=options.deadline, command=command)
-    in_process = isinstance(executor, LocalExecutor)
+    units = works(plan, store.is_trained, slots=executor.slots, deadline=deadline, command=command)
+    trusted = {*code_of(units), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
+
+    def note_wait(unit: str, reason: str) -> None:
+        if store.works.status(unit).state == "queued":
+            store.works.set_status(unit, Status(state="queued", text=reason))
+
     driver = Driver(
         store=store.root.absolute(),
-        options=() if in_process else _options(needed, store, options),
-        environment=_environment(units, options.trackers),
-        carry_out=_in_process(units, needed, lambda: _worker(store, options.device, events, ready)),
-        waits=functools.partial(_note_wait, store),
+        options=() if isinstance(executor, LocalExecutor) else _options(plan, store, device, skip_missing),
+        environment={  # workers may load the code that the user of this command has named, and no other
+            trust.VARIABLE: ",".join(sorted(trusted)),
+            VARIABLE: ",".join(trackers),
+            plugin_files.VARIABLE: "",
+            "PYTHONSAFEPATH": "1",
+        },
+        carry_out=_in_process(units, plan, store, device, events, ready),
+        waits=note_wait,
     )
     try:
         with progress.phase("starting workers"):
@@ -110,23 +117,41 @@ def carry_out(
     sweep(store)
 
 
-def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
-    """Take part in each training of rank 0, until rank 0 has ended all. Nothing is read or written.
+def _in_process(
+    units: Sequence[Work], plan: Plan, store: Store, device: str, events: Events, ready: Mapping[str, Ready]
+) -> Callable[[Job], Ended]:
+    """Return the function that carries out a unit in this process, for executors that ask for it; errors are raised."""
+    known, cells = {work.id: work for work in units}, {cell.id: cell for cell in plan.cells}
+
+    @functools.cache
+    def worker() -> Worker:
+        from jembench.models import devices
+        from jembench.running.worker import Worker
+
+        return Worker(store, devices.resolve(device), events, ready=ready)
+
+    def carry_out(job: Job) -> Ended:
+        work = known[job.id]
+        return worker().carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
+
+    return carry_out
+
+
+def _options(plan: Plan, store: Store, device: str, skip_missing: bool) -> list[str]:
+    """Return the options of a worker's command.
 
     Raises:
-        ProcessLost: if a process of the group failed or has gone.
+        SpecError: for an object of this program, which no other process has.
     """
-    from jembench.models import devices
-    from jembench.running.fits import make_trainer
-    from jembench.training.processes import group
-
-    known = {fit.key.id: fit for fit in fits}
-    with stopping.deferred():  # torchrun sends a signal to all processes, and rank 0 ends the work of all
-        while fit_id := group().broadcast(""):
-            dataset = known[fit_id].dataset.make()
-            trainer = make_trainer(known[fit_id], dataset, device)
-            with devices.threads_for(dataset.spec, device):
-                group().follow(trainer)
+    for part in (part for fit in plan.fits for part in (fit.model, fit.dataset)):
+        if part.component.distribution == "live":
+            raise SpecError(
+                f"{part.component.name} is an object of this program, which no other process has. Leave executor= out, "
+                "or name the factory of the object as a spec: mypackage.zoo:build."
+            )
+    skip = ["--skip-missing"] if skip_missing else []
+    plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
+    return ["--store", str(store.root.absolute()), "--device", device, *skip, *plugins]
 
 
 class Dispatch:
@@ -141,18 +166,16 @@ class Dispatch:
 
     def __init__(self, units: Sequence[Work], store: Store, executor: Executor, events: Events) -> None:
         self._units = {work.id: work for work in units}
-        self._order = {work.id: order for order, work in enumerate(units)}
         self._store = store
         self._executor = executor
         self._events = events
         self._in_process = isinstance(executor, LocalExecutor)  # events come by themselves, and so do interrupts
-        self._open = dict.fromkeys(self._units)  # in order
+        self._open = {work.id: order for order, work in enumerate(units)}  # those that are not done
         self._sorter = TopologicalSorter({work.id: self._units.keys() & work.after for work in units})
         self._sorter.prepare()
         self._running: dict[str, Status] = {}  # those that were submitted, with what was last seen of them
         self._held: list[str] = []  # those to be submitted later
         self._failures: list[Ended] = []
-        self._stopped = self._cancelled = False
         self._next_try = self._next_look = 0.0
 
     def run(self) -> None:
@@ -165,43 +188,46 @@ class Dispatch:
         try:
             for unit in self._units:
                 self._send(unit, Event(kind="queued"))
-            while self._open:
-                self._submit([*self._sorter.get_ready(), *self._due()])
+            deadline = min((work.deadline or math.inf for work in self._units.values()), default=math.inf)
+            late = False
+            while self._running or (self._open and not late):
+                if not late and time.time() >= deadline:
+                    late = True  # no unit starts after its deadline, and those that run stop cleanly
+                    self._executor.cancel()
+                if not late:
+                    self._submit()
                 for ended in self._executor.ended(POLL):
                     self._take(ended)
-                if not self._cancelled and any(self._units[unit].is_late for unit in self._running):
-                    self._cancelled = True  # no unit starts after its deadline, and those that run stop cleanly
-                    self._executor.cancel()
                 self._follow()
         except (KeyboardInterrupt, Stopped):
-            self._cancel()
+            if self._running and not self._in_process:
+                self._cancel()
             raise
         if self._failures:
             raise self._failed()
-        if self._stopped:
+        if self._open:
             raise OutOfTime("The time is up. The same command goes on from there.")
 
     def _send(self, unit: str, event: Event) -> None:
         fit = fields_of(self._units[unit].fit)
         self._events.send(dataclasses.replace(event, fit=fit, work=unit, time=event.time or time.time()))
 
-    # --- submitting ---------------------------------------------------------------------------------------------------
-
-    def _submit(self, units: Sequence[str]) -> None:
-        """Submit units, but for those that another process works on, or has done by now."""
-        jobs = []
-        in_work = self._store.in_work() if units else set()
+    def _submit(self) -> None:
+        """Submit the units that can start, but for those that another process works on, or has done by now."""
+        units = self._sorter.get_ready()
+        if time.monotonic() >= self._next_try:
+            self._next_try = time.monotonic() + PAUSE
+            units, self._held = (*units, *self._held), []
+        jobs, in_work = [], self._store.in_work() if units else set()
         for unit in units:
             work = self._units[unit]
             if is_done(work, self._store):
                 self._finish(unit)
                 self._send(unit, Event(kind="ended", values={"how": "done"}))
-            elif work.is_late:
-                self._give_up(Ended(id=unit, how="stopped"))
             elif in_work & {unit, work.fit.id, *(cell.id for cell in work.cells)}:
                 self._hold(unit, BUSY)
             else:
-                job = work.job(self._order[unit])
+                job = work.job(self._open[unit])
                 self._running[unit] = Status(state="queued")
                 self._store.works.write(unit, job.text)
                 self._store.works.set_status(unit, self._running[unit])
@@ -214,32 +240,23 @@ class Dispatch:
         self._held.append(unit)
         self._send(unit, Event(kind="queued", text=reason))
 
-    def _due(self) -> list[str]:
-        """Return the units that were held for long enough."""
-        if time.monotonic() < self._next_try:
-            return []
-        self._next_try = time.monotonic() + PAUSE
-        due, self._held = self._held, []
-        return due
-
-    # --- endings ------------------------------------------------------------------------------------------------------
-
     def _take(self, ended: Ended) -> None:
         """Take in how a unit ended. The results count: another run may have done it, and removed it."""
         if self._running.pop(ended.id, None) is None:
             return
-        work = self._units[ended.id]
-        if ended.how != "done" and is_done(work, self._store):
+        if ended.how != "done" and is_done(self._units[ended.id], self._store):
             ended = Ended(id=ended.id, how="done", host=ended.host)
         values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
         self._send(ended.id, Event(kind="ended", values=values, text=ended.text, worker=ended.host))
+        if ended.how in ("stopped", "refused", "failed", "lost"):
+            self._store.works.end(ended.id, ended.how, ended.text, ended.log)
         if ended.how == "done":
             self._finish(ended.id, failed=bool(ended.text))
-        elif ended.how in ("busy", "stopped") and not work.is_late:
+        elif ended.how in ("busy", "stopped"):
             self._hold(ended.id, BUSY if ended.how == "busy" else "")
         else:
-            self._store.works.end(ended.id, ended.how, ended.text, ended.log)
-            self._give_up(ended)
+            self._failures.append(ended)
+            self._drop(ended.id)
 
     def _finish(self, unit: str, *, failed: bool = False) -> None:
         """Note that a unit is done: those that waited for it alone can start now.
@@ -247,43 +264,33 @@ class Dispatch:
         The ending says whether a training has failed. The store does not: on a network file system this machine may see
         the model later.
         """
-        self._open.pop(unit, None)
         self._store.works.remove(unit)
         if failed:
             self._drop(unit)  # its cells have their outcomes
         else:
+            del self._open[unit]
             self._sorter.done(unit)
 
-    def _give_up(self, ended: Ended) -> None:
-        if ended.how in ("busy", "stopped"):
-            self._stopped = True
-        else:
-            self._failures.append(ended)
-        self._open.pop(ended.id, None)
-        self._drop(ended.id)
-
     def _drop(self, unit: str) -> None:
-        """Leave out what waits for a unit."""
+        """Leave out a unit, and what waits for it."""
+        del self._open[unit]
         for follower in [other for other in self._open if unit in self._units[other].after]:
-            del self._open[follower]
-            self._send(follower, Event(kind="ended", values={"how": "dropped"}))
-            self._drop(follower)
+            if follower in self._open:
+                self._send(follower, Event(kind="ended", values={"how": "dropped"}))
+                self._drop(follower)
 
     def _cancel(self) -> None:
         """Ask what runs to stop, and wait for it."""
-        if self._in_process or not self._running:
-            return
         warnings.warn(
             f"Stopping {len(self._running)} units of work; each keeps what it has done. A second Ctrl-C ends them at "
             "once.",
             Fallback,
-            stacklevel=2,
+            stacklevel=3,
         )
         self._executor.cancel()
         while self._running:
             for ended in self._executor.ended(POLL):
-                if self._running.pop(ended.id, None) and ended.how == "done":
-                    self._finish(ended.id)
+                self._take(ended)
 
     def _failed(self) -> WorkFailed:
         first = self._failures[0]
@@ -333,67 +340,3 @@ def sweep(store: Store) -> None:
     if not store.works.ids():
         for log in store.works.folder.glob(LOGS):
             log.unlink(missing_ok=True)
-
-
-# --- what an executor is given ----------------------------------------------------------------------------------------
-
-
-def _look_ahead(plan: Plan, *, skip_missing: bool) -> dict[str, Ready]:
-    from jembench.running.outlook import look_ahead
-
-    outlook = look_ahead(plan)
-    outlook.check(skip_missing=skip_missing)
-    return outlook.fits
-
-
-def _worker(store: Store, device: str, events: Events, ready: dict[str, Ready]) -> Worker:
-    from jembench.models import devices
-    from jembench.running.worker import Worker
-
-    return Worker(store, devices.resolve(device), events, ready=ready)
-
-
-def _in_process(units: Sequence[Work], plan: Plan, make_worker: Callable[[], Worker]) -> Callable[[Job], Ended]:
-    """Return the function that carries out a unit in this process, for executors that ask for it; errors are raised."""
-    known, cells = {work.id: work for work in units}, {cell.id: cell for cell in plan.cells}
-    worker = functools.cache(make_worker)
-
-    def carry_out(job: Job) -> Ended:
-        work = known[job.id]
-        return worker().carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
-
-    return carry_out
-
-
-def _options(plan: Plan, store: Store, options: Options) -> list[str]:
-    """Return the options of a worker's command.
-
-    Raises:
-        SpecError: for an object of this program, which no other process has.
-    """
-    for part in (part for fit in plan.fits for part in (fit.model, fit.dataset)):
-        if part.component.distribution == "live":
-            raise SpecError(
-                f"{part.component.name} is an object of this program, which no other process has. Leave executor= out, "
-                "or name the factory of the object as a spec: mypackage.zoo:build."
-            )
-    skip = ["--skip-missing"] if options.skip_missing else []
-    plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
-    return ["--store", str(store.root.absolute()), "--device", options.device, *skip, *plugins]
-
-
-def _environment(units: Iterable[Work], trackers: Sequence[str]) -> Mapping[str, str]:
-    """Return the variables of workers: the code that they may load is what the user of this command has named."""
-    trusted = {*code_of(list(units)), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
-    return {
-        trust.VARIABLE: ",".join(sorted(trusted)),
-        VARIABLE: ",".join(trackers),
-        plugin_files.VARIABLE: "",
-        "PYTHONSAFEPATH": "1",
-    }
-
-
-def _note_wait(store: Store, unit: str, reason: str) -> None:
-    """Note why a unit has not started."""
-    if store.works.status(unit).state == "queued":
-        store.works.set_status(unit, Status(state="queued", text=reason))

@@ -15,7 +15,7 @@ from jembench import progress
 from jembench.catalog import registry
 from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.imports import check_imports
-from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.recipe import check_shares
 from jembench.running import driver
 from jembench.running.events import Events, beating, chosen_trackers
@@ -77,12 +77,6 @@ def outcomes(plan: Plan, store: Store) -> list[Cell]:
     ]
 
 
-def unfinished(plan: Plan, found: Iterable[Cell]) -> list[CellPlan]:
-    """Return the cells of a plan that are still to be computed, given the outcomes that were found."""
-    settled = {cell.id for cell in found if cell.outcome.is_settled}
-    return [cell for cell in plan.cells if cell.id not in settled]
-
-
 def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
     """Check that options fit together, and the fits them.
 
@@ -129,30 +123,32 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     check(plan.fits, how)
     check_imports(plan.fits, store)
     store.sweep()
-    cells, stopped = outcomes(plan, store), None
-    pending = Plan(plan.suite, unfinished(plan, cells))
-    if pending.cells:
-        cells.clear()  # there may be tens of thousands, and training takes long
-        with showing(display) as shown:
-            stopped = _carry_out(pending, store, how, shown)
-        cells, stopped = _found(plan, store, stopped)
-    return Finished(cells, stopped)
-
-
-def _carry_out(
-    pending: Plan, store: Store, how: RunOptions, shown: Tracker | None
-) -> OutOfTime | Stopped | WorkFailed | None:
-    """Do what is pending, and return why the work ended early."""
-    with progress.phase("loading PyTorch"):
-        runner = _executor(pending, store, how)
-    in_process, trackers = isinstance(runner, LocalExecutor), how.tracked_by
-    with Events(shown, store, trackers if in_process else ()) as events:
-        options = driver.Options(how.device, how.deadline, how.skip_missing, trackers)
-        try:
-            driver.carry_out(pending, store, runner, events, options)
-        except (OutOfTime, Stopped, WorkFailed) as error:
-            return error
-    return None
+    cells = outcomes(plan, store)
+    settled = {cell.id for cell in cells if cell.outcome.is_settled}
+    pending = Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled])
+    if not pending.cells:
+        return Finished(cells, None)
+    cells.clear()  # there may be tens of thousands, and training takes long
+    stopped = None
+    with showing(display) as shown:
+        with progress.phase("loading PyTorch"):
+            executor = _executor(pending, store, how)
+        trackers = how.tracked_by
+        with Events(shown, store, trackers if isinstance(executor, LocalExecutor) else ()) as events:
+            try:
+                driver.carry_out(
+                    pending,
+                    store,
+                    executor,
+                    events,
+                    device=how.device,
+                    deadline=how.deadline,
+                    skip_missing=how.skip_missing,
+                    trackers=trackers,
+                )
+            except (OutOfTime, Stopped, WorkFailed) as error:
+                stopped = error
+    return _found(plan, store, stopped)
 
 
 def _found(plan: Plan, store: Store, stopped: OutOfTime | Stopped | WorkFailed | None) -> Finished:

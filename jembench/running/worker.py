@@ -21,16 +21,17 @@ from jembench.interfaces.running import Ended
 from jembench.models import devices
 from jembench.running import events, provenance
 from jembench.running.caches import FeatureBank, when_free
+from jembench.running.check import Datasets, Ready, look_ahead
 from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Events, beating
 from jembench.running.fit_samples import write_samples
-from jembench.running.fits import FitWork
+from jembench.running.fits import FitWork, make_trainer
 from jembench.running.measure import Measured, failed, measure, not_applicable
-from jembench.running.outlook import Datasets, Ready, look_ahead
 from jembench.store.fits import FitRecord
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
+from jembench.training import processes
 
 SAMPLES = "samples.png"
 """The picture of a fit's own images, in its folder."""
@@ -79,7 +80,7 @@ class Worker:
             ProcessLost: if a process of the group failed or has gone.
             StoreError: if the store cannot be written.
             JembenchError: if it cannot be carried out here: see :func:`~jembench.experiment.works.planned` and
-                :func:`~jembench.running.outlook.look_ahead`.
+                :func:`~jembench.running.check.look_ahead`.
         """
         with self._store.lease(work.id) as mine:
             if not mine:
@@ -300,3 +301,18 @@ class _Unit(FitWork):
                 "evaluation": {"precision": "float32"},
             },
         }
+
+
+def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
+    """Take part in each training of rank 0, until rank 0 has ended all. Nothing is read or written.
+
+    Raises:
+        ProcessLost: if a process of the group failed or has gone.
+    """
+    known = {fit.key.id: fit for fit in fits}
+    with stopping.deferred():  # torchrun sends a signal to all processes, and rank 0 ends the work of all
+        while fit_id := processes.group().broadcast(""):
+            dataset = known[fit_id].dataset.make()
+            trainer = make_trainer(known[fit_id], dataset, device)
+            with devices.threads_for(dataset.spec, device):
+                processes.group().follow(trainer)

@@ -1,14 +1,14 @@
 """Plans of the zoo's components, carried out in a store of their own."""
 
 import importlib
+from contextlib import nullcontext
 
 import pytest
 
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import Suite
-from jembench.running import driver
-from jembench.running.events import Events
-from jembench.running.local import LocalExecutor
+from jembench.running import session
+from jembench.running.session import RunOptions
 from jembench.store.store import Store
 from jembench.training import guard
 
@@ -86,8 +86,8 @@ def carry_out():
 
     def carry_out(plan, store, trackers=()):
         recorder = Recorder()
-        with Events(recorder, store, trackers) as events:
-            driver.carry_out(plan, store, LocalExecutor(), events)
+        how = RunOptions(executor="local", trackers=trackers)
+        assert session.carry_out(plan, store, how, lambda: nullcontext(recorder)).stopped is None
         return recorder.events
 
     return carry_out

@@ -6,9 +6,9 @@ import torch
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, Diverged, PluginError
 from jembench.running.caches import FeatureBank
+from jembench.running.check import look_ahead
 from jembench.running.events import Events
 from jembench.running.fits import FitWork, fit_at_once, make_model
-from jembench.running.outlook import look_ahead
 from jembench.store import checkpoint
 
 

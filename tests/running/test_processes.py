@@ -13,7 +13,6 @@ from jembench import progress
 from jembench.errors import OutOfTime, StoreError
 from jembench.running import caches, driver, fits, session
 from jembench.running.caches import FeatureBank
-from jembench.running.driver import Options
 from jembench.running.events import Events
 from jembench.running.local import LocalExecutor
 from jembench.running.session import RunOptions
@@ -82,7 +81,7 @@ def test_when_the_time_is_up_nothing_is_begun(plan, store, carry_out, recorder):
     carry_out(plan("jem", "score"), store)
     whole = plan("jem", "score brightness")
     with pytest.raises(OutOfTime, match="The time is up"):
-        driver.carry_out(whole, store, LocalExecutor(), Events(recorder, store), Options(deadline=time.time() - 1))
+        driver.carry_out(whole, store, LocalExecutor(), Events(recorder, store), deadline=time.time() - 1)
     assert recorder.events == []
     assert carry_out(whole, store) == ["measure brightness", "done jem 0"]
 

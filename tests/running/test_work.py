@@ -13,9 +13,9 @@ import torch
 from jembench.api.status import status
 from jembench.errors import Fallback, PluginError, StoreError
 from jembench.running import driver, fits
+from jembench.running.check import look_ahead
 from jembench.running.events import Events
 from jembench.running.local import LocalExecutor
-from jembench.running.outlook import look_ahead
 from jembench.store import checkpoint
 from jembench.store.store import Store
 
@@ -99,7 +99,7 @@ def test_a_rerun_computes_nothing(plan, store, monkeypatch, carry_out):
     whole = plan("jem classifier", "score brightness")
     carry_out(whole, store)
     files = {path: path.stat().st_mtime_ns for path in store.root.rglob("*")}
-    monkeypatch.setattr("jembench.running.outlook.look_ahead", pytest.fail)
+    monkeypatch.setattr("jembench.running.check.look_ahead", pytest.fail)
     assert carry_out(whole, store) == []
     assert {path: path.stat().st_mtime_ns for path in store.root.rglob("*")} == files
 
@@ -145,11 +145,10 @@ def test_looking_ahead_tells_the_iterations_and_the_impossible(zoo, plan, monkey
     made = []
     monkeypatch.setattr(zoo, "data", lambda: made.append(1) or zoo.Shades())
     whole = plan("jem classifier", "score brightness", seeds=(0, 1))
-    ready = look_ahead(whole).fits.values()
-    assert [(item.fit.key.model, item.iterations) for item in ready] == [
-        *[("zoo_of_tests:jem", 36)] * 2,
-        *[("zoo_of_tests:classifier", 36)] * 2,
-    ]
+    outlook = look_ahead(whole)
+    ready = [outlook.fits[fit.key.id] for fit in whole.fits]
+    assert [item.iterations for item in ready] == [36] * 4
+    assert [item.sampled for item in ready] == [True, True, False, False]
     assert [len(item.reasons) for item in ready] == [0, 0, 1, 1]
     assert len(made) == 1  # the dataset, once for all fits
 
