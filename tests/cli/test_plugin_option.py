@@ -126,7 +126,7 @@ def outliers():
 
 def test_an_edited_metric_is_computed_anew(run_after):
     assert run_after("zoo_of_tests:classifier") == [1, 1]
-    assert run_after("zoo_of_tests:classifier", "    return Accuracy()", "    return  Accuracy()") == [1, 2]
+    assert run_after("zoo_of_tests:classifier", "    return Accuracy()", "    return Accuracy(resamples=9)") == [1, 2]
 
 
 # --- on other commands ------------------------------------------------------------------------------------------------
