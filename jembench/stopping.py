@@ -1,21 +1,18 @@
 """Signals that ask a process to end: SIGTERM and SIGHUP, which queues and closed terminals send.
 
 The first one stops the work like ``--max-hours``: training writes a checkpoint first, everything else ends where it
-is, or at the end of an import, which would leave a module that is not complete. A second one, a second or more after
-the first, ends the process at once.
+is. A second one, more than a second after the first, ends the process at once.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import termios
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
 
 from jembench.errors import OutOfTime, PluginError, ProcessLost, StoreError, error_text
 
@@ -69,21 +66,17 @@ def listening() -> Iterator[None]:
         return
     _received = 0
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
+    first = 0.0  # when the first signal came
 
-    def answer(number: int, frame: FrameType | None) -> None:
+    def answer(number: int, _: object) -> None:
+        nonlocal first
         global _received
         if _received:
+            if time.monotonic() - first > BURST:
+                os._exit(128 + number)
             return
-        _received = number
+        _received, first = number, time.monotonic()
         _leave_dead(terminals)
-        if importer := _importer(frame):
-            sys.settrace(lambda *_: None)  # without it no frame is traced
-            importer.f_trace = stop
-        else:
-            stop()
-
-    def stop(*_: object) -> None:
-        sys.settrace(None)
         if not _deferring:
             raise Stopped
 
@@ -91,11 +84,6 @@ def listening() -> Iterator[None]:
     for each, former in before.items():
         if former is not signal.SIG_IGN:
             signal.signal(each, answer)
-    reading, writing = os.pipe()
-    os.set_blocking(writing, False)
-    former_descriptor = signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
-    watch = threading.Thread(target=_end_at_the_second, args=(reading,), daemon=True)
-    watch.start()
     try:
         yield
     except (OutOfTime, StoreError, ProcessLost):
@@ -106,12 +94,8 @@ def listening() -> Iterator[None]:
         raise
     finally:
         _received = 0
-        signal.set_wakeup_fd(former_descriptor)
         for each, former in before.items():
             signal.signal(each, former)
-        os.close(writing)
-        watch.join()
-        os.close(reading)
 
 
 @contextmanager
@@ -143,28 +127,6 @@ def deferred() -> Iterator[None]:
         yield
     finally:
         _deferring -= 1
-
-
-def _importer(frame: FrameType | None) -> FrameType | None:
-    """The frame that has begun the outermost import of those that are under way in ``frame``; None if there is none."""
-    found = None
-    while frame:
-        if frame.f_globals.get("__name__") == "importlib._bootstrap":
-            found = frame.f_back
-        frame = frame.f_back
-    return found
-
-
-def _end_at_the_second(reading: int) -> None:
-    """End the process at a later signal, even while its main thread is in a long computation."""
-    first = None
-    while numbers := os.read(reading, 64):
-        for number in numbers:
-            if number not in SIGNALS:
-                continue
-            first = first or time.monotonic()
-            if time.monotonic() - first > BURST:
-                os._exit(128 + number)
 
 
 def _leave_dead(terminals: list[int]) -> None:

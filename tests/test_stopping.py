@@ -1,10 +1,7 @@
 """What becomes of errors after a signal; real signals to real commands are in tests/cli/test_signals.py."""
 
-import importlib
 import os
 import signal
-import sys
-import time
 
 import pytest
 
@@ -26,23 +23,6 @@ def fail_after_a_signal(error):
 def test_an_error_after_a_signal_is_its_consequence_unless_work_could_not_be_kept(error, raised):
     with pytest.raises(raised):
         fail_after_a_signal(error)
-
-
-def test_an_import_is_finished_first(tmp_path, monkeypatch):
-    (tmp_path / "slow_to_import.py").write_text(
-        "import os, signal, time\nos.kill(os.getpid(), signal.SIGTERM)\ntime.sleep(0.1)\ncomplete = True\n"
-    )
-    monkeypatch.syspath_prepend(tmp_path)
-
-    @stopping.listening()
-    def work():
-        importlib.import_module("slow_to_import")
-        time.sleep(10)
-
-    with pytest.raises(Stopped, match="Received SIGTERM"):
-        work()
-    assert sys.modules["slow_to_import"].complete
-    assert sys.gettrace() is None
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit, Unavailable])
