@@ -10,10 +10,11 @@ Imports no torch until tensors are asked for.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from jembench.errors import CheckpointError
 from jembench.files import open_regular, read_bytes, write_atomically
@@ -29,7 +30,7 @@ LARGEST_HEADER = 100_000_000
 
 
 class Seal(NamedTuple):
-    """What a file says of itself."""
+    """The record and the digest of a file."""
 
     record: Mapping[str, Any]  # of a file without a digest: its metadata
     digest: str  # SHA-256 of tensors and record; "": a file of another program, which carries none
@@ -37,7 +38,7 @@ class Seal(NamedTuple):
 
 
 class Contents(NamedTuple):
-    """What a file holds."""
+    """The tensors of a file, and its seal."""
 
     tensors: dict[str, Tensor]
     seal: Seal
@@ -60,7 +61,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], 
     """
     from safetensors.torch import save
 
-    layout, data = _split(save(_apart(tensors)))
+    layout, _, data = _parsed(save(_apart(tensors)))
     digest = _digest(layout, record, data)
     header = _canonical({**layout, "__metadata__": {KEY: _canonical({**record, "digest": digest}).decode()}})
     header += b" " * (-len(header) % 8)  # so that the tensors are aligned
@@ -69,7 +70,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], 
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The tensors on the CPU, none in the memory of another: that is how the format wants tied weights."""
+    """Return the tensors on the CPU, none in the memory of another: that is how the format wants tied weights."""
     apart: dict[str, Tensor] = {}
     taken: set[int] = set()
     for key, value in tensors.items():
@@ -98,10 +99,10 @@ def read(path: Path, remedy: str) -> Contents:
 
     Args:
         path: of the file.
-        remedy: a sentence for the error: what the user can do about a damaged file.
+        remedy: a sentence for the error, for users: how to replace a damaged file.
 
     Raises:
-        CheckpointError: if the file cannot be read, or is not what was written.
+        CheckpointError: if the file cannot be read, or is not the one that was written.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
@@ -126,21 +127,20 @@ def check(path: Path, remedy: str = "") -> Seal:
 
 
 def read_seal(path: Path, remedy: str = "") -> Seal:
-    """Read what a file's header says, without a look at its tensors.
+    """Read the header of a file, without its tensors.
 
     Raises:
         CheckpointError: if the header is damaged.
     """
     try:
         with open_regular(path) as stream:
-            length = _length(stream.read(8))
-            return _seal(_parsed(stream.read(length), length))
+            return _header(stream)[1]
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
 
 
 def age_of(path: Path) -> int:
-    """The age that a state was written with; -1 for a file that cannot be read. Reads the header alone."""
+    """Return the age that a state was written with; -1 for a file that cannot be read. Reads the header alone."""
     try:
         return int(read_seal(path).record.get("age", 0))
     except (CheckpointError, TypeError, ValueError):
@@ -148,60 +148,47 @@ def age_of(path: Path) -> int:
 
 
 def _checked(path: Path, remedy: str) -> tuple[bytes, Seal]:
-    """Return the bytes of a file and what they say of themselves, after the digest, if there is one, was checked."""
+    """Return the bytes of a file and its seal, after the digest, if there is one, was checked."""
     try:
         content = read_bytes(path)
     except (OSError, MemoryError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}). {remedy}".rstrip()) from error
     try:
-        layout, data = _split(content)
-        seal = _seal(layout)
-        found = _digest(layout, seal.record, data)
+        layout, seal, data = _parsed(content)
+        if seal.digest not in ("", _digest(layout, seal.record, data)):
+            raise ValueError("its content does not match its digest")
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
-    if seal.digest not in ("", found):
-        raise _damaged(path, "its content does not match its digest", remedy)
     return content, seal
 
 
-def _split(content: bytes) -> tuple[dict[str, Any], memoryview]:
-    """The header of a file, and the bytes of its tensors.
+def _parsed(content: bytes) -> tuple[dict[str, Any], Seal, memoryview]:
+    """Return the layout of the tensors in a file, its seal, and the bytes of the tensors; errors as :func:`_header`."""
+    stream = io.BytesIO(content)
+    layout, seal = _header(stream)
+    return layout, seal, memoryview(content)[stream.tell() :]
+
+
+def _header(stream: IO[bytes]) -> tuple[dict[str, Any], Seal]:
+    """Read the layout of the tensors and the seal at the beginning of a file.
 
     Raises:
         ValueError, RecursionError: if there is no such header.
     """
-    view = memoryview(content)
-    length = _length(content[:8])
-    return _parsed(bytes(view[8 : 8 + length]), length), view[8 + length :]
-
-
-def _length(start: bytes) -> int:
-    length = int.from_bytes(start, "little")
-    if len(start) < 8 or length > LARGEST_HEADER:
+    length = int.from_bytes(stream.read(8), "little")
+    if length > LARGEST_HEADER:
         raise ValueError("it has no header of safetensors")
-    return length
-
-
-def _parsed(header: bytes, length: int) -> dict[str, Any]:
-    layout = json.loads(header)
-    if len(header) < length or not isinstance(layout, dict):
-        raise ValueError("its header is cut short or no object")
-    return layout
-
-
-def _seal(layout: dict[str, Any]) -> Seal:
-    """Return the seal in a header, whose metadata is taken out."""
-    metadata = layout.pop("__metadata__", {})
-    if not isinstance(metadata, dict):
-        raise ValueError("its metadata is no object")
+    layout = json.loads(stream.read(length))
+    if not isinstance(layout, dict) or not isinstance(metadata := layout.pop("__metadata__", {}), dict):
+        raise ValueError("its header or its metadata is no object")
     if not all(isinstance(entry, dict) and "data_offsets" in entry for entry in layout.values()):
         raise ValueError("its header has an entry that is neither a tensor nor its metadata")  # a damaged key of these
     if KEY not in metadata:
-        return Seal(metadata, "", len(layout))
+        return layout, Seal(metadata, "", len(layout))
     record = json.loads(metadata[KEY]) if isinstance(metadata[KEY], str) else None
     if not isinstance(record, dict) or not isinstance(digest := record.pop("digest", None), str) or not digest:
         raise ValueError("its record has no digest")
-    return Seal(record, digest, len(layout))
+    return layout, Seal(record, digest, len(layout))
 
 
 def _damaged(path: Path, why: object, remedy: str) -> CheckpointError:
