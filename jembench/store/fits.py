@@ -75,11 +75,6 @@ def weights_digest(folder: Path) -> str:
     return tensors.read_seal(folder / WEIGHTS[0]).digest
 
 
-def checkpoints(folder: Path) -> list[Path]:
-    """The files that an unfinished training goes on from."""
-    return list(folder.glob("checkpoint-*.safetensors"))
-
-
 def age(folder: Path) -> int:
-    """The iteration that an unfinished training can go on from; -1 if there is none."""
-    return max(map(tensors.age_of, checkpoints(folder)), default=-1)
+    """Return the iteration that an unfinished training can go on from; -1 if there is none."""
+    return max(map(tensors.age_of, folder.glob("checkpoint-*.safetensors")), default=-1)

@@ -54,15 +54,26 @@ def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = 
     units: defaultdict[str, _Unit] = defaultdict(list)
     for item in walk(source):
         if (item.owner and item.kind not in _CACHES) if wanted is None else wanted(item):
-            units[work.unit_of(item.path)].append(item)
+            units[_name(item)].append(item)
     by_owner: defaultdict[str, list[_Unit]] = defaultdict(list)
     for unit in units.values():
         unit.sort(key=_order)
         if unit[-1].kind != "arrays":  # those of a cell that is about to be written
             by_owner[unit[-1].owner].append(unit)
     for owner, owned in by_owner.items():
-        work.merge_fit(owner, sorted(owned, key=work.is_fit, reverse=True))  # before its cells
+        work.merge_fit(owner, sorted(owned, key=_is_fit, reverse=True))  # before its cells
     return work.findings
+
+
+def _name(item: Item) -> str:
+    """Return the id of the fit or the cell that a file is of; its path, if it is of neither."""
+    if item.kind in _CACHES:
+        return str(item.path)
+    return id_of(item.path if item.kind in ("cell", "arrays") else item.path.parent)
+
+
+def _is_fit(unit: _Unit) -> bool:
+    return unit[-1].kind not in ("cell", *_CACHES)
 
 
 def merge_stores(source: Path, target: Path) -> list[Finding]:
@@ -88,24 +99,13 @@ class _Merge:
         self.there = Layout(target.root)  # of its own: each folder is listed once a merge
         self.other_weights: set[str] = set()  # ids of the fits that differ
 
-    def unit_of(self, path: Path) -> str:
-        """Return the id of the fit or the cell that a file is of; the file itself, if it is of neither."""
-        part, name, *_ = self.parts(path)
-        return id_of(Path(name)) if part in ("fits", "cells", "arrays") else str(path)
-
-    def parts(self, path: Path) -> tuple[str, ...]:
-        return path.relative_to(self.source.root).parts
-
-    def is_fit(self, unit: _Unit) -> bool:
-        return self.parts(unit[-1].path)[0] == "fits"
-
     def note(self, unit: _Unit, status: Status, reason: object = "") -> None:
-        path = unit[-1].path.parent if self.is_fit(unit) else unit[-1].path
+        path = unit[-1].path.parent if _is_fit(unit) else unit[-1].path
         self.findings.append(Finding(str(path.relative_to(self.source.root)), status, str(reason)))
 
     def place(self, path: Path) -> Path:
         """Return where a file belongs in the target, in which a fit or a cell may have another name."""
-        part, name, *rest = self.parts(path)
+        part, name, *rest = path.relative_to(self.source.root).parts
         folder = self.target.root / part / name if part in _CACHES else self.there.place(part, name, listed=True)
         return folder.joinpath(*rest)
 
@@ -125,10 +125,10 @@ class _Merge:
             for unit in lacking:
                 if not mine:
                     self.note(unit, "busy", "another process works on this fit in the target")
-                elif fit in self.other_weights and not self.is_fit(unit):
+                elif fit in self.other_weights and not _is_fit(unit):
                     self.note(unit, "kept", "it was measured on other weights than those of the target")
                 else:
-                    with self.alone(self.unit_of(unit[-1].path)) as mine_too:
+                    with self.alone(_name(unit[-1])) as mine_too:
                         if not mine_too:
                             self.note(unit, "busy", "another process computes it in the target")
                         elif self.lacks(unit):  # it did not come meanwhile
@@ -139,7 +139,7 @@ class _Merge:
         if unit[-1].kind in _CACHES:
             return not self.place(unit[-1].path).exists()
         try:
-            return self._lacks_fit(unit) if self.is_fit(unit) else self._lacks_cell(unit)
+            return self._lacks_fit(unit) if _is_fit(unit) else self._lacks_cell(unit)
         except UNREADABLE as error:
             self.note(unit, "damaged", error)
         return False

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
 from jembench.catalog import spec
 from jembench.catalog.spec import slug
@@ -22,6 +22,8 @@ from jembench.store.fits import UNREADABLE
 from jembench.store.layout import CARD, MANIFEST, PARTS, id_of, listed
 from jembench.store.outcome import Cell
 from jembench.store.store import LEASES, Store, read_cell
+
+T = TypeVar("T")
 
 Check = Callable[[], Any]
 """Raises the error of a damaged file. Returns the content of a cell or of a record, None for other files."""
@@ -74,7 +76,7 @@ def walk(store: Store) -> Iterator[Item]:
             if path.suffix != ".safetensors":
                 yield _stray(path)
             elif owner:
-                yield Item(path, "readings", owner, partial(_check_tensors, path))
+                yield Item(path, "readings", owner, partial(_check_file, path))
             else:
                 yield Item(path, "readings", "", partial(_is_stray, "no model in the store has these weights"))
     yield from _features(store, cells, is_busy=bool(busy))
@@ -101,9 +103,7 @@ def walk_fit(folder: Path, *, is_busy: bool = False) -> Iterator[Item]:
         return
     fit, found, record = id_of(folder), set(listed(folder)), None
     if (path := folder / fits.RECORD) in found:  # otherwise the training goes on, or was stopped
-        check = _attempt(partial(fits.read, folder))
-        with suppress(*UNREADABLE):
-            record = check()
+        record, check = _attempt(lambda: fits.read(folder))
         yield Item(path, "record", fit, check)
     written = record.files if record else {}
     has_ended = record is not None and record.status != "failed" and fits.has_weights(folder) and not is_busy
@@ -113,14 +113,12 @@ def walk_fit(folder: Path, *, is_busy: bool = False) -> Iterator[Item]:
             yield Item(path, "picture", fit, lambda: None)
         elif path.name == "interventions.json":
             yield Item(path, "training", fit, partial(records.read, path))
-        elif path.name == fits.HISTORY:
-            yield Item(path, "training", fit, partial(_check_history, path, expected))
-        elif path.suffix != ".safetensors":
+        elif path.name != fits.HISTORY and path.suffix != ".safetensors":
             yield _stray(path)
         elif path.name.startswith("checkpoint-"):
-            yield Item(path, "checkpoint", "" if has_ended else fit, partial(_check_tensors, path, expected))
+            yield Item(path, "checkpoint", "" if has_ended else fit, partial(_check_file, path, expected))
         else:
-            yield Item(path, "training", fit, partial(_check_tensors, path, expected))
+            yield Item(path, "training", fit, partial(_check_file, path, expected))
 
 
 def _cell(path: Path, cells: dict[str, Cell | None]) -> Item:
@@ -130,12 +128,9 @@ def _cell(path: Path, cells: dict[str, Cell | None]) -> Item:
     identity = id_of(path)
     if cells.get(identity):
         return Item(path, "cell", "", partial(_fail, StoreError(f"It holds the cell {identity} a second time.")))
-    check = _attempt(partial(read_cell, path))
-    cells[identity] = None
-    with suppress(*UNREADABLE):
-        cells[identity] = cell = check()
-        return Item(path, "cell", cell.fit.id, check)
-    return Item(path, "cell", identity, check)
+    cell, check = _attempt(lambda: read_cell(path))
+    cells[identity] = cell
+    return Item(path, "cell", cell.fit.id if cell else identity, check)
 
 
 def _arrays(store: Store, found: list[Path], cells: dict[str, Cell | None], *, is_busy: bool) -> Iterator[Item]:
@@ -158,7 +153,7 @@ def _features(store: Store, cells: dict[str, Cell | None], *, is_busy: bool) -> 
             network = path.stem.rpartition("-")[0]
             is_unused = folder.name == "of-images" and is_known and network not in networks
             if folder.is_dir() and path.suffix == ".safetensors":
-                yield Item(path, "features", "" if is_unused else folder.name, partial(_check_tensors, path))
+                yield Item(path, "features", "" if is_unused else folder.name, partial(_check_file, path))
             else:
                 yield _stray(path)
 
@@ -174,13 +169,13 @@ def _list(folder: Path) -> list[Path]:
     return [path for path in listed(folder) if path.suffix != ".png"]
 
 
-def _attempt(read: Callable[[], object]) -> Check:
-    """Read a file now, and return a check that returns its content or raises the error of reading it."""
+def _attempt(read: Callable[[], T]) -> tuple[T | None, Callable[[], T]]:
+    """Read a file; return its content, None if it cannot be read, and a check that returns it or raises the error."""
     try:
         content = read()
     except UNREADABLE as error:
-        return partial(_fail, error)
-    return lambda: content
+        return None, partial(_fail, error)
+    return content, lambda: content
 
 
 # --- checks -----------------------------------------------------------------------------------------------------------
@@ -198,20 +193,13 @@ def _is_stray(reason: str) -> None:
     raise _Stray(reason)
 
 
-def _fail(error: Exception) -> None:
+def _fail(error: Exception) -> NoReturn:
     raise error
 
 
-def _check_tensors(path: Path, written: str | None = None) -> None:
-    """Check a file of tensors; ``written``: the digest in the record of its fit."""
-    _compare(path, written, tensors.check(path).digest)
-
-
-def _check_history(path: Path, written: str | None) -> None:
-    _compare(path, written, digest(path))
-
-
-def _compare(path: Path, written: str | None, found: str) -> None:
+def _check_file(path: Path, written: str | None = None) -> None:
+    """Check a file of tensors or a history; ``written``: the digest in the record of its fit."""
+    found = digest(path) if path.name == fits.HISTORY else tensors.check(path).digest
     if written not in (None, found):
         raise StoreError(f"{path} is not the file that the training left.")
 
