@@ -66,7 +66,7 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
         worst = 0
         with Display() as shown, Events(shown, place, chosen_trackers()) as events:
             worker = functools.cache(functools.partial(_worker, place, here, events, skip_missing=skip_missing))
-            for unit in map(str.strip, sys.stdin) if units == ("-",) else units:
+            for unit in units:
                 ended = _carry_out(worker, place, unit)
                 out.write(json.dumps(dataclasses.asdict(ended)) + "\n")
                 out.flush()

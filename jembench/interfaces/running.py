@@ -67,10 +67,6 @@ class Driver:
     #: Report why a unit that was submitted has not started, by its id. An executor may call it within ``ended``.
     waits: Callable[[str, str], None] = lambda unit, reason: None
 
-    def arguments(self, ids: Sequence[str]) -> list[str]:
-        """Return what follows ``jembench`` in the command of a worker."""
-        return ["work", *ids, *self.options]
-
     def command(self, jobs: Sequence[Job]) -> list[str]:
         """Return the command of a worker for units that want the same number of GPUs.
 

@@ -1,8 +1,8 @@
 """The worker that executors are checked with: it takes the place of ``python -m jembench`` and computes nothing.
 
 It is copied beside the checks' other files and started from there, so it imports the standard library alone. Its
-arguments are ``work``, the ids of units and a folder; ids of ``-`` come from stdin. The file of a unit in the folder
-says how it ends; the file ``trace`` gets a line for each unit that begins.
+arguments are ``work``, the ids of units and a folder. The file of a unit in the folder says how it ends; the file
+``trace`` gets a line for each unit that begins.
 """
 
 from __future__ import annotations
@@ -12,9 +12,7 @@ import os
 import platform
 import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
@@ -29,7 +27,7 @@ def main() -> None:
     """Carry out the units that the arguments name."""
     _, *units, folder = sys.argv[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
-    for unit in _from_stdin() if units == ["-"] else units:
+    for unit in units:
         carry_out(Path(folder), unit)
 
 
@@ -97,27 +95,6 @@ def _meet(folder: Path, others: list[str], seconds: float) -> bool:
 def _end(unit: str, how: str, text: str) -> None:
     if os.environ.get("RANK", "0") == "0":  # of the processes that torchrun starts
         print(json.dumps({"id": unit, "how": how, "text": text, "host": platform.node(), "log": ""}), flush=True)
-
-
-def _from_stdin() -> Iterator[str]:
-    """The ids on stdin; a unit that is being carried out at its end is stopped."""
-    read, write = os.pipe()
-
-    def listen() -> None:
-        for line in sys.stdin:
-            os.write(write, line.encode())
-        os.close(write)
-        if not idle.is_set():
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    idle = threading.Event()
-    idle.set()
-    threading.Thread(target=listen, daemon=True).start()
-    with os.fdopen(read) as lines:
-        for line in lines:
-            idle.clear()
-            yield line.strip()
-            idle.set()
 
 
 if __name__ == "__main__":
