@@ -132,9 +132,9 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
             "gc": _command("store:gc", "List or remove the files that nothing needs any more."),
         },
     ),
-    "push": _command("share:push", "Share a trained model: weights, chains, recipe, results and a model card."),
+    "push": _command("store:push", "Share a trained model: weights, chains, recipe, results and a model card."),
     "fetch": _command(
-        "share:fetch", "Copy a shared model into a store, where it counts as if it had been trained there."
+        "store:fetch", "Copy a shared model into a store, where it counts as if it had been trained there."
     ),
     "doctor": _command(
         "doctor:doctor",
