@@ -24,4 +24,4 @@ from jembench.metrics.base import Estimate as Estimate
 from jembench.metrics.base import Metric as Metric
 from jembench.metrics.base import mean as mean
 from jembench.metrics.base import share as share
-from jembench.metrics.ood_scores import OfPrediction as OfPrediction
+from jembench.metrics.ood_scores import PredictionScore as PredictionScore

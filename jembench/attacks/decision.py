@@ -1,4 +1,4 @@
-"""Attacks that see only the predicted class of a model: boundary and pointwise, by foolbox.
+"""Attacks that only use the predicted class of a model: boundary and pointwise, by foolbox.
 
 Legend: N images, M images of the pool, C channels, H height, W width, K classes.
 """
@@ -16,21 +16,21 @@ from torch.nn import functional as F
 
 from jembench.attacks.foolbox_bridge import foolbox, seeded, wrapped
 from jembench.attacks.target import LOOKS, Target
-from jembench.attacks.threat import Closest, distance, hold
+from jembench.attacks.threat import Closest, distance, stabilise
 
 Attack = Literal["boundary", "pointwise"]
 
-_BLOCK = 16  # images of a class that are classified together: usually the first is correct
+_BLOCK = 16  # images of a class per pass: usually the first is classified correctly
 
 
 class Start(NamedTuple):
-    """An image of another class for each attacked one."""
+    """The start of an attack on each image: an image of another class."""
 
-    x: Tensor  # (N, C, H, W); the attacked image itself where there is none
+    x: Tensor  # (N, C, H, W); the attacked image itself if there is no start
     found: Tensor  # bool (N,)
 
 
-def of_runner_up(
+def choose_starts(
     target: Target,
     x: Float[Tensor, "N C H W"],
     y: Int[Tensor, " N"],
@@ -47,7 +47,7 @@ def of_runner_up(
         target: the model.
         x: images in [0, 1].
         y: their classes.
-        pool: where starts are taken from.
+        pool: the images to choose starts from.
         labels: the classes of the pool.
     """
 
@@ -61,41 +61,41 @@ def of_runner_up(
         return None
 
     ranked = target.probabilities(x).argsort(dim=1, descending=True)
-    begin, found = x.clone(), torch.zeros(len(x), dtype=torch.bool, device=x.device)
+    chosen, found = x.clone(), torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for row, own in enumerate(y.tolist()):
         places = (first_right(other) for other in ranked[row].tolist() if other != own)
         place = next((place for place in places if place is not None), None)
         if place is not None:
-            begin[row], found[row] = pool[place], True
-    return Start(begin, found)
+            chosen[row], found[row] = pool[place], True
+    return Start(chosen, found)
 
 
 class _OutOfQueries(Exception):
-    """Error raised to end foolbox's attack once no image has queries left."""
+    """The error that ends foolbox's attack once no image has queries left."""
 
 
-class _Watched:
-    """The model as foolbox sees it, with a count of the queries and the nearest adversarial image of each image.
+class _QueryLimit:
+    """The model that foolbox queries, with the number of queries and the nearest adversarial image of each image.
 
     An image that is known to be adversarial is not queried again. So randomness cannot invalidate a start, which would
-    make foolbox end the whole batch, and a finished image costs nothing while others continue. An image without queries
-    left is reported as correctly classified.
+    make foolbox end the whole batch, and a finished image costs no queries while others continue. An image without
+    queries left is reported as correctly classified.
     """
 
     def __init__(self, target: Target, x: Tensor, y: Tensor, start: Tensor, limit: int) -> None:
         self._target, self._x, self._y, self._limit = target, x, y, limit
-        self._most = LOOKS if target.stochastic else 1  # queries that one image may cost
-        self._asked = torch.zeros_like(y)
+        self._most = LOOKS if target.stochastic else 1  # largest number of queries for one prediction
+        self._queries = torch.zeros_like(y)
         self.closest = Closest(start.clone(), distance(x, start, "l2"))
 
     def logits(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N K"]:
         """Return one-hot logits: of the true class, or of another one if the image is adversarial."""
         deceived = (x == self.closest.adversarial).flatten(1).all(dim=1)
-        able = self._asked + self._most <= self._limit
+        able = self._queries + self._most <= self._limit
         rows = (able & ~deceived).nonzero().flatten()
         if len(rows):
             wrong = self._target.classes(x[rows]) != self._y[rows]
-            self._asked[rows] += torch.where(wrong, self._most, 1)
+            self._queries[rows] += torch.where(wrong, self._most, 1)
             deceived[rows] = self._target.confirmed(wrong, x[rows], self._y[rows])
             self.closest.keep(self._x, rows, x[rows], deceived[rows], "l2")
         elif not bool(deceived.all() | able.any()):
@@ -118,7 +118,7 @@ def attack(
 
     Boundary: Brendel et al. (2018), arXiv:1712.04248. All images share its random directions, so the result of one
     image does not depend on the others. Pointwise: Schott et al. (2019), arXiv:1805.09190, which resets pixels one by
-    one and so finds few changed pixels rather than a small L2 distance; their order is drawn for all images in turn.
+    one and so finds few changed pixels rather than a small L2 distance, in a random order for each image in turn.
 
     The distance is 0 for a misclassified image, and infinite for an image that has no start or whose start is not of
     another class.
@@ -140,11 +140,11 @@ def attack(
     if not bool(ready.any()):
         return closest
     x, y, begin = x[ready], y[ready], start.x[ready]
-    watched = _Watched(target, x, y, begin, queries)
+    limited = _QueryLimit(target, x, y, begin, queries)
     attacks = foolbox().attacks
     made = attacks.BoundaryAttack(steps=queries) if name == "boundary" else attacks.PointwiseAttack()
     with seeded(seed), torch.no_grad(), suppress(_OutOfQueries):
-        made(wrapped(watched.logits, x.device), x, y, epsilons=None, starting_points=begin)
-    found = hold(target, x, y, watched.closest, "l2")
-    closest.adversarial[ready], closest.distance[ready] = found
+        made(wrapped(limited.logits, x.device), x, y, epsilons=None, starting_points=begin)
+    nearest = stabilise(target, x, y, limited.closest, "l2")
+    closest.adversarial[ready], closest.distance[ready] = nearest
     return closest

@@ -1,4 +1,4 @@
-"""Distal adversarials: images of noise that are changed until a model is sure of their class.
+"""Distal adversarials: noise that is changed until a model assigns it a class with high confidence.
 
 Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Figure 6, after Schott et al. (2019), arXiv:1805.09190.
 
@@ -19,7 +19,7 @@ from jembench.attacks.threat import steepest
 from jembench.data.pixels import to_float, to_uint8
 
 STRIDE = 0.01
-"""The L2 length of a step, in units of the largest distance that there is: .08 on 8x8 pixels, .55 on CIFAR-10."""
+"""The L2 length of a step, in units of the largest possible distance: .08 on 8x8 pixels, .55 on CIFAR-10."""
 
 _RANGE = (0.0, 1.0)
 
@@ -28,8 +28,8 @@ class Ends(NamedTuple):
     """The ends of the ascents from noise."""
 
     images: Tensor  # (N, C, H, W) in [0, 1], on the 256 levels of a file
-    reached: Tensor  # bool (N,): the model is sure of the class there
-    steps: Tensor  # int64 (N,): the number of steps made
+    reached: Tensor  # bool (N,): p(y|x) exceeds the threshold there
+    steps: Tensor  # int64 (N,)
 
 
 def ascend(
@@ -40,17 +40,17 @@ def ascend(
     steps: int,
     threshold: float,
 ) -> Ends:
-    """Make projected gradient ascent on log p(y|x), until an image is classified as y with p(y|x) above a threshold.
+    """Run projected gradient ascent on log p(y|x), until an image is classified as y with p(y|x) above a threshold.
 
-    The papers say what is maximised and where it ends, not how. Here each step goes a fixed length along the gradient,
-    since that of log p grows a thousandfold on the way and tells little of how far the end is; it is that of log p, as
-    p itself has none in float32 where another class is certain. [0, 1] is the only bound: there is no image to stay
-    near. The model is always shown the nearest image of 8 bits, so that what is kept is what it was sure of.
+    The papers give the objective and the end of the ascent, but no algorithm. Here each step has a fixed length along
+    the gradient, since the norm of the gradient grows a thousandfold during an ascent and does not tell the distance of
+    the end. The gradient is that of log p, since that of p vanishes in float32 where another class is certain. The only
+    bounds are [0, 1]. The model is evaluated at the nearest image of 8 bits, which is the one that is returned.
 
     Args:
         target: the model.
         noise: images in [0, 1], the starts of the ascents.
-        y: the class of each that the model is to be sure of.
+        y: the class of each ascent.
         steps: the largest number of steps.
         threshold: of p(y|x), 0 to 1.
     """

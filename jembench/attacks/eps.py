@@ -1,4 +1,4 @@
-"""Norms and sizes of a change. All images are in [0, 1]: 8/255 is eight levels, whatever ``DataSpec.bounds`` are."""
+"""Norms and sizes of changes of images in [0, 1]: 8/255 is eight levels, whatever ``DataSpec.bounds`` are."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def parse_eps(text: str) -> float:
     """Read ``8/255``, ``0.5`` or ``.03`` as a number above 0.
 
     Raises:
-        SpecError: if it is none.
+        SpecError: if the text is no such number.
     """
     try:
         eps = float(Fraction(text.replace(" ", "")) if "/" in text else text)
@@ -32,7 +32,7 @@ def largest_distance(norm: Norm, dimensions: int) -> float:
 
 
 def rounding(norm: Norm, dimensions: int) -> float:
-    """Return the most that float32 adds to the distance of two images: each pixel of both is rounded by 2^-25 at most.
+    """Return the largest rounding error of a distance in float32: each pixel of both images is rounded by 2^-25.
 
     In L-inf it is 1.5e-5 levels of 255.
     """
@@ -40,10 +40,10 @@ def rounding(norm: Norm, dimensions: int) -> float:
 
 
 def check_eps(text: str, norm: Norm, dimensions: int) -> None:
-    """Check that an attack of that size cannot reach every image.
+    """Check that eps is not larger than the largest distance of two images.
 
     Raises:
-        SpecError: if no two images are so far apart.
+        SpecError: if it is.
     """
     largest = largest_distance(norm, dimensions)
     if parse_eps(text) > largest:

@@ -1,4 +1,4 @@
-"""Foolbox, as the attacks use it. It is imported here and nowhere else.
+"""The interface to foolbox, the only module that imports it.
 
 Legend: B images, C channels, H height, W width, K classes.
 """
@@ -25,10 +25,10 @@ def foolbox() -> Any:
     Raises:
         Unavailable: if it cannot be imported.
     """
-    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, its model zoo would fail at import
+    os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, importing its model zoo would fail
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of scipy's, by an attack that is not used here
+            warnings.simplefilter("ignore", DeprecationWarning)  # from scipy, for an attack that is not used here
             import foolbox
             import foolbox.attacks
     except ImportError as error:
@@ -40,7 +40,7 @@ def foolbox() -> Any:
 
 
 class _Module(nn.Module):
-    """Logits as the module that foolbox asks for; in evaluation mode."""
+    """The function of logits as the ``nn.Module`` that foolbox requires, in evaluation mode."""
 
     def __init__(self, logits: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
@@ -52,14 +52,14 @@ class _Module(nn.Module):
 
 
 def wrapped(logits: Callable[[Tensor], Tensor], device: torch.device) -> Any:
-    """Return logits of images in [0, 1], such as those of a target, as the model that foolbox attacks."""
+    """Return the foolbox model of a function from images in [0, 1] to logits."""
     return foolbox().PyTorchModel(_Module(logits), bounds=(0, 1), device=device)
 
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators, which foolbox draws from, and put them back afterwards."""
-    state = np.random.get_state()  # noqa: NPY002  # it is the legacy generator that foolbox draws from
+    """Seed the global generators, which foolbox uses, and restore their state afterwards."""
+    state = np.random.get_state()  # noqa: NPY002  # foolbox uses the legacy generator
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         torch.manual_seed(seed)
         np.random.seed(seed % 2**32)  # noqa: NPY002

@@ -1,6 +1,6 @@
-"""Logits and gradients of a loss towards images.
+"""Logits of images in [0, 1], and gradients of a loss with respect to images.
 
-Only this module of the attacks knows the model's own bounds, so that no eps is off by a factor of two.
+This is the only module of the attacks that converts images to the model's bounds.
 
 Legend: B images, C channels, H height, W width, K classes.
 """
@@ -35,10 +35,10 @@ def logits_of(model: nn.Module, data: DataSpec, x: Float[Tensor, "B C H W"]) -> 
 def gradient_of(
     loss: Callable[[Tensor], tuple[Tensor, Tensor]], x: Float[Tensor, "B C H W"]
 ) -> tuple[Float[Tensor, "B C H W"], Tensor]:
-    """Return the gradient of a loss towards images, and a row for each image.
+    """Return the gradient of a loss with respect to images, and the rows that the loss gives for each image.
 
     Args:
-        loss: gives the sum of the images' losses and the rows, such as logits (B, K).
+        loss: the function to the sum of the images' losses and rows such as logits (B, K).
         x: the images.
     """
     with torch.enable_grad():

@@ -1,4 +1,4 @@
-"""Projected gradient descent on many images and restarts at once, and the smallest eps at which it succeeds.
+"""Projected gradient descent on many images and restarts at once, and the search for the smallest eps.
 
 Madry et al. (2018), arXiv:1706.06083; the search for the smallest eps is that of Grathwohl et al. (2020),
 arXiv:1912.03263, Appendix G.
@@ -18,25 +18,25 @@ from torch import Tensor
 
 from jembench.attacks.eps import Norm, largest_distance
 from jembench.attacks.target import LOOKS, Target
-from jembench.attacks.threat import Closest, distance, hold, per_image, project, steepest
+from jembench.attacks.threat import Closest, distance, per_image, project, stabilise, steepest
 
 STRIDE = 2.5
-"""All steps together, in units of eps: enough to come from one end of the ball to the other, and to turn (Madry et al.,
-2018). The authors' attack on JEM makes steps of 1/30 in L-inf: 40 of them do not reach the far side from everywhere."""
+"""The length of all steps together in units of eps: enough to cross the ball and turn (Madry et al., 2018). The attack
+of JEM's authors takes steps of 1/30 in L-inf, 40 of which do not reach every point of the ball from every other one."""
 
 FIRST: Mapping[Norm, float] = {"linf": 8 / 255, "l2": 0.5}
-"""The eps at which the search begins."""
+"""The first eps of a search."""
 
-LOOK = 5
-"""Steps after which a GPU is asked which images have ended. In a search their rows cost 2 % more passes; to ask at each
-step would leave the GPU idle 41 times an attempt."""
+REMOVAL_INTERVAL = 5
+"""Steps between two removals of finished images on a GPU. Their rows cost 2 % more passes in a search; with a removal
+per step the GPU would wait for the host 41 times per attempt."""
 
 
 class Hits(NamedTuple):
     """The result for each image."""
 
-    adversarial: Tensor  # (N, C, H, W): the first success, or else a failure: x, or a stochastic model's best end
-    restart: Tensor  # int64 (N,): the restart that found it
+    adversarial: Tensor  # (N, C, H, W): the first success; else x, or for a stochastic model the best end
+    restart: Tensor  # int64 (N,): the restart of the success
     found: Tensor  # bool (N,)
 
 
@@ -62,11 +62,11 @@ class PGD:
         eps: Float[Tensor, " N"],
         starts: Float[Tensor, "N R C H W"],
     ) -> Hits:
-        """Attack every image from all its restarts at once, within its own eps. The first success ends an image.
+        """Attack every image from all its restarts at once, within its own eps, until the first success.
 
-        The rows of an image that has ended go on without effect until they are left out. That makes the host wait for
-        the device, so on a GPU it is done every ``LOOK`` steps. Of a stochastic model the host looks at every step,
-        since a wrong answer is confirmed at once: the same rows are left, and draw the same noise, on every device.
+        The rows of a finished image have no effect and are removed from the batch. For this the host waits for the
+        device, so on a GPU rows are removed every ``REMOVAL_INTERVAL`` steps. For a stochastic model they are removed
+        at every step, since successes are confirmed at once: the same rows draw the same noise on every device.
 
         Args:
             target: the model.
@@ -80,7 +80,7 @@ class PGD:
         left = torch.arange(len(x), device=x.device)
         around, label, radius = (each.repeat_interleave(restarts, dim=0) for each in (x, y, eps))
         moved = project(around + per_image(radius) * starts.flatten(0, 1), around, radius, self.norm)
-        every = 1 if target.stochastic or x.device.type == "cpu" else LOOK
+        every = 1 if target.stochastic or x.device.type == "cpu" else REMOVAL_INTERVAL
         for step in range(1, self.steps + 1):
             gradient, wrong = target.slope(moved, label)
             _take(hits, left, moved, target.confirmed(wrong, moved, label).double())
@@ -108,9 +108,9 @@ class PGD:
         eps: float,
         starts: Float[Tensor, "N R C H W"],
     ) -> Closest:
-        """Find an image of another class within eps of each image. Misclassified ones are at distance 0.
+        """Find an image of another class within eps of each image; a misclassified image is at distance 0.
 
-        If none is found for a stochastic model, it is the end of the restart that is misclassified most often.
+        If the attack fails on a stochastic model, the image is the end of the restart that is misclassified most often.
         """
         closest = _misclassified(target, x, y)
         size = torch.full_like(closest.distance, eps)
@@ -133,10 +133,10 @@ class PGD:
     ) -> Closest:
         """Find the smallest eps of each image: at ``1 - tolerance`` times its distance, every restart fails.
 
-        One restart descends by itself, to the smallest eps at which it succeeds. Then all the others try just below.
-        The one that succeeds descends in its turn, until none does. That gives the best of all restarts, as a search
-        with each of them would, for a fraction of the passes. A size in ``sizes`` that is within the tolerance below an
-        image's distance is attacked by itself, as :meth:`robust` does it.
+        The first restart searches the smallest eps at which it succeeds. Then all restarts attack just below it, and
+        one that succeeds searches in its turn, until none succeeds. The result is the best of all restarts, as from a
+        search with each of them, for a fraction of the passes. A size in ``sizes`` that is within the tolerance below
+        an image's distance is attacked separately, as in :meth:`robust`.
         """
         closest, largest = _misclassified(target, x, y), largest_distance(self.norm, x[0].numel())
         best = closest.distance
@@ -166,23 +166,23 @@ class PGD:
             rows = ((best > size) & ((1 - self.tolerance) * best < size)).nonzero().flatten()
             if len(rows):
                 attempt(rows, torch.full_like(best, size), starts)
-        return hold(target, x, y, closest, self.norm)
+        return stabilise(target, x, y, closest, self.norm)
 
 
 def _misclassified(target: Target, x: Tensor, y: Tensor) -> Closest:
-    """Begin a search: images that deceive the model as they are, at 0, and all others."""
+    """Return the state before a search: distance 0 for images that deceive the model unchanged, else infinity."""
     return Closest(x.clone(), torch.where(target.deceived(x, y), 0.0, torch.inf).double())
 
 
 def _take(hits: Hits, left: Tensor, moved: Tensor, share: Tensor, *, failures: bool = False) -> None:
-    """Record, of each image without a success, the first row that is most often wrong, if it is always wrong.
+    """Record the row of each unfinished image that is most often misclassified, if it is always misclassified.
 
     Args:
         hits: changed in place.
-        left: int64 (M,), the images whose rows are attacked; those of each image are neighbours.
+        left: int64 (M,), the images of the rows; the rows of an image are consecutive.
         moved: (B, C, H, W), the rows.
         share: float64 (B,), the share of their predictions that are wrong.
-        failures: whether to record the image of a row that is no success as well.
+        failures: True to record rows without a success as well.
     """
     share = share.view(len(left), -1)
     each, restart = torch.arange(len(left), device=share.device), share.argmax(dim=1)
@@ -196,12 +196,12 @@ def _take(hits: Hits, left: Tensor, moved: Tensor, share: Tensor, *, failures: b
 
 
 def _by_image(rows: Tensor, restarts: int) -> Tensor:
-    """Return (B, ...) as (N, R, ...)."""
+    """Reshape (B, ...) to (N, R, ...)."""
     return rows.view(-1, restarts, *rows.shape[1:])
 
 
 def _next_eps(failed: Tensor, reached: Tensor, leap: float, first: float, largest: float) -> Tensor:
-    """Return twice the eps until one succeeds; from a success down in growing leaps until one fails; then halfway."""
+    """Return the next eps: doubled until a success, then smaller by growing leaps until a failure, then bisected."""
     up = torch.where(failed == 0, first, 2 * failed).clamp_max(largest)
     down = torch.where(failed == 0, (1 - leap) * reached, (failed + reached) / 2)
     return torch.where(reached.isinf(), up, down)

@@ -20,29 +20,28 @@ from jembench.interfaces import ChainState, Classifier, Sampler
 from jembench.models.predictions import energy
 
 Way = Literal["through", "bpda"]
-"""How the gradient gets past the chain."""
+"""The treatment of the chain by gradients."""
 
 
 class Refined(nn.Module):
-    """Logits are the mean over chains, each started at the image, of log p(y|x) at its end; without steps, of copies.
+    """A classifier with the mean of log p(y|x) over the ends of chains from the image, or over noisy copies, as logits.
 
-    ``through`` differentiates through the chain, which takes second derivatives of the energy; no more than one step's
-    graph is held at a time, whatever their number. ``bpda`` passes the gradient at the end of a chain straight on to
-    the image, as if the chain were the identity (Athalye et al., 2018, arXiv:1802.00420), which is what the authors'
-    code does.
+    ``through`` differentiates through the chain, which takes second derivatives of the energy; the graph of only one
+    step is in memory at a time. ``bpda`` passes the gradient at the end of a chain on to the image, as if the chain
+    were the identity (Athalye et al., 2018, arXiv:1802.00420), as the authors' code does.
 
-    The network is in evaluation mode and gets no gradient of its own; afterwards it is as it was.
+    The network is in evaluation mode during a call, its parameters get no gradients, and its mode is restored.
 
     Args:
         model: with logits, and an energy or a density.
-        sampler: of its chains, on E(x). Its memory is not touched. None: there are no steps.
-        steps: of each chain; the paper's JEM-1 and JEM-10.
-        chains: of each image, N; their mean is the expectation over transformation of Appendix G.
-        grad: how the gradient gets past the chain.
+        sampler: of the chains, on E(x); its buffer is not changed. None: there are no steps.
+        steps: per chain: 1 in the paper's JEM-1, 10 in JEM-10.
+        chains: per image, N; their mean is the expectation over transformation of Appendix G.
+        grad: the treatment of the chain by gradients.
         generator: of all noise, on the images' device.
         noise: standard deviation of Gaussian noise on each copy before its chain, in the model's units.
-        smooth: whether logits are the log of the mean of p(y|x), which is the soft smoothed classifier of Salman et al.
-            (2019), arXiv:1906.04584, in place of the mean of its log.
+        smooth: True for the log of the mean of p(y|x) as logits, the soft smoothed classifier of Salman et al. (2019),
+            arXiv:1906.04584, instead of the mean of log p(y|x).
     """
 
     def __init__(
@@ -69,19 +68,19 @@ class Refined(nn.Module):
 
     @property
     def passes(self) -> int:
-        """Network passes for the logits of one image."""
+        """The number of network passes for the logits of one image."""
         return self.copies * (self.steps + 1)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return the mean over chains of log p(y|x) at their ends, or the log of that of p(y|x), with new noise."""
+        """Return the mean over chains of log p(y|x) at their ends, or the log of the mean of p(y|x), with new noise."""
         with settled(self.model, x.device):
             copies = x.repeat_interleave(self.copies, dim=0)
             if self.noise:
                 drawn = torch.randn(copies.shape, generator=self.generator, device=x.device, dtype=x.dtype)
                 copies = copies + self.noise * drawn
-            answers = cast(Classifier, self.model).logits(self._refine(copies)).log_softmax(dim=1)
-        answers = answers.view(len(x), self.copies, answers.shape[1])
-        return answers.logsumexp(dim=1) - math.log(self.copies) if self.smooth else answers.mean(dim=1)
+            log_p = cast(Classifier, self.model).logits(self._refine(copies)).log_softmax(dim=1)
+        log_p = log_p.view(len(x), self.copies, log_p.shape[1])
+        return log_p.logsumexp(dim=1) - math.log(self.copies) if self.smooth else log_p.mean(dim=1)
 
     def _refine(self, x: Tensor) -> Tensor:
         if self.grad == "through":
@@ -91,12 +90,12 @@ class Refined(nn.Module):
         moved = x.detach()
         for taken in range(self.steps):
             moved = self.step(moved, taken, self.generator)
-        return moved + (x - x.detach())  # exactly the chain's end, with the gradient of x
+        return moved + (x - x.detach())  # the chain's end exactly, with the gradient of x
 
     def step(
         self, x: Float[Tensor, "B C H W"], taken: int, generator: Generator, *, differentiable: bool = False
     ) -> Float[Tensor, "B C H W"]:
-        """Make one step of chains that have taken ``taken`` steps; differentiable with respect to x on request."""
+        """Take one step with chains after ``taken`` steps; with ``differentiable``, a gradient towards x is kept."""
 
         def total(at: Tensor) -> tuple[Tensor, Tensor]:
             energies = energy(self.model, at)
@@ -115,7 +114,7 @@ class Refined(nn.Module):
 
 
 class _Step(torch.autograd.Function):
-    """One step of the chain, whose graph is made in the backward pass and freed at once."""
+    """A step of the chain whose graph is made in the backward pass and freed at once."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, refined: Refined, taken: int) -> Tensor:

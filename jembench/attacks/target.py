@@ -1,4 +1,4 @@
-"""A classifier as an attack sees it: classes and the gradient of the loss, on images in [0, 1].
+"""The target of an attack: classes and the gradient of the loss for images in [0, 1].
 
 Legend: B images, C channels, H height, W width, K classes.
 """
@@ -20,9 +20,9 @@ from jembench.models import predictions
 from jembench.models.capabilities import is_differentiable, require_gradients
 
 LOOKS = 5
-"""Number of predictions of a stochastic classifier, all of which must be wrong before it counts as deceived.
+"""The number of predictions of a stochastic classifier, all of which must be wrong before it counts as deceived.
 
-More than half of them would not do, since the image was selected among many for its wrong predictions.
+A majority is not enough, since the image was selected among many for its wrong predictions.
 """
 
 
@@ -32,12 +32,12 @@ class Stochastic(Protocol):
 
     @property
     def copies(self) -> int:
-        """Copies of one image that pass through the network together."""
+        """The number of copies of an image that pass through the network together."""
         ...
 
     @property
     def passes(self) -> int:
-        """Network passes for the logits of one image."""
+        """The number of network passes for the logits of one image."""
         ...
 
 
@@ -51,7 +51,7 @@ class LossGradient(NamedTuple):
 class Target:
     """A model under attack.
 
-    Its parameters get no gradient, it is in evaluation mode, and large batches pass through it in parts.
+    The model is in evaluation mode, its parameters get no gradients, and large batches pass through it in parts.
 
     Args:
         model: with ``logits``; perhaps :class:`Stochastic`, as :class:`~jembench.attacks.refinement.Refined` is.
@@ -63,7 +63,7 @@ class Target:
         self.data = data
         self.stochastic = isinstance(model, Stochastic)
         self.passes = 0
-        """Network passes so far: one per image and forward pass, with or without a backward pass."""
+        """The number of network passes so far: one per image and forward pass, with or without a backward pass."""
         copies, self._passes_an_image = (model.copies, model.passes) if isinstance(model, Stochastic) else (1, 1)
         self._parts = predictions.Parts(data.shape, copies)
         self._finite: list[Tensor] = []  # bool (), one for each pass since the last check
@@ -72,7 +72,7 @@ class Target:
         """Return f(x) of any number of images in [0, 1], in float32 or float64; differentiable with respect to x.
 
         Raises:
-            Diverged: as :meth:`check`.
+            Diverged: as for :meth:`check`.
         """
         logits = torch.cat(self._parts(len(x), x.device, lambda part: self._logits(x[part])))
         self.check()
@@ -94,19 +94,19 @@ class Target:
         """Check that all logits so far were finite; the host waits for the device.
 
         Raises:
-            Diverged: if they were not, since no class follows from them.
+            Diverged: if they were not.
         """
         finite, self._finite = self._finite, []
         if finite and not bool(torch.stack(finite).all()):
             raise Diverged(
-                "The model's logits of an attacked image are not finite: there is no class to be changed. It diverged, "
+                "The model's logits of an attacked image are not finite, so that it has no class. The model diverged, "
                 "or overflows near its bounds; `jembench sample` shows what it has learnt."
             )
 
     def slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> LossGradient:
         """Return the gradient of the cross-entropy at x, and whether the class is wrong, from the same pass.
 
-        The caller makes the :meth:`check` before it uses what follows from them.
+        The caller calls :meth:`check` before it uses the results.
 
         Raises:
             NotApplicable: if the model has no gradients.
@@ -120,7 +120,7 @@ class Target:
             logits = logits_of(self.model, self.data, at)
             return F.cross_entropy(logits, y, reduction="sum"), logits
 
-        with settled(self.model, x.device):  # the backward pass may run the network again, through the steps of a chain
+        with settled(self.model, x.device):  # the backward pass through a chain runs the network again
             gradient, logits = gradient_of(cross_entropy, x)
         self._count(logits)
         return LossGradient(gradient, logits.argmax(dim=1) != y)
@@ -136,16 +136,16 @@ class Target:
             return self.logits(x).softmax(dim=1)
 
     def wrong_share(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"], looks: int) -> Float[Tensor, " B"]:
-        """Return the share of ``looks`` predictions that are wrong, 0 to 1; of one if the model is deterministic."""
+        """Return the share of ``looks`` predictions that are wrong, 0 to 1; a deterministic model predicts once."""
         looks = looks if self.stochastic else 1
         return torch.stack([self.classes(x) != y for _ in range(looks)]).double().mean(dim=0)
 
     def confirmed(
         self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
     ) -> Bool[Tensor, " B"]:
-        """Return which of the images that were misclassified once deceive the model.
+        """Return whether each image, ``wrong`` if misclassified once, deceives the model.
 
-        The class that a stochastic model gives must be wrong in all of ``LOOKS`` predictions, the first one included.
+        All of ``LOOKS`` predictions of a stochastic model must be wrong, the first one included.
         """
         if not self.stochastic:
             return wrong

@@ -26,10 +26,10 @@ def distance(x: Float[Tensor, "B C H W"], other: Float[Tensor, "B C H W"], norm:
 def project(
     moved: Float[Tensor, "B C H W"], x: Float[Tensor, "B C H W"], eps: Float[Tensor, " B"], norm: Norm
 ) -> Float[Tensor, "B C H W"]:
-    """Return the nearest image within eps of x, then clamped to [0, 1], which brings it no farther from x.
+    """Project images onto the ball of radius eps around x, then clamp them to [0, 1], which brings them nearer to x.
 
-    The ball is smaller by what float32 may round off, so that the distance of the result, measured in float64, is never
-    above eps.
+    The radius is reduced by the rounding error of float32, so that the distance of the result, measured in float64, is
+    never above eps.
     """
     radius = per_image((eps - rounding(norm, x[0].numel())).clamp_min(0))
     change = moved - x
@@ -42,7 +42,7 @@ def project(
 
 
 def steepest(gradient: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, "B C H W"]:
-    """Return the step of norm 1 along which a linear function grows fastest; 0 where the gradient is 0 or infinite."""
+    """Return the step of norm 1 along which a linear function grows fastest; 0 if the gradient is 0 or infinite."""
     gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
     if norm == "linf":
         return gradient.sign()
@@ -50,9 +50,9 @@ def steepest(gradient: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, "B
 
 
 def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generator) -> Float[Tensor, "R C H W"]:
-    """Draw the starts of the restarts of an attack on one image, in units of eps from it: (R, *shape).
+    """Draw the starts of an attack on one image, relative to it in units of eps: (R, *shape).
 
-    The first begins at the image itself, the others anywhere in the ball, uniformly.
+    The first start is the image itself, the others are uniform in the ball.
     """
     drawn = in_unit_ball(restarts - 1, shape, norm, generator.device, generator)
     return torch.cat([torch.zeros(1, *shape, device=drawn.device), drawn])
@@ -61,7 +61,7 @@ def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generat
 def in_unit_ball(
     n: int, shape: tuple[int, ...], norm: Norm, device: torch.device, generator: Generator | None = None
 ) -> Tensor:
-    """Draw n changes uniformly from the ball of radius 1, (n, *shape); from PyTorch's global generator if None."""
+    """Draw n changes uniformly from the ball of radius 1, (n, *shape); None: use PyTorch's global generator."""
     if norm == "linf":
         return torch.rand(n, *shape, generator=generator, device=device) * 2 - 1
     direction = torch.randn(n, *shape, generator=generator, device=device)
@@ -70,7 +70,7 @@ def in_unit_ball(
 
 
 def per_image(values: Tensor) -> Tensor:
-    """Return a value of each image, (B,), in a shape that multiplies images, (B, 1, 1, 1)."""
+    """Reshape values of images (B,) to (B, 1, 1, 1)."""
     return values[:, None, None, None]
 
 
@@ -78,19 +78,19 @@ def per_image(values: Tensor) -> Tensor:
 
 
 class Closest(NamedTuple):
-    """The nearest image of another class that was found for each image."""
+    """The nearest adversarial image found for each image."""
 
-    adversarial: Tensor  # (N, C, H, W); the image itself where none was found
-    distance: Tensor  # float64 (N,): 0 where the image itself is misclassified, inf where none was found
+    adversarial: Tensor  # (N, C, H, W); the image itself if none was found
+    distance: Tensor  # float64 (N,): 0 if the image itself is misclassified, inf if none was found
 
     def keep(self, x: Tensor, rows: Tensor, images: Tensor, found: Tensor, norm: Norm) -> None:
-        """Replace, in place, those images that some adversarial images are nearer than.
+        """Keep new adversarial images, in place, if they are nearer than the present ones.
 
         Args:
             x: (N, C, H, W) the attacked images.
-            rows: int64 (B,), the images that ``images`` were made of, each once.
+            rows: int64 (B,), the index of the attacked image of each of ``images``, without repetition.
             images: (B, C, H, W).
-            found: bool (B,), which of them are adversarial.
+            found: bool (B,), True for adversarial ones.
             norm: of the distance.
         """
         far = distance(x[rows], images, norm)
@@ -100,14 +100,16 @@ class Closest(NamedTuple):
 
 
 STRETCH, STRETCHES = 1.05, 12
-"""Factor by which an image that does not hold is moved away from the attacked one, and how often at most."""
+"""The factor by which an adversarial image that fails is moved away, and the largest number of moves."""
 
 
-def hold(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], closest: Closest, norm: Norm) -> Closest:
-    """Move adversarial images of a stochastic model farther away until they deceive it when it is asked once more.
+def stabilise(
+    target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], closest: Closest, norm: Norm
+) -> Closest:
+    """Move adversarial images of a stochastic model farther away until they deceive it in new predictions.
 
-    A search makes hundreds of predictions, and so ends at images that were misclassified by luck. Those would be
-    classified correctly by :func:`verify` and count as robust.
+    A search makes hundreds of predictions, and so ends at images that were misclassified by chance. In
+    :func:`verify` they would be classified correctly and count as robust.
     """
     if not target.stochastic:
         return closest
@@ -124,7 +126,7 @@ def hold(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], clos
 # --- verification, by code that is independent of the attacks ---------------------------------------------------------
 
 VERIFICATIONS = 10
-"""Number of predictions per adversarial image if the model is stochastic; more than half of them must be wrong."""
+"""The number of predictions per adversarial image if the model is stochastic; more than half of them must be wrong."""
 
 
 def verify(
@@ -134,26 +136,26 @@ def verify(
     adversarial: Float[Tensor, "N C H W"],
     claimed: Bool[Tensor, " N"],
 ) -> dict[str, Tensor]:
-    """Measure the distances and predict the classes again, and discard claims that do not hold.
+    """Measure the distances, predict the classes again, and discard claims that are not confirmed.
 
     Args:
-        target: with random numbers that the attack did not see.
+        target: with random numbers that the attack did not use.
         x: images in [0, 1].
         y: their classes.
         adversarial: the attack's images.
-        claimed: where the attack reports a success.
+        claimed: True if the attack reports a success.
 
     Returns:
         ``found``, bool (N,): a claim, and most predictions are of another class; ``distance-linf`` and ``distance-l2``,
-        float64 (N,), the largest possible ones where nothing was found; ``predicted``, int64 (N,), a predicted class;
+        float64 (N,), the largest possible ones if not found; ``predicted``, int64 (N,), a predicted class;
         ``wrong``, float64 (N,), the share of wrong predictions, 0 to 1, and ``wrong-as-it-is`` that of x, if the model
-        is stochastic; ``unverified``, bool (N,): a claim that does not hold; ``adversarial``.
+        is stochastic; ``unverified``, bool (N,): a claim that is not confirmed; ``adversarial``.
 
     Raises:
-        ValueError: if an adversarial image is no image: not finite, or outside of [0, 1].
+        ValueError: if an adversarial image is not finite, or outside of [0, 1].
     """
     if not bool(((adversarial >= 0) & (adversarial <= 1)).all()):
-        raise ValueError("an attack gave values outside of 0..1, or that are not finite")
+        raise ValueError("an attack returned values that are outside of 0..1 or not finite")
     wrong = target.wrong_share(adversarial, y, VERIFICATIONS)
     found = claimed & (wrong > 0.5)
     arrays = {"adversarial": adversarial, "found": found, "wrong": wrong, "unverified": claimed & ~found}

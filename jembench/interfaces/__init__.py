@@ -5,7 +5,7 @@ nothing: a class is a sampler if it has the methods of :class:`Sampler`.
 
 Legend of shapes: B batch, N examples, C channels, H height, W width, K classes.
 Images are float32 (B, C, H, W) within ``DataSpec.bounds``; in datasets and samples they are uint8 (N, C, H, W).
-Energies and log densities are float32 (B,) in nats per image; **lower energy = likelier**.
+Energies and log densities are float32 (B,) in nats per image; **a lower energy means a higher density**.
 
 A component is made by its factory, the function or class that its entry point names:
 
@@ -42,7 +42,7 @@ belongs to training by ``--set`` (``chains.sampler=``, ``optimizer.name=``, ``sc
 
 ``options`` are the factory's keyword-only parameters, annotated with ``int``, ``float``, ``bool``, ``str``,
 ``Literal[...]`` or one of these ``| None``; a spec string such as ``jem:net=wrn-28-10`` fills them in. Keep the
-module of the factory light (import torch inside the function), then listing and reporting stay fast.
+module of the factory light (import torch inside the function), so that listing and reporting stay fast.
 """
 
 from __future__ import annotations
@@ -61,5 +61,5 @@ API = 2
     [project.entry-points."jembench.api"]
     2 = "my_package"
 
-It grows by one whenever a plugin that was written for the version before may break.
+It grows by one with each change that may break plugins written for the former version.
 """

@@ -15,7 +15,7 @@ SplitName = Literal["train", "test"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DataSpec:
-    """A dataset's name, image shape, classes and pixel range: what a model is made from."""
+    """A dataset's name, image shape, classes and pixel range, from which models are made."""
 
     name: str
     shape: tuple[int, int, int]  #: (C, H, W)
@@ -54,14 +54,14 @@ class Dataset(Protocol):
 class OODSet(Protocol):
     """Out-of-distribution images for a dataset, as many as its test images. Deterministic.
 
-    The attribute ``noise: float`` is the standard deviation of their data noise, in that of the test images; 1 without
-    it.
+    The attribute ``noise: float`` is the standard deviation of their data noise in units of that of the test images, 1
+    by default.
     """
 
     def draw(self, test: Split, data: DataSpec) -> Tensor:
-        """Images of the dataset's shape, uint8 (N, C, H, W), for its N test images under evaluation.
+        """Return images of the dataset's shape, uint8 (N, C, H, W), for its N test images under evaluation.
 
         Raises:
-            Unavailable: with the remedy, if images are missing or the set is not defined for such a dataset.
+            Unavailable: if images are missing, with the remedy, or the set is not defined for such a dataset.
         """
         ...

@@ -1,4 +1,4 @@
-"""Feature networks, by which generated images are compared with those of a dataset."""
+"""Feature networks for the comparison of generated images with a dataset."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ class FeatureNetwork(Protocol):
     """A fixed network that computes features for generation metrics.
 
     ``identity`` names the network *and* its weights, and is part of the protocols that use it. A network whose weights
-    may be missing is also :class:`~jembench.interfaces.evaluation.Checked`. It may have two attributes more:
-    ``dimensions: int`` is the number of pooled features, and ``trained_here: bool`` at True says that ``prepare``
-    trains the network, so that one process at a time prepares it.
+    may be missing is also :class:`~jembench.interfaces.evaluation.Checked`. It may have two more attributes:
+    ``dimensions: int`` is the number of pooled features, and ``trained_here: bool`` is True if ``prepare`` trains the
+    network, so that one process at a time prepares it.
     """
 
     @property
     def identity(self) -> str: ...
     @property
     def name(self) -> str:
-        """The suffix of the metric's label. It is "" for Inception, whose label is a plain ``fid``."""
+        """The suffix of a metric's label; "" for Inception, whose label is ``fid``."""
         ...
 
     def prepare(self, dataset: Dataset, cache: Any, device: torch.device) -> None:
@@ -46,5 +46,5 @@ class FeatureNetwork(Protocol):
         ...
 
     def features(self, images: Tensor) -> Features:
-        """The features of images, uint8 (N, C, H, W), in batches that the network chooses."""
+        """Return the features of images, uint8 (N, C, H, W), in batches that the network chooses."""
         ...

@@ -1,4 +1,4 @@
-"""Metrics, and the numbers that they give."""
+"""Metrics, scores and their results."""
 
 from __future__ import annotations
 
@@ -18,40 +18,40 @@ if TYPE_CHECKING:
 __all__ = ["Measurement", "Need", "OODScore", "Resampling", "Value"]
 
 Need = Literal[Capability, "labels", "validation", "chains", "buffer", "gradients", "training"]
-"""What a metric may need of a fit: a capability of the model, labels of the test images, images held out of training,
-chains of the model, a buffer that keeps them, gradients of its answers, or a record of its training."""
+"""A need of a metric: a capability of the model, labels of the test images, validation images, chains of the model, a
+buffer that keeps them, gradients of its outputs, or a record of its training."""
 
 
 class Value(NamedTuple):
-    """A number with the 95 % interval of its mean over other images of the same number; None: not known."""
+    """A number with the 95 % interval of its mean over other images of the same number; None: unknown."""
 
     value: float
     low: float | None
     high: float | None
-    n: int  #: how many test images, samples or timed iterations it was computed from
+    n: int  #: number of test images, samples or timed iterations
     unit: str = ""  #: "%", "nats", "s", "" for a pure number
     better: Literal["higher", "lower", ""] = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Measurement:
-    """The result of a metric. ``protocol`` says how it was measured: only numbers of one protocol are comparable."""
+    """The result of a metric. ``protocol`` identifies the procedure: only values of one protocol are comparable."""
 
     protocol: str
     values: Mapping[str, Value]
-    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)  #: per example, to compare again
-    details: Mapping[str, Any] = field(default_factory=dict)  #: further information, in JSON types
+    arrays: Mapping[str, np.ndarray[Any, Any]] = field(default_factory=dict)  #: per example, for later comparisons
+    details: Mapping[str, Any] = field(default_factory=dict)  #: additional information, in JSON types
 
 
 @runtime_checkable
 class Metric(Protocol):
     """A measurement on one trained model.
 
-    A metric may have more:
+    A metric may have further attributes:
 
     - ``reads: frozenset[Quantity]``: the quantities of test images or out-of-distribution images that it reads; then
       one pass computes all quantities that the metrics of a run need;
-    - ``resamples: int``: of the bootstrap; a worker on a GPU leaves them to one without;
+    - ``resamples: int``: of the bootstrap; a worker on a GPU leaves it to a worker without one;
     - ``parts: int``: the shares that different machines may compute of a long metric (see ``Services.share``).
     """
 
@@ -64,10 +64,10 @@ class Metric(Protocol):
 
 @runtime_checkable
 class Costly(Protocol):
-    """A metric that takes long. Its cost is shown before it starts."""
+    """A metric with a high cost, which is shown before it starts."""
 
     def passes(self, images: int) -> int:
-        """The approximate number of forward and backward passes of single images, for a number of test images."""
+        """Return the approximate number of forward and backward passes of single images, given that of test images."""
         ...
 
 
@@ -83,7 +83,7 @@ class OODScore(Protocol):
     @property
     def reads(self) -> frozenset[Quantity]: ...
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
-        """The score of each image, float (N,); ``images`` and ``noise`` as for :class:`Predictions`."""
+        """Return the score of each image, float (N,); ``images`` and ``noise`` as for :class:`Predictions`."""
         ...
 
 
@@ -93,7 +93,7 @@ class Resampling(NamedTuple):
     statistic: Callable[..., np.ndarray[Any, Any]]  #: index matrices (R, N), one for each size -> (R,)
     sizes: tuple[int, ...]  #: N of each independent sample
     within: tuple[float, float] = (-math.inf, math.inf)  #: the range of the value
-    trials: int = 0  #: of a share or a rank statistic: the independent trials behind it, for intervals near its ends
+    trials: int = 0  #: independent trials of a share or rank statistic, for intervals at the ends of its range
 
 
 @runtime_checkable
@@ -101,5 +101,5 @@ class Resampled(Protocol):
     """A metric whose values can be computed from its arrays, so that two models are compared image by image."""
 
     def resamplings(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Mapping[str, Resampling]:
-        """The statistic of each label, computed from ``Measurement.arrays``, in the order of the images."""
+        """Return the statistic of each label, computed from ``Measurement.arrays``, in the order of the images."""
         ...

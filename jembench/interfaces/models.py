@@ -1,4 +1,4 @@
-"""Models: an ``nn.Module`` that has any of these methods, what training gives it, and weights made elsewhere."""
+"""Models: the methods that an ``nn.Module`` may have, the data of training, and the import of weights."""
 
 from __future__ import annotations
 
@@ -35,17 +35,17 @@ Capability = Literal["logits", "energy", "log_prob", "samples"]
 @runtime_checkable
 class Classifier(Protocol):
     def logits(self, x: Tensor) -> Tensor:
-        """Class scores f(x): (B, C, H, W) -> (B, K)."""
+        """Return the logits f(x): (B, C, H, W) -> (B, K)."""
         ...
 
 
 @runtime_checkable
 class Energy(Protocol):
     def energy(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown constant.
+        """Return E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown constant.
 
-        A model may have the attribute ``energy_follows_from_logits: bool``. True: E(x) is exactly -logsumexp of the
-        logits, and one pass computes both.
+        A model may have the attribute ``energy_follows_from_logits: bool``, True if E(x) is exactly -logsumexp of the
+        logits, so that one pass computes both.
 
         Raises:
             SpecError: for labels, if the model has no classes.
@@ -56,7 +56,7 @@ class Energy(Protocol):
 @runtime_checkable
 class Density(Protocol):
     def log_prob(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """log p(x), or log p(x|y) for labels y (B,): (B, C, H, W) -> (B,), nats.
+        """Return log p(x), or log p(x|y) for labels y (B,): (B, C, H, W) -> (B,), nats.
 
         The density integrates to 1 over all of R^(C H W), like that of a flow, or over ``DataSpec.bounds``.
 
@@ -69,7 +69,7 @@ class Density(Protocol):
 @runtime_checkable
 class Generative(Protocol):
     def sample(self, n: int, y: Tensor | None = None, *, generator: Generator) -> Tensor:
-        """Images drawn without a Markov chain, (n, C, H, W) within ``DataSpec.bounds``; of the classes y (n,) if given.
+        """Draw images without a Markov chain, (n, C, H, W) within ``DataSpec.bounds``; of the classes y (n,) if given.
 
         Raises:
             SpecError: for labels, if the model has no classes.
@@ -103,8 +103,7 @@ class Energies(NamedTuple):
 class Loss(NamedTuple):
     """A training loss and its parts.
 
-    ``parts`` are logged separately. The energy penalty and the divergence guard use ``energies``; neither works for a
-    loss that leaves them out.
+    ``parts`` are logged separately. The energy penalty and the divergence guard need ``energies``.
     """
 
     total: Tensor  #: ()
@@ -122,12 +121,12 @@ class Trainable(Protocol):
     ``chains`` says which samples the loss needs: none, chains on E(x), or chains on E(x, y) for the batch's labels.
     A model trained with chains can generate images: its sampler is stored with it.
 
-    Torch's global generators are seeded before each iteration, so dropout is reproducible. A loss draws its noise from
-    them too (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
-    ``jembench.parts.densities.FirstBatch`` for what happens once, with the first batch.
+    Torch's global generators are seeded before each iteration, so that dropout is reproducible. A loss also draws its
+    noise from them (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
+    ``jembench.parts.densities.FirstBatch`` for an initialisation by the first batch.
 
-    A model whose loss ``torch.compile`` cannot turn into one graph has the
-    attribute ``compiles: bool`` at False, and is then not compiled.
+    A model whose loss ``torch.compile`` cannot turn into one graph sets the attribute ``compiles: bool`` to False, and
+    is then not compiled.
     """
 
     @property
@@ -139,21 +138,21 @@ class Trainable(Protocol):
 class Fittable(Protocol):
     """A model that is fitted to all training images at once, without a loss: a mixture, a kernel density.
 
-    What it has learnt must be in its buffers, of any shapes: they are stored as safetensors, and the buffers of a model
-    that is loaded take their shapes from the file. Nothing else is stored; what follows from the buffers is made anew.
+    The result of the fit must be in its buffers, of any shapes: they are stored as safetensors, and the buffers of a
+    model that is loaded take their shapes from the file. Nothing else is stored.
 
-    A model whose answers PyTorch cannot differentiate, as those of scikit-learn, has the attribute
-    ``differentiable: bool`` at False, and
-    what needs gradients is then not applicable to it. A model that is :class:`Trainable` is trained instead.
+    A model whose outputs PyTorch cannot differentiate, such as one of scikit-learn, sets the attribute
+    ``differentiable: bool`` to False; metrics that need gradients are then not applicable to it. A model that is
+    :class:`Trainable` too is trained.
     """
 
     def fit(self, x: Tensor, y: Tensor | None, *, generator: Generator) -> None:
-        """Learn from the training images, as they are: no validation images, no augmentation, no noise.
+        """Fit the model to the training images, without validation images, augmentation or noise.
 
         Args:
             x: float32 (N, C, H, W) within ``DataSpec.bounds``.
             y: their labels, int64 (N,); None: unlabelled.
-            generator: of the fit's seed, the only source of randomness.
+            generator: seeded for the fit; all random numbers are drawn from it.
         """
         ...
 
@@ -165,16 +164,16 @@ class Import:
     model: str  #: spec
     weights: Mapping[str, Tensor]  #: the model's whole state
     sampler: str = ""  #: spec of the sampler whose chains the file holds; "": it holds none
-    chains: Mapping[str, Tensor] = field(default_factory=dict)  #: as its ``state_dict`` gives them
+    chains: Mapping[str, Tensor] = field(default_factory=dict)  #: its ``state_dict``
     unused: tuple[str, ...] = ()  #: entries of the file that the model does not use
 
 
 @runtime_checkable
 class Importer(Protocol):
-    """Reads weight files of one origin. It never runs code in them: pickles are read by PyTorch's safe reader alone."""
+    """A reader of weight files of one origin, which never runs code in them: PyTorch's safe reader reads pickles."""
 
     def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
-        """The weights in a file.
+        """Read the weights in a file.
 
         Args:
             path: path of the file.
@@ -182,6 +181,6 @@ class Importer(Protocol):
             model: spec of the model; None: the file itself names it.
 
         Raises:
-            CheckpointError: if the file is damaged or of another kind, with a list of everything that does not fit.
+            CheckpointError: if the file is damaged or of another kind; the message lists everything that does not fit.
         """
         ...

@@ -1,4 +1,4 @@
-"""Executors and trackers: where work runs, and who receives the events of a run."""
+"""Executors, which carry out the work of a run, and trackers, which receive its events."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ WorkKind = Literal["fit", "attack-part"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """A unit of work, as an executor sees it. The worker that carries it out reads all else from ``text``."""
+    """A unit of work for an executor. The worker that carries it out reads all else from ``text``."""
 
     id: str
-    name: str  #: for people: "fit jem on digits, recipe digits, seed 0"
+    name: str  #: for display: "fit jem on digits, recipe digits, seed 0"
     kind: WorkKind
-    order: int  #: of those that wait, an executor with a queue of its own takes the one with the least first
-    gpus: int  #: that it wants, on one machine: N processes train a model together, where there is no GPU as well
+    order: int  #: an executor with its own queue starts the unit with the lowest order first
+    gpus: int  #: number of GPUs on one machine: as many processes train the model together, on CPUs if there is no GPU
     text: str  #: the unit as JSON, a few kB: the file that a worker finds in a shared store
 
 
@@ -35,10 +35,10 @@ class Ended:
     =========== ========================================================================================================
     how         meaning
     =========== ========================================================================================================
-    ``done``    its results are in the store; ``text`` says why a training has failed, which is the outcome of its cells
-    ``stopped`` it was asked to end, or its time was up: it goes on from there when it is submitted again
+    ``done``    its results are in the store; ``text`` is the reason if its training failed, the outcome of its cells
+    ``stopped`` a signal or the time limit ended it: it continues when it is submitted again
     ``busy``    another process works on the same fit: submit it again later
-    ``refused`` it cannot be carried out there: other code, missing data; ``text`` says what differs and the remedy
+    ``refused`` it cannot be carried out there: other code, missing data; ``text`` has the difference and the remedy
     ``failed``  a bug, or a store that cannot be written
     ``lost``    the worker died, and so did the retries
     =========== ========================================================================================================
@@ -48,15 +48,15 @@ class Ended:
     how: Ending
     text: str = ""
     host: str = ""
-    log: str = ""  #: the file with what the worker printed, if there is one
+    log: str = ""  #: path of the worker's output, if there is one
 
 
 @dataclass(frozen=True, kw_only=True)
 class Driver:
     """The run that an executor works for.
 
-    A worker is the :meth:`command` of some units, with ``environment`` added to the variables that it finds where it
-    runs. It carries out the units one after the other and prints one line of JSON on stdout for each that has ended,
+    A worker is a process of the :meth:`command` of some units, with ``environment`` added to the variables of the place
+    where it runs. It carries out the units one after the other and prints one line of JSON on stdout for each ending,
     the fields of :class:`Ended`. At SIGTERM it stops cleanly.
     """
 
@@ -68,10 +68,10 @@ class Driver:
     waits: Callable[[str, str], None] = lambda unit, reason: None
 
     def command(self, jobs: Sequence[Job]) -> list[str]:
-        """Return the command of a worker for units that want the same number of GPUs.
+        """Return the command of a worker for units with the same number of GPUs.
 
-        Its first word is the interpreter of this process: on another machine the path of the interpreter there takes
-        its place. Units that want several GPUs are started by torchrun.
+        Its first word is the interpreter of this process, to be replaced by the path of the interpreter on another
+        machine. torchrun starts units with several GPUs.
         """
         gpus = jobs[0].gpus
         torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(gpus), "-m"] if gpus > 1 else []
@@ -80,10 +80,10 @@ class Driver:
 
 @runtime_checkable
 class Executor(Protocol):
-    """Runs units of work here or elsewhere: it maps them to places, tries again what died, and cancels.
+    """A way to carry out units of work: it assigns them to machines, retries those that died, and cancels.
 
-    ``slots`` is the number of units that run at the same time, as far as it is known. ``here``: whether all run on this
-    machine; then missing data is an error before anything starts.
+    ``slots`` is the number of units that run at the same time, as far as it is known. ``here`` is True if all run on
+    this machine; missing data is then an error before anything starts.
     """
 
     @property
@@ -91,7 +91,7 @@ class Executor(Protocol):
     @property
     def here(self) -> bool: ...
     def open(self, driver: Driver) -> None:
-        """Get ready. Called once, before everything else.
+        """Prepare for work. Called once, before the other methods.
 
         Raises:
             Unavailable: with the remedy, if the engine cannot be reached.
@@ -103,15 +103,15 @@ class Executor(Protocol):
         ...
 
     def ended(self, seconds: float) -> Sequence[Ended]:
-        """Return the units that have ended since the last call; wait for the first one up to ``seconds``."""
+        """Return the endings since the last call, after waiting up to ``seconds`` for the first one."""
         ...
 
     def cancel(self) -> None:
-        """Drop what is queued and ask what runs to stop cleanly. :meth:`ended` goes on to give their endings."""
+        """Drop queued units and ask running ones to stop cleanly. :meth:`ended` returns their endings as before."""
         ...
 
     def close(self) -> None:
-        """Free everything. No worker is left afterwards."""
+        """Release all resources and end all workers."""
         ...
 
 
@@ -120,26 +120,26 @@ EventKind = Literal["queued", "progress", "window", "diverged", "measured", "war
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Event:
-    """One thing that happened while a plan was carried out, as data.
+    """An event of a run.
 
     ============= ==================================================================================================
     kind          meaning, and the fields that it fills in beside ``fit``
     ============= ==================================================================================================
     ``queued``    the unit of work waits: ``text`` is the reason, if there is one
-    ``progress``  once a second while a worker is at the unit: ``text`` says what is being done, ``done`` and ``total``
-                  how far it is, and ``values`` has ``unit``, what is counted. Trackers do not get it
+    ``progress``  once a second during the work on a unit: ``text`` is the name of the phase, ``done`` and ``total``
+                  its progress, and ``values`` has ``unit``, the unit of both. Trackers do not receive it
     ``window``    ``log_every`` iterations have ended: ``done`` and ``total`` iterations, and in ``values`` the columns
-                  of ``history.csv``. A window in which training diverged is included. Training that resumes sends the
-                  windows of former runs again
+                  of ``history.csv``. A window in which training diverged is included. A training that is resumed sends
+                  the windows of former runs again
     ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and ``returned_to`` and
                   ``remedy`` if training was rolled back
     ``measured``  the outcome of ``metric`` is in the store: ``values`` has ``status``, ``seconds``, and by label each
                   value with the ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if
-                  there are none; ``done`` the iterations of the training
+                  there is no value; ``done`` is the number of iterations of the training
     ``warning``   something failed that no outcome records, or a plugin left a setting of PyTorch changed: ``text``
-    ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": what it needs could not
-                  be done), ``text`` says more
-    ``finished``  nothing follows from this process; it has no ``fit``
+    ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": a unit that it needs
+                  failed), ``text`` the message
+    ``finished``  the last event of this process; it has no ``fit``
     ============= ==================================================================================================
     """
 
@@ -157,9 +157,9 @@ class Event:
 
 @runtime_checkable
 class Tracker(Protocol):
-    """Receives the events of fits, in the process that trains or measures them, in a thread of its own.
+    """A receiver of the events of fits, called in a thread of its own in the process that trains or measures them.
 
-    An event counts as received when ``event`` returns. A tracker that raises, or stops taking events, is left out.
+    An event counts as received when ``event`` returns. A tracker that raises an error or blocks gets no further events.
     """
 
     def event(self, event: Event) -> None: ...

@@ -15,8 +15,8 @@ __all__ = ["ChainState", "GradEnergy", "Sampler", "Start", "StepInfo"]
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
 """The energy of a model and its gradient.
 
-A function from x (B, C, H, W) and y (B,) or None to E (B,) and dE/dx (B, C, H, W). A sampler may evaluate some of its
-chains at a time.
+A function from x (B, C, H, W) and y (B,) or None to E (B,) and dE/dx (B, C, H, W). A sampler may call it
+with a part of its chains.
 """
 
 
@@ -25,15 +25,15 @@ class ChainState(NamedTuple):
 
     x: Tensor  #: (B, C, H, W)
     y: Tensor | None = None  #: int64 (B,): the class that each chain is conditioned on
-    slots: Tensor | None = None  #: int64 (B,): where in a replay buffer each chain came from
+    slots: Tensor | None = None  #: int64 (B,): the slot of each chain in a replay buffer
     steps: int = 0  #: steps since they were started or drawn from a buffer
-    ages: Tensor | None = None  #: int64 (B,): of kept chains, the steps since each was started
+    ages: Tensor | None = None  #: int64 (B,): the steps since each kept chain was started
 
 
 class StepInfo(NamedTuple):
     """Energies and gradients of one step, for diagnostics; the next step does not depend on them."""
 
-    energy: Tensor  #: (B,) before the step; after the noise if a sampler adds its noise first
+    energy: Tensor  #: (B,) before the step, or between noise and gradient step
     grad: Tensor  #: (B, C, H, W) dE/dx of the same images
 
 
@@ -41,18 +41,18 @@ class StepInfo(NamedTuple):
 class Sampler(Protocol):
     """A Markov chain over images. Only ``state_dict`` outlives a chain; all randomness comes from ``generator``.
 
-    A sampler may have more:
+    A sampler may have further methods and attributes:
 
-    - ``inform(train: Split)``: it is given the training images before its first chain, also when training is resumed,
+    - ``inform(train: Split)``: called with the training images before the first chain, also when training is resumed,
       so that ``state_dict`` need not contain anything derived from them;
-    - ``capturable: bool``: True if ``step`` neither waits for the device nor changes what ``state_dict`` holds: on a
-      GPU the steps of a chain are then one CUDA graph, and what is no operation on tensors is done once;
+    - ``capturable: bool``: True if ``step`` neither waits for the device nor changes the state in ``state_dict``: on a
+      GPU the steps of a chain are then captured as one CUDA graph, and code other than operations on tensors runs once;
     - ``capacity: int``: the number of chains that outlive an iteration, 0 or more;
-    - ``check_batch(n: int, *, conditional: bool)``: raise a SpecError before training if n chains cannot be drawn at
+    - ``check_batch(n: int, *, conditional: bool)``: raises a SpecError before training if n chains cannot be drawn at
       once, conditioned on any labels.
 
-    In a training by several processes, each steps a part of the chains that ``init`` gives: along the first dimension
-    of the tensors in the state.
+    In a training by several processes, each process runs a part of the chains from ``init``, cut along the first
+    dimension of the tensors in the state.
     """
 
     @property
@@ -65,7 +65,7 @@ class Sampler(Protocol):
         ...
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
-        """Get the n chains of a training iteration: new ones, or kept ones that go on."""
+        """Return the n chains of a training iteration, new or kept ones."""
         ...
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
@@ -73,11 +73,11 @@ class Sampler(Protocol):
         ...
 
     def finish(self, state: ChainState) -> None:
-        """Keep what the next chains start from, after the last step of these."""
+        """Keep the ends of chains for later ones, after their last step."""
         ...
 
     def kept(self) -> ChainState | None:
-        """A copy of the chains that outlive an iteration (a replay buffer), or None if the sampler keeps none."""
+        """Return a copy of the chains that outlive an iteration (a replay buffer); None if the sampler keeps none."""
         ...
 
     def state_dict(self) -> dict[str, Tensor]: ...
@@ -86,16 +86,16 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Start(Protocol):
-    """Where chains begin. It works on the generator's device, and draws nothing but from the generator."""
+    """The starts of chains, on the generator's device and random by the generator alone."""
 
     def inform(self, train: Split) -> None:
-        """Look at the training images, if the start is made of them."""
+        """Keep the training images, or what the starts need of them."""
         ...
 
     def draw(self, n: int, y: Tensor | None, generator: Generator) -> Tensor:
-        """n images, of the classes y (n,) if given: (n, C, H, W)."""
+        """Draw n images, of the classes y (n,) if given: (n, C, H, W)."""
         ...
 
     def renew(self, x: Tensor, restart: Tensor, y: Tensor | None, generator: Generator) -> Tensor:
-        """The chains at x (B, C, H, W), those of ``restart``, bool (B,), started again."""
+        """Return the chains x (B, C, H, W) with new starts for those of ``restart``, bool (B,)."""
         ...

@@ -1,6 +1,6 @@
 """Attacks as metrics: their budgets, the model under attack, shards, verification and curves.
 
-An attack is a class with a method ``find``; what is heavy is imported inside methods and functions.
+An attack is a class with a method ``find``. Heavy modules are imported inside methods and functions.
 
 Legend: N attacked images, C channels, H height, W width.
 """
@@ -28,25 +28,25 @@ if TYPE_CHECKING:
     from jembench.metrics.base import Arrays, Estimate
 
 SHARD, SHARD_REFINED = 50, 25
-"""Images of a shard on a CPU, without and with refinement: the most work that is lost by a kill."""
+"""Images per shard on a CPU, without and with refinement. A kill loses at most the work on one shard."""
 
 GPU_SHARD, GPU_SHARD_REFINED = 300, 75
-"""The same on a GPU: all of the paper's budget at once, and in four parts. Most images end early, and the others alone
-would not fill it."""
+"""The same on a GPU: the paper's 300 images in one shard, and in four. Most images end early, and smaller shards would
+leave the GPU idle."""
 
 LEVELS = 255
-"""Distances are shown in levels of 8-bit images, as the paper's figures have them, in both norms."""
+"""The unit of distances in both norms, as in the paper's figures: levels of 8-bit images per pixel range."""
 
 CURVE: Mapping[Norm, tuple[str, ...]] = {
     "linf": ("4/255", "8/255", "16/255"),
     "l2": ("64/255", "128/255", "255/255"),
 }
-"""The eps at which tables show the curve of accuracy over eps; figures show all of it."""
+"""The points of the curve of accuracy over eps that tables show; figures show the whole curve."""
 
 SECOND_ORDER = 4
 """Network passes for the gradient through one step of a chain, in place of one."""
 
-_VERSION = 3  # of the attacks: a higher one makes what was remembered unknown
+_VERSION = 3  # of the attacks; stored shards of another version are not used
 _RANGE = (0.0, 1.0)
 
 # --- a budget ---------------------------------------------------------------------------------------------------------
@@ -62,22 +62,22 @@ class Budget:
     images: int
     restarts: int
     steps: int
-    tolerance: float  # of the smallest eps, relative to it
-    eot: int  # chains that a refined model's answer is the mean of
-    queries: int  # of a decision-based attack, for each image
+    tolerance: float  # relative error of the smallest eps
+    eot: int  # chains whose mean is the prediction of a refined model
+    queries: int  # per image, of a decision-based attack
 
     def but(self, **numbers: int | None) -> Budget:
-        """Return the budget with other numbers; None: as it is."""
+        """Return the budget with some numbers replaced; None keeps a number."""
         given: Any = {name: number for name, number in numbers.items() if number is not None}
         return replace(self, **given)
 
 
-# The numbers behind a name never change, since the name is part of the identity of results: others get another name.
+# The numbers of a name never change, since the name is part of the identity of results; other numbers need a new name.
 BUDGETS: Mapping[BudgetName, Budget] = {
-    # Grathwohl et al. (2020), arXiv:1912.03263, Appendix G; it does not tell the tolerance. Its boundary attack has
+    # Grathwohl et al. (2020), arXiv:1912.03263, Appendix G, which does not give the tolerance. Its boundary attack has
     # foolbox's default settings: 25,000 steps.
     "paper": Budget(images=300, restarts=20, steps=40, tolerance=0.01, eot=5, queries=25_000),
-    # A look at all of it on a CPU in minutes: distances come out some percent larger, intervals wide.
+    # For a first result on a CPU in minutes: distances are a few percent larger, and intervals wide.
     "quick": Budget(images=25, restarts=2, steps=10, tolerance=0.05, eot=1, queries=1_000),
 }
 
@@ -98,7 +98,7 @@ class Shard:
     """Images that are attacked together, on the device."""
 
     number: int
-    index: Tensor  # int64 (N,) in the test images; seeds the randomness of each image
+    index: Tensor  # int64 (N,) in the test images; each image's random numbers are seeded by it
     x: Tensor  # float32 (N, C, H, W) in [0, 1]
     y: Tensor  # int64 (N,)
 
@@ -108,7 +108,7 @@ class Found(NamedTuple):
 
     adversarial: Tensor  # (N, C, H, W)
     claimed: Tensor  # bool (N,): the attack reports a success
-    others: Mapping[str, Tensor] = {}  # further arrays
+    others: Mapping[str, Tensor] = {}  # additional arrays
 
 
 class Attacked(NamedTuple):
@@ -119,7 +119,7 @@ class Attacked(NamedTuple):
 
     @property
     def images(self) -> int:
-        """The number of images that were attacked before the time was over."""
+        """The number of images that were attacked within the time limit."""
         return len(self.arrays["index"])
 
     @property
@@ -136,16 +136,16 @@ class Attack(Metric):
     """An attack on a model, which may refine images by its own chain before it classifies them.
 
     ``budget`` names the limits of an attack: ``paper`` (300 images, 20 restarts, 40 steps, 5 chains) or ``quick``, for
-    a look on a CPU. Options replace single numbers of it. ``refine`` is the number of steps of the model's own chain
-    from each image before it is classified (JEM-k), and ``eot`` the number of chains whose mean counts. ``data_noise``
-    is that of the reference code before each chain (standard deviation on [-1, 1]). Grathwohl et al. (2020),
-    arXiv:1912.03263, section 5.4 and Appendix G. ``smooth`` is the noise of randomised smoothing (on [0, 1]), with
-    ``eot`` noisy copies in place of chains. Salman et al. (2019), arXiv:1906.04584.
+    a first result on a CPU. Other options replace single numbers of it. ``refine`` is the number of steps of the
+    model's own chain from each image before it is classified (JEM-k), and ``eot`` the number of chains that predictions
+    are averaged over. ``data_noise`` is that of the reference code before each chain (standard deviation on [-1, 1]).
+    Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G. ``smooth`` is the noise of randomised
+    smoothing (on [0, 1]), with ``eot`` noisy copies in place of chains. Salman et al. (2019), arXiv:1906.04584.
 
     A subclass defines :meth:`find`, :meth:`estimates`, :meth:`passes` and the parts of its protocol.
 
     Raises:
-        SpecError: if an option is out of its range, or ``smooth`` does not stand alone.
+        SpecError: if an option is out of its range, or ``smooth`` is combined with ``refine`` or ``data_noise``.
     """
 
     budget: BudgetName = "paper"
@@ -155,14 +155,14 @@ class Attack(Metric):
     data_noise: NotNegative = 0.0
     smooth: NotNegative = 0.0
     searches: ClassVar[bool] = True
-    """Whether a success against random predictions is confirmed during the attack, and not by verification alone."""
+    """True if successes against random predictions are confirmed during the attack too, not only by verification."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.smooth and (self.refine or self.data_noise):
             raise SpecError(
                 f"An attack has smooth={self.smooth:g}, refine={self.refine} and data_noise={self.data_noise:g}; smooth"
-                " stands alone."
+                " cannot be combined with the others. Leave it or them out."
             )
 
     @property
@@ -172,17 +172,17 @@ class Attack(Metric):
 
     @property
     def chain_gradient(self) -> Gradient | None:
-        """The way of gradients past the refinement chain; None: the attack takes no gradients."""
+        """The treatment of the refinement chain by gradients; None: the attack takes no gradients."""
         return None
 
     @property
     def is_random(self) -> bool:
-        """True if the predictions for an image differ from one to the next."""
+        """True if predictions are random: with refinement, data noise or smoothing."""
         return bool(self.refine or self.data_noise or self.smooth)
 
     @property
     def requires(self) -> frozenset[Need]:
-        """The needs of the metric: what a fit must give."""
+        """The needs of the metric."""
         needs: set[Need] = {"logits", "labels"}
         needs |= {"energy", "samples", "chains"} if self.refine else set()
         return frozenset(needs | ({"gradients"} if self.chain_gradient else set()))
@@ -197,9 +197,10 @@ class Attack(Metric):
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """The model under attack and, of random predictions, how many must be wrong for an image to count as broken.
+        """The model under attack and, for random predictions, how many must be wrong for an image to count as broken.
 
-        An image that is wrong half of the time withstands, so the expected accuracy of one prediction stands beside.
+        An image that is misclassified half of the time counts as robust, so the expected accuracy of one prediction is
+        given as well.
         """
         from jembench.attacks.target import LOOKS
         from jembench.attacks.threat import VERIFICATIONS
@@ -215,8 +216,8 @@ class Attack(Metric):
         return self.name
 
     @property
-    def passes_an_answer(self) -> int:
-        """Network passes for one gradient, or for one prediction."""
+    def passes_per_prediction(self) -> int:
+        """The number of network passes for one gradient or one prediction."""
         if not self.is_random:
             return 1
         return self.spent.eot * (self.refine * (SECOND_ORDER if self.chain_gradient == "through" else 1) + 1)
@@ -226,23 +227,23 @@ class Attack(Metric):
         raise NotImplementedError
 
     def shard_size(self, device: str) -> int:
-        """Return the number of images that are attacked together on a kind of device.
+        """Return the number of images per shard on a type of device.
 
-        Only the randomness of refinement depends on it.
+        Only the random numbers of refinement depend on it.
         """
         plain, refined = (SHARD, SHARD_REFINED) if device == "cpu" else (GPU_SHARD, GPU_SHARD_REFINED)
         return refined if self.refine else plain
 
     @property
     def parts(self) -> int:
-        """The number of shards on CPUs, each of which can be attacked by another machine; on GPUs there are fewer."""
+        """The number of shards on CPUs, which different machines can attack; on GPUs there are fewer."""
         return -(-self.spent.images // self.shard_size("cpu"))
 
     def attacked_model(self, evaluation: Evaluation, purpose: str) -> Target:
-        """Return the model as an attack sees it, with random numbers of its own for each purpose.
+        """Return the target of an attack, with independent random numbers for each purpose.
 
         Raises:
-            NotApplicable: if images are to be refined, and the model was trained without chains.
+            NotApplicable: if the metric refines images and the model was trained without chains.
         """
         from jembench import seeds
         from jembench.attacks.refinement import Refined
@@ -272,19 +273,19 @@ class Attack(Metric):
         raise NotImplementedError
 
     def attack(self, evaluation: Evaluation) -> Attacked:
-        """Attack the model, and verify the images with random numbers that the attack did not see."""
+        """Attack the model, and verify the images with random numbers that the attack did not use."""
         from jembench.attacks.threat import verify
 
         def work(shard: Shard) -> Mapping[str, Tensor]:
             purpose = f"{self.label} {shard.number}"
-            found = self.find(evaluation, shard, self.attacked_model(evaluation, purpose))
+            result = self.find(evaluation, shard, self.attacked_model(evaluation, purpose))
             fresh = self.attacked_model(evaluation, f"verify {purpose}")
-            return {**verify(fresh, shard.x, shard.y, found.adversarial, found.claimed), **found.others}
+            return {**verify(fresh, shard.x, shard.y, result.adversarial, result.claimed), **result.others}
 
         return in_shards(self, evaluation, choose(evaluation, self.spent.images), work)
 
     def details(self, arrays: Arrays) -> dict[str, Any]:
-        """Return further information on the result, in JSON types."""
+        """Return additional information on the result, in JSON types."""
         at_0 = arrays["found"] & (arrays["distance-linf"] == 0)
         return {
             "misclassified": int(at_0.sum()),
@@ -293,15 +294,15 @@ class Attack(Metric):
         }
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        """Attack the model, and measure how it withstands."""
-        found = self.attack(evaluation)
-        details = {**self.details(found.arrays), **found.details}
-        return self.measurement(evaluation, found.arrays, parts={"images": found.images}, details=details)
+        """Attack the model, and measure its robustness."""
+        attacked = self.attack(evaluation)
+        details = {**self.details(attacked.arrays), **attacked.details}
+        return self.measurement(evaluation, attacked.arrays, parts={"images": attacked.images}, details=details)
 
 
 @dataclass(frozen=True, kw_only=True)
 class GradientAttack(Attack):
-    """An attack whose images are found by gradients, from several starts."""
+    """An attack that follows gradients from several starts."""
 
     norm: Norm = "linf"
     restarts: OptionalCount = None
@@ -323,7 +324,7 @@ class GradientAttack(Attack):
 
 
 def choose(evaluation: Evaluation, count: int) -> Chosen:
-    """Choose ``count`` of the test images: one seeded draw, the same for all models, of which fewer are the first ones.
+    """Choose ``count`` test images at random, the same for all models; a smaller count chooses the first of these.
 
     Raises:
         NotApplicable: if the dataset has no labels.
@@ -335,7 +336,7 @@ def choose(evaluation: Evaluation, count: int) -> Chosen:
     images, labels = evaluation.data.part("test")
     if labels is None:
         name = evaluation.data.spec.name
-        raise NotApplicable(f"The dataset {name} has no labels, so there is nothing to classify.")
+        raise NotApplicable(f"The dataset {name} has no labels, so that no class can be wrong.")
     index = torch.randperm(len(images), generator=seeds.generator(0, "robustness/images"))[:count]
     return Chosen(index, images[index], labels[index])
 
@@ -343,20 +344,20 @@ def choose(evaluation: Evaluation, count: int) -> Chosen:
 def in_shards(
     metric: Any, evaluation: Evaluation, chosen: Chosen, work: Callable[[Shard], Mapping[str, Tensor]]
 ) -> Attacked:
-    """Do the work of a metric shard by shard. Each is remembered: after a kill, or out of time, the work goes on there.
+    """Do the work of a metric shard by shard; after a kill or at the time limit, the next call continues.
 
-    Of ``services.share`` (number, count), every count-th shard is its own: machines share the images of one model.
+    With ``services.share`` (number, count), every count-th shard is computed here, and other machines do the others.
 
     Args:
-        metric: an attack, or another metric with its ``shard_size``, ``passes`` and ``protocol_options``. The latter
-            decide the result, beside the model and the images.
-        evaluation: the model.
+        metric: an attack, or another metric with ``shard_size``, ``passes`` and ``protocol_options``. A stored shard is
+            used again for the same model, images and ``protocol_options``.
+        evaluation: of the model.
         chosen: the images.
-        work: gives arrays with a row for each image of a shard.
+        work: the function from a shard to arrays with a row for each of its images.
 
     Raises:
-        OutOfTime: if the time was over before the first shard.
-        PartDone: if not all shards were asked for, and those that were are remembered.
+        OutOfTime: if the time limit passed before the end of the first shard, or of a share.
+        PartDone: if only a share was asked for, and all of its shards are stored.
     """
     import torch
 
@@ -372,8 +373,8 @@ def in_shards(
     for start in progress.track(starts, "", "images", lambda start: min(size, total - start)):
         if evaluation.services.out_of_time():
             break
-        which = slice(start, start + size)
-        index, images, labels = chosen.index[which], chosen.images[which], chosen.labels[which]
+        rows = slice(start, start + size)
+        index, images, labels = chosen.index[rows], chosen.images[rows], chosen.labels[rows]
         number, device = start // size, evaluation.device
         shard = Shard(number, index, to_float(images.to(device), _RANGE), labels.to(device))
 
@@ -387,7 +388,7 @@ def in_shards(
         except Stopped:
             if of > 1 or not parts:
                 raise
-            break  # those before are an outcome
+            break  # the shards so far are a partial outcome
         done = start + len(images)
     if of > 1 and not evaluation.services.out_of_time():
         raise PartDone
@@ -404,7 +405,7 @@ def in_shards(
 def distance_estimates(name: str, arrays: Arrays, norms: Sequence[Norm]) -> Iterator[tuple[str, Estimate]]:
     """Yield, by label, the median distance in levels and the accuracy in % at each eps of the curve.
 
-    An image of which nothing was found counts with the largest distance that there is.
+    An image without an adversarial one counts with the largest possible distance.
     """
     import numpy as np
 
@@ -412,32 +413,32 @@ def distance_estimates(name: str, arrays: Arrays, norms: Sequence[Norm]) -> Iter
         highest = LEVELS * largest_distance(norm, arrays["image"][0].size)
         yield f"{name}-{norm}", median(LEVELS * arrays[f"distance-{norm}"], "1/255", "higher", (0.0, highest))
         for eps in CURVE[norm]:
-            standing = withstands(arrays, norm, parse_eps(eps))
-            wrong = np.where(standing, arrays.get("wrong-as-it-is", 0.0), arrays["wrong"])
-            yield from accuracies(f"{name}-{norm}@{eps}", arrays, standing, wrong)
+            robust = is_robust(arrays, norm, parse_eps(eps))
+            wrong = np.where(robust, arrays.get("wrong-as-it-is", 0.0), arrays["wrong"])
+            yield from accuracies(f"{name}-{norm}@{eps}", arrays, robust, wrong)
 
 
 def accuracies(
-    label: str, arrays: Arrays, standing: NDArray[np.bool_], wrong: NDArray[np.float64]
+    label: str, arrays: Arrays, robust: NDArray[np.bool_], wrong: NDArray[np.float64]
 ) -> Iterator[tuple[str, Estimate]]:
-    """Yield the share of images that withstand an attack; for random predictions, the expected accuracy too.
+    """Yield the share of robust images; for random predictions, the expected accuracy as well.
 
     Args:
-        label: of the share, which follows the rule for random predictions.
+        label: of the share.
         arrays: of each image.
-        standing: (N,) whether it withstands the attack.
-        wrong: (N,) the share of its predictions that are wrong, 0 to 1.
+        robust: bool (N,), True if the attack on the image failed.
+        wrong: (N,) the share of wrong predictions for the attacked image, 0 to 1.
     """
-    yield label, share(standing, "higher")
+    yield label, share(robust, "higher")
     if "wrong-as-it-is" in arrays:
         yield f"{label}-expected", mean(100 * (1 - wrong), "%", "higher", (0.0, 100.0))
 
 
-def withstands(arrays: Arrays, norm: Norm, eps: float) -> NDArray[np.bool_]:
-    """Return whether nothing was found within eps of each image.
+def is_robust(arrays: Arrays, norm: Norm, eps: float) -> NDArray[np.bool_]:
+    """Return whether each image has no adversarial one within eps, bool (N,).
 
-    Attacks of a size stay within it; a change by whole levels, as pointwise makes it, may measure 8.00001/255 for 8.
+    Rounding is allowed for: a change of 8 levels by the pointwise attack may measure 8.00001/255.
     """
     reach = eps + rounding(norm, arrays["image"][0].size)
-    standing: NDArray[np.bool_] = ~arrays["found"] | (arrays[f"distance-{norm}"] > reach)
-    return standing
+    robust: NDArray[np.bool_] = ~arrays["found"] | (arrays[f"distance-{norm}"] > reach)
+    return robust

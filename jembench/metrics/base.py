@@ -1,7 +1,7 @@
-"""The base class of metrics, in core and in plugins, and the statistics that most of them are.
+"""The base class of metrics, in core and in plugins, and common statistics.
 
-The module imports neither torch nor numpy, so that listing, planning and reporting stay fast. Modules with metrics do
-the same: what is heavy is imported inside the methods.
+This module and all modules with metrics import neither torch nor numpy at the top, only inside methods, so that
+listing, planning and reporting stay fast.
 
 Legend: N examples, R resamples.
 """
@@ -29,7 +29,7 @@ else:
     Arrays = Mapping[str, Any]
 
 MOST = 1_000_000
-"""The largest count: more would not end, or not fit into memory."""
+"""The largest count: more would take too long or too much memory."""
 
 Better = Literal["higher", "lower", ""]
 Count = Annotated[int, Range(least=1, most=MOST)]
@@ -47,9 +47,9 @@ class Estimate(NamedTuple):
     resampling: Resampling
     unit: str = ""
     better: Better = ""
-    n: int | None = None  #: None: the size of the smallest sample
-    value: float | None = None  #: as a library computes it; None: the statistic of the examples themselves
-    flags: NDArray[np.bool_] | None = None  #: the value is the share of these; the interval is Wilson's
+    n: int | None = None  #: number of observations; None: the size of the smallest sample
+    value: float | None = None  #: computed by a library; None: the statistic of the observations themselves
+    flags: NDArray[np.bool_] | None = None  #: bool (N,): the value is their share, with Wilson's interval
 
 
 def mean(
@@ -79,9 +79,9 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
     """Return a value with its interval: Wilson's of a share, else the bootstrap's, see :mod:`jembench.stats.intervals`.
 
     Args:
-        estimate: the value.
-        rng: draws the resamples.
-        resamples: R; 0: no interval but Wilson's.
+        estimate: the value and its statistic.
+        rng: the generator of the resamples.
+        resamples: R; 0: only shares have an interval.
     """
     import numpy as np
 
@@ -99,7 +99,7 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
 
 
 def bootstrap_rng(generator: Generator) -> np.random.Generator:
-    """Return the numpy generator of a metric's resamples, seeded by one of PyTorch."""
+    """Return a numpy generator for the resamples of a metric, seeded from one of PyTorch."""
     import numpy as np
     import torch
 
@@ -113,8 +113,8 @@ def bootstrap_rng(generator: Generator) -> np.random.Generator:
 class Metric:
     """A measurement of one trained model; the fields of a subclass are its options, their annotations the ranges.
 
-    A metric has a :attr:`name`, says what it :attr:`requires`, and defines :meth:`arrays` and :meth:`estimates`. The
-    base gives the protocol (the options, the data and the number of test images), intervals from ``resamples``
+    A metric has a :attr:`name` and the needs :attr:`requires`, and defines :meth:`arrays` and :meth:`estimates`. The
+    base class provides the protocol (the options, the data and the number of test images), intervals from ``resamples``
     resamples (0: none; shares have Wilson's), and the comparison of two models image by image.
 
     Raises:
@@ -145,17 +145,17 @@ class Metric:
 
     @property
     def requires(self) -> frozenset[Need]:
-        """Return what a fit must give; where it does not, the metric is N/A, and nothing is trained for it."""
+        """The needs of the metric. For a fit without one of them it is N/A, and the fit is not trained for it."""
         return frozenset()
 
     @property
     def reads(self) -> frozenset[Quantity]:
-        """Return what is read of test images and outliers, so that one pass computes it for all metrics of a run."""
+        """The quantities read of test images and outliers, so that one pass computes them for all metrics of a run."""
         return frozenset()
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """The options that decide what the number means."""
+        """The options that are part of the protocol."""
         options = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
         return {name: value for name, value in options.items() if name != "resamples" and value is not None}
 
@@ -164,16 +164,16 @@ class Metric:
         raise NotImplementedError
 
     def estimates(self, arrays: Arrays) -> Mapping[str, Estimate]:
-        """Return the values by label, as statistics of the arrays."""
+        """Return the values by label, each a statistic of the arrays."""
         raise NotImplementedError
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure one trained model.
 
         Raises:
-            Unavailable: with the remedy, if something is missing.
+            Unavailable: if something is missing; the message says the remedy.
             NotApplicable: if the metric is not defined for this model or dataset.
-            Diverged: if the model gives numbers that are not finite.
+            Diverged: if an output of the model is not finite.
         """
         return self.measurement(evaluation, self.arrays(evaluation))
 
@@ -186,14 +186,14 @@ class Metric:
         parts: Mapping[str, Scalar] | None = None,
         details: Mapping[str, Any] | None = None,
     ) -> Measurement:
-        """Return a measurement: its protocol, the values with their intervals, and what is kept.
+        """Return a measurement: its protocol, the values with their intervals, the arrays and the details.
 
         Args:
-            evaluation: the model.
-            arrays: what is kept of each example.
-            estimates: the values, by label; by default, those of the arrays.
-            parts: of the protocol, beside the options, over which they win; by default, those of the test images.
-            details: further information, in JSON types.
+            evaluation: of the model.
+            arrays: stored values of each example.
+            estimates: the values by label; by default, :meth:`estimates` of the arrays.
+            parts: of the protocol, which override the options; by default, the description of the test images.
+            details: additional information, in JSON types.
         """
         if estimates is None:
             estimates = self.estimates(arrays)
@@ -208,7 +208,7 @@ class Metric:
         )
 
     def resamplings(self, arrays: Arrays) -> dict[str, Resampling]:
-        """Return the statistic behind each label, by which two models are compared image by image."""
+        """Return the statistic of each label, which compares two models image by image."""
         return {label: estimate.resampling for label, estimate in self.estimates(arrays).items()}
 
 
@@ -224,15 +224,15 @@ def _ranges(metric: type[Metric]) -> Mapping[str, Range]:
 
 
 def describe_test_images(n: int, data_noise: float = 0.0) -> dict[str, Scalar]:
-    """Return the parts of a protocol that describe n test images, shown to the model with that noise."""
+    """Return the parts of a protocol that describe n test images with noise of standard deviation ``data_noise``."""
     return {"split": "test", "images": n, "data_noise": data_noise}
 
 
 def protocol_id(metric: str, evaluation: Evaluation, **parts: Scalar) -> str:
-    """Return the identity of a measurement: the metric, the data and everything else that decides what it means.
+    """Return the identity of a measurement: the metric, the data and the other parts of its protocol.
 
-    Written like a spec string, keys sorted: ``accuracy:data=digits,data_noise=0,images=397,split=test``. The name of a
-    data set of the user's own files says little, so a hash of their content stands beside it.
+    It is written like a spec string, keys sorted: ``accuracy:data=digits,data_noise=0,images=397,split=test``. The name
+    of a dataset of the user's own files is not unique, so a hash of their content is a part as well.
     """
     named = {"data": evaluation.data.spec.name, **parts}
     if evaluation.data.content:

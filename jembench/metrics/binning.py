@@ -1,4 +1,4 @@
-"""Bins of confidence: what a reliability diagram shows, and what calibration errors are sums over. Imports no torch.
+"""Bins of confidence, for reliability diagrams and calibration errors. Imports no torch.
 
 Legend: N examples, K columns of confidences, M bins, R resamples.
 """
@@ -16,12 +16,12 @@ Floats = NDArray[np.float64]
 
 
 class Reliability(NamedTuple):
-    """A reliability diagram: how many examples each bin holds, and what is known of them; NaN where there are none."""
+    """A reliability diagram: the examples of each bin, their accuracy and confidence; NaN for an empty bin."""
 
     edges: Floats  # (M + 1,)
     counts: NDArray[np.int64]  # (M,)
     accuracy: Floats  # (M,) in 0..1
-    confidence: Floats  # (M,) their mean, in 0..1
+    confidence: Floats  # (M,) mean, in 0..1
 
 
 def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int) -> Reliability:
@@ -35,7 +35,7 @@ def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int) -> Re
 
 
 def equal_width(confidence: Floats, bins: int) -> NDArray[np.int64]:
-    """Return the bin of M of equal width on [0, 1] of each confidence: [a, b), the last one [a, 1]."""
+    """Return the bin of each confidence among M of equal width on [0, 1]: [a, b), the last one [a, 1]."""
     edges = np.linspace(0, 1, bins + 1)
     return np.minimum(np.searchsorted(edges, confidence, side="right") - 1, bins - 1)
 
@@ -43,8 +43,8 @@ def equal_width(confidence: Floats, bins: int) -> NDArray[np.int64]:
 def binned_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
     """Return the sum over M bins of equal width of |sum of (hit - confidence)| / N, in 0..1, of index matrices (R, N).
 
-    The weight of a bin is its share of the examples, so this is the weighted mean of |frequency - mean confidence|.
-    Of several columns, (N, K), each has bins of its own, and this is the mean over columns.
+    The weight of a bin is its share of the examples, so this is the weighted mean of |frequency - mean confidence|. For
+    several columns, (N, K), each with its own bins, it is the mean over columns.
     """
     from scipy.sparse import csr_array
 
@@ -53,7 +53,7 @@ def binned_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Stati
     k = columns.shape[1]
     gaps = hit.reshape(n, -1) - columns
     where = equal_width(columns, bins) + bins * np.arange(k)
-    # Each example is in one bin of each column alone: of the sum's N K M weights, N K are not zero.
+    # an example is in one bin per column: N K of the N K M weights of the sum are not zero
     into_bins = csr_array((gaps.ravel(), (where.ravel(), np.repeat(np.arange(n), k))), shape=(k * bins, n))
 
     def errors(indices: Indices) -> Floats:
@@ -68,8 +68,8 @@ def debiased_squared_error(confidence: Floats, hit: NDArray[np.bool_], bins: int
     """Return the mean over examples of the squared gap of their bin, without bias, of index matrices (R, N).
 
     The squared mean of (hit - confidence) of a bin with n_b examples is too large by that mean's variance, which is
-    estimated from the n_b examples and subtracted: Kumar et al. (2019), arXiv:1909.10155, section 5. Their variance is
-    that of hits alone, for confidences that are equal within a bin. A bin with one example counts 0.
+    estimated from the n_b examples and subtracted: Kumar et al. (2019), arXiv:1909.10155, section 5. Their variance
+    is that of hits alone, for confidences that are equal within a bin. A bin with one example counts as 0.
     """
     from scipy.sparse import csr_array
 
@@ -91,10 +91,10 @@ def debiased_squared_error(confidence: Floats, hit: NDArray[np.bool_], bins: int
 
 
 def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
-    """Return the same sum over M bins of equal mass, of index matrices (R, N); the bins are those of each resample.
+    """Return the sum of :func:`binned_error` over M bins of equal mass, which are those of each resample.
 
-    An example is in bin ceil(F M), where F is the share of examples that are no more confident. So bins hold N / M
-    each, up to rounding, and examples of the same confidence are always in the same one.
+    An example is in bin ceil(F M), where F is the share of examples that are not more confident. So bins hold N / M
+    examples each, up to rounding, and examples of the same confidence are always in the same bin.
     """
     distinct, group = np.unique(confidence, return_inverse=True)
     gap = hit - confidence
@@ -105,7 +105,7 @@ def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Sta
         shape = (rows, len(distinct))
         count = np.bincount(places, minlength=rows * len(distinct)).reshape(shape)
         gaps = np.bincount(places, weights=gap[indices].ravel(), minlength=rows * len(distinct)).reshape(shape)
-        where = np.maximum(-(-count.cumsum(axis=1) * bins // n) - 1, 0)  # a rounding up in whole numbers
+        where = np.maximum(-(-count.cumsum(axis=1) * bins // n) - 1, 0)  # integer division, rounded up
         where += bins * np.arange(rows)[:, None]
         sums = np.bincount(where.ravel(), weights=gaps.ravel(), minlength=rows * bins).reshape(rows, bins)
         total: Floats = np.abs(sums).sum(axis=1) / n

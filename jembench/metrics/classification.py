@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from jembench.stats import Statistic
 
 LOWEST, HIGHEST = 0.01, 100.0
-"""The range in which a temperature is searched."""
+"""The range of temperatures that is searched."""
 
 # --- metrics ----------------------------------------------------------------------------------------------------------
 
@@ -47,22 +47,22 @@ class Classification(Metric):
         return self.scores(*labelled_logits(evaluation, "test", self.data_noise))
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
-        """Return what is kept of each example, from float64 logits."""
+        """Return the arrays of each example, from float64 logits."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, kw_only=True)
 class Accuracy(Classification):
-    """Share of test images classified rightly, in %, with Wilson's interval.
+    """Share of test images classified correctly, in %, with Wilson's interval.
 
-    ``data_noise`` is the standard deviation of Gaussian noise on the images, on [-1, 1]: .03 in the reference code of
-    JEM. So it is for all metrics that have it.
+    ``data_noise``, of all metrics that have it, is the standard deviation of Gaussian noise on the images, on [-1, 1]:
+    .03 in the reference code of JEM.
     """
 
     name: ClassVar[str] = "accuracy"
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
-        """Return ``correct`` (N,): the class of the largest logit is the label."""
+        """Return ``correct``, bool (N,): whether the class of the largest logit is the label."""
         return {"correct": (logits.argmax(dim=1) == labels).numpy()}
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -72,34 +72,34 @@ class Accuracy(Classification):
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled(Classification):
-    """A metric of probabilities, perhaps after temperature scaling.
+    """A metric of probabilities, optionally after temperature scaling.
 
-    With it, the logits are divided by the one number that makes the *validation* images likeliest; test images have no
-    part in it. Guo et al. (2017), arXiv:1706.04599, section 4.2.
+    With scaling, the logits are divided by the number that minimises the mean NLL of the *validation* images; test
+    images are not used for it. Guo et al. (2017), arXiv:1706.04599, section 4.2.
     """
 
     scaling: Literal["none", "temperature"] = "none"
 
     @property
     def requires(self) -> frozenset[Need]:
-        """Return what a fit must give: with scaling, images that were held out."""
+        """The needs of the metric: with scaling, validation images too."""
         return super().requires | (frozenset({"validation"}) if self.scaling == "temperature" else frozenset())
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """The options that decide what the number means."""
+        """The options that are part of the protocol."""
         return {name: value for name, value in super().protocol_options.items() if value != "none"}
 
     @property
     def label(self) -> str:
-        """The label of the value; after scaling it is another, so that both can stand in one table."""
+        """The label of the value, another one after scaling, so that one table can show both."""
         return self.name if self.scaling == "none" else f"{self.name}-scaled"
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the test images.
 
         Raises:
-            NotApplicable: if no temperature follows from the validation images.
+            NotApplicable: if the validation images determine no temperature.
             Diverged: if a logit is not finite.
         """
         if self.scaling == "none":
@@ -117,7 +117,7 @@ class NLL(Scaled):
     """Mean negative log-likelihood -log p(y|x) on the test images, in nats.
 
     ``scaling=temperature`` divides the logits by a temperature fitted on validation images, which the recipe must hold
-    out; so it does for all metrics of calibration.
+    out. All metrics of calibration have this option.
     """
 
     name: ClassVar[str] = "nll"
@@ -162,11 +162,11 @@ class ECE(Scaled):
     equation 3; 20 bins as in Grathwohl et al. (2020), arXiv:1912.03263, section 5.2.
     """
 
-    bins: Annotated[int, Range(least=1, most=1000)] = 20  # each resample holds all of them
+    bins: Annotated[int, Range(least=1, most=1000)] = 20  # each resample holds the sums of all bins
     name: ClassVar[str] = "ece"
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
-        """Return the largest p(k|x) of each example (N,), and whether its class is right (N,)."""
+        """Return ``confidence`` (N,), the largest p(k|x), and ``correct``, bool (N,): its class is the label."""
         confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
         return {"confidence": confidence.numpy(), "correct": (predicted == labels).numpy()}
 
@@ -203,9 +203,9 @@ class DebiasedECE(ECE):
 
 @dataclass(frozen=True, kw_only=True)
 class AdaptiveECE(ECE):
-    """Adaptive calibration error: that of the predicted class in bins that hold as many images each, in %.
+    """Adaptive calibration error of the predicted class, in bins with equal numbers of images, in %.
 
-    No bin is empty, and each weighs the same: Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al.
+    No bin is empty, and all have the same weight: Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2; Nixon et al.
     (2019), arXiv:1904.01685.
     """
 
@@ -220,7 +220,7 @@ class AdaptiveECE(ECE):
 
 @dataclass(frozen=True, kw_only=True)
 class ClasswiseECE(ECE):
-    """Classwise calibration error: that of each p(k|x) against how often the class is k, averaged over k, in %.
+    """Classwise calibration error: that of each p(k|x) as the probability of class k, averaged over k, in %.
 
     Kull et al. (2019), arXiv:1910.12656, definition 2.
     """
@@ -245,14 +245,14 @@ class ClasswiseECE(ECE):
 
 
 class Classified(NamedTuple):
-    """How a model classifies each image."""
+    """The classification of each image by a model."""
 
     predicted: NDArray[np.int64]  # (N,) the class of the largest logit
     confidence: NDArray[np.float64]  # (N,) its p(y|x)
-    log_odds: NDArray[np.float64]  # (N,) log(p / (1 - p)) of the same, distinct even where p rounds to 1
+    log_odds: NDArray[np.float64]  # (N,) log(p / (1 - p)), distinct even where p rounds to 1
 
     def arrays(self) -> Arrays:
-        """Return the same, as a metric keeps it."""
+        """Return the arrays by the names under which metrics store them."""
         return {"predicted": self.predicted, "confidence": self.confidence, "log-odds": self.log_odds}
 
 
@@ -275,10 +275,10 @@ def log_odds(logits: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
 
 
 def require_finite(values: Tensor, quantity: str, what: str) -> None:
-    """Refuse values (N, ...) of which some are not finite: a number made from the others would hide it.
+    """Check that values (N, ...) are finite, since a statistic of the finite ones would hide that others are not.
 
     Raises:
-        Diverged: with how many images' they are.
+        Diverged: if not, with the number of images concerned.
     """
     bad = int((~values.isfinite()).reshape(len(values), -1).any(dim=1).sum())
     if bad:
@@ -289,7 +289,7 @@ def require_finite(values: Tensor, quantity: str, what: str) -> None:
 
 
 class LabelledLogits(NamedTuple):
-    """The logits of images and the labels that they should have given, on the CPU."""
+    """The logits of images and their labels, on the CPU."""
 
     logits: Tensor  # float64 (N, K), finite
     labels: Tensor  # int64 (N,)
@@ -314,12 +314,12 @@ def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> 
     The NLL is convex in 1 / T, so its derivative, mean of (E_p[f] - f_y) with p = softmax(f / T), has one root at most.
 
     Raises:
-        NotApplicable: if it has none there. Where all examples are classified right, for one, less temperature is
-            always likelier; the infinite confidence that would follow is the examples' fault and not the model's merit.
+        NotApplicable: if it has none in the range. If all examples are classified correctly, for instance, the NLL
+            falls with the temperature down to 0, which would mean infinite confidence.
     """
     from scipy.optimize import brentq
 
-    # Relative to the label's logit: then no rounding hides that where all examples are right every term is negative.
+    # relative to the label's logit, so that every term is negative, whatever the rounding, if all examples are correct
     margins = logits.double() - logits.double().gather(1, labels[:, None])
 
     def slope(inverse: float) -> float:
@@ -329,7 +329,7 @@ def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> 
         right = int((logits.argmax(dim=1) == labels).sum())
         raise NotApplicable(
             f"No temperature between {LOWEST} and {HIGHEST:g} is the likeliest one for the {len(labels)} validation "
-            f"images, of which {right} are classified right. Train the model with more than these held out "
+            f"images, of which {right} are classified correctly. Train the model with more images held out "
             "(--set data.validation=...)."
         )
     return 1 / float(brentq(slope, 1 / HIGHEST, 1 / LOWEST, xtol=1e-12))

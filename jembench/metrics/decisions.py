@@ -1,4 +1,4 @@
-"""Robustness to attacks that see only the predicted class.
+"""Robustness to attacks that only use the predicted class.
 
 Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G.
 """
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class DecisionAttack(Attack):
-    """An attack that sees classes alone, and the median distances, in L2 and L-inf, of its images.
+    """An attack that only uses predicted classes, and the median distances, in L2 and L-inf, of its images.
 
-    It begins at a correctly classified test image of the class ranked second. An image whose start fails counts with
-    the largest distance there is.
+    It starts from a correctly classified test image of the class ranked second. An image without a start counts with
+    the largest possible distance.
     """
 
     queries: OptionalCount = None
@@ -40,11 +40,11 @@ class DecisionAttack(Attack):
         return {**super().protocol_options, "queries": self.spent.queries}
 
     def passes(self, images: int) -> int:
-        """Return the largest number of network passes; pointwise may end sooner."""
-        return min(images, self.spent.images) * self.spent.queries * self.passes_an_answer
+        """Return the largest number of network passes; the pointwise attack may end earlier."""
+        return min(images, self.spent.images) * self.spent.queries * self.passes_per_prediction
 
     def find(self, evaluation: Evaluation, shard: Shard, target: Target) -> Found:
-        """Attack from starts among all test images, in one seeded order."""
+        """Attack from starts among all test images in a seeded order."""
         import torch
 
         from jembench import seeds
@@ -52,18 +52,18 @@ class DecisionAttack(Attack):
         from jembench.data.pixels import to_float
 
         images, labels = evaluation.data.part("test")
-        assert labels is not None  # else no images could have been chosen
+        assert labels is not None  # since images were chosen, see ``choose``
         order = torch.randperm(len(images), generator=seeds.generator(0, "robustness/starts"))
         pool = to_float(images[order].to(evaluation.device), (0.0, 1.0))
-        start = decision.of_runner_up(target, shard.x, shard.y, pool, labels[order].to(evaluation.device))
-        # the seed is the same in all shards, so that the boundary attack on an image does not depend on which it is in
+        start = decision.choose_starts(target, shard.x, shard.y, pool, labels[order].to(evaluation.device))
+        # one seed for all shards, so that the boundary attack on an image does not depend on its shard
         seed = seeds.derive(0, f"robustness/{self.name}")
         closest = decision.attack(self.name, target, shard.x, shard.y, start, queries=self.spent.queries, seed=seed)
         started = closest.distance.isfinite()
         return Found(closest.adversarial, started, {"started": started})
 
     def details(self, arrays: Arrays) -> dict[str, Any]:
-        """Return further information on the result, with the number of images without a start."""
+        """Return additional information on the result, with the number of images without a start."""
         return {**super().details(arrays), "without-start": int((~arrays["started"]).sum())}
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -73,9 +73,9 @@ class DecisionAttack(Attack):
 
 @dataclass(frozen=True, kw_only=True)
 class Boundary(DecisionAttack):
-    """The boundary attack, which sees classes alone: the median distances to the nearest image of another class.
+    """The boundary attack, which only uses predicted classes: the median distances to images of another class.
 
-    It begins at a test image of the class ranked second; ``queries`` is the number of predictions for each image.
+    It starts from a test image of the class ranked second; ``queries`` is the number of predictions per image.
     """
 
     name: ClassVar[Literal["boundary", "pointwise"]] = "boundary"
@@ -83,9 +83,9 @@ class Boundary(DecisionAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Pointwise(DecisionAttack):
-    """The pointwise attack, which sees classes alone: the median distances to the nearest image of another class.
+    """The pointwise attack, which only uses predicted classes: the median distances to images of another class.
 
-    It sets pixels back, one after the other, from a test image of the class ranked second.
+    It starts from a test image of the class ranked second and resets pixels one by one.
     """
 
     name: ClassVar[Literal["boundary", "pointwise"]] = "pointwise"

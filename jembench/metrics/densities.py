@@ -1,4 +1,4 @@
-"""Energies and densities of test images and samples: bits per dimension, the energy gap, and log p(x) at its two ends.
+"""Energies and densities of test images and samples: bits per dimension, the energy gap, and the extremes of log p(x).
 
 Legend: N test images, K classes.
 """
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 END = 100
-"""Images at either end, but never more than a quarter of all."""
+"""The number of images at either end, at most a quarter of all."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BitsPerDim(Metric):
     """Bits per dimension of the test images under a normalised density; uniform noise costs 8.
 
-    The density is taken at the middle of each 8-bit cell. Papers take its mean over the cell, of images that uniform
-    noise was added to (Theis et al., 2016, arXiv:1511.01844), which is never less for a log-concave density: the
+    The density is taken at the middle of each 8-bit cell. Papers report the mean over images
+    with uniform noise (Theis et al., 2016, arXiv:1511.01844), which is not smaller for a log-concave density; the
     protocol says ``at=cell-middle``.
     """
 
@@ -37,7 +37,7 @@ class BitsPerDim(Metric):
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """Where in the cell of a pixel the density is taken."""
+        """The point in the cell of a pixel at which the density is taken."""
         return {"at": "cell-middle"}
 
     def arrays(self, evaluation: Evaluation) -> Arrays:
@@ -57,15 +57,15 @@ class BitsPerDim(Metric):
 class EnergyGap(Metric):
     """Mean energy of the test images minus that of the model's samples, in nats; near 0 is good.
 
-    Below 0 the samples are less likely than the data. The unknown constant of E cancels in the gap; in the two means,
-    which the details give, it does not.
+    Below 0 the samples are less likely than the data. The unknown constant of E cancels in the gap, but not in
+    the two means, which are in the details.
     """
 
     name: ClassVar[str] = "energy-gap"
     requires: ClassVar[frozenset[Need]] = frozenset({"energy", "samples"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        """Measure the test images and the kept samples."""
+        """Measure the test images and the samples."""
         samples = evaluation.samples()
         arrays = {"energy-data": energies(evaluation), "energy-samples": energies(evaluation, samples.images)}
         parts = describe_test_images(len(arrays["energy-data"]))
@@ -82,13 +82,13 @@ class EnergyGap(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class LogDensity(Metric):
-    """Log p(x) of the test images, in nats: its spread, and how its highest differ from its lowest.
+    """Log p(x) of the test images, in nats: its spread, and the classes at its extremes.
 
     The two ends are the 100 images of the highest and of the lowest log p(x), or a quarter of the images each if that
     is fewer. ``classes-top`` is the effective number of classes, by label, at the upper end; ``accuracy-top`` and
-    ``accuracy-bottom`` the share of images classified rightly at each end, in %; ``auroc-correct`` how well log p(x)
-    tells images that are classified rightly (the positive class) from the others. A model that does not classify, or a
-    dataset without labels, leaves out what needs them.
+    ``accuracy-bottom`` the share of images classified correctly at each end, in %; ``auroc-correct`` the AUROC of
+    log p(x) for images that are classified correctly (the positive class) against the others. Values that need
+    logits or labels are left out where there are none.
     """
 
     name: ClassVar[str] = "log-density"
@@ -109,14 +109,14 @@ class LogDensity(Metric):
         parts = {**describe_test_images(n), "top": size_of_end(n)}
         details = _class_counts(arrays, num_classes)
         if "accuracy-top" in estimates and "auroc-correct" not in estimates:
-            details["auroc-correct"] = "not defined: all images are classified rightly, or none is"
+            details["auroc-correct"] = "not defined: all images are classified correctly, or none is"
         return self.measurement(evaluation, arrays, estimates=estimates, parts=parts, details=details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the values of test images; each resample has two ends of its own.
+        """Return the values of test images, except ``auroc-correct``; each resample has its own extremes.
 
-        Not ``auroc-correct``: which images are classified rightly differs from model to model, and so would the samples
-        to draw from.
+        The correctly classified images, from which ``auroc-correct`` is resampled, differ between models, so that two
+        models cannot be compared image by image.
         """
         from jembench.metrics.estimates import among_highest, effective_classes
 
@@ -140,7 +140,7 @@ def energies(evaluation: Evaluation, images: str | Tensor = "test") -> NDArray[A
     """Return E(x), or -log p(x) of a normalised density, of the test images or of samples: (N,), nats.
 
     Raises:
-        Diverged: if one is not finite.
+        Diverged: if an energy is not finite.
     """
     energy = evaluation.predictions.read("energy", images).cpu()
     require_finite(energy, "energies", "test images" if images == "test" else "samples")
@@ -159,12 +159,12 @@ def size_of_end(n: int) -> int:
 
 
 def highest_first(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the order from the highest value to the lowest; of equals the first comes first."""
+    """Return the order from the highest value to the lowest; equal values keep their order."""
     return (-values).argsort(kind="stable")
 
 
 def _detection(arrays: Arrays) -> dict[str, Estimate]:
-    """Return the AUROC of log p(x) for images that are classified rightly, where some are and some are not."""
+    """Return the AUROC of log p(x) for correctly classified images, if some images are correct and some are not."""
     if not {"predicted", "labels"} <= arrays.keys():
         return {}
     right = arrays["predicted"] == arrays["labels"]
@@ -180,7 +180,7 @@ def _detection(arrays: Arrays) -> dict[str, Estimate]:
 
 
 def _images_at_ends(arrays: Arrays, test: Split, num_classes: int, evaluation: Evaluation) -> Arrays:
-    """Return the images at either end, of all and of each class, and random ones of each class."""
+    """Return the images at the extremes, of all and of each class, and random ones of each class."""
     from jembench.metrics.pictures import first_of_classes, in_rows, pictures, random_of_classes
 
     order, n = highest_first(arrays["log-px"]), size_of_end(len(arrays["log-px"]))
@@ -199,7 +199,7 @@ def _images_at_ends(arrays: Arrays, test: Split, num_classes: int, evaluation: E
 
 
 def _class_counts(arrays: Arrays, num_classes: int) -> dict[str, Any]:
-    """Return the size of an end, and how many of its images are of each class."""
+    """Return the number of images at either end, and their numbers by class."""
     import numpy as np
 
     n = size_of_end(len(arrays["log-px"]))

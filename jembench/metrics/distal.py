@@ -1,4 +1,4 @@
-"""Distal adversarials: how easily noise is made into images of which a model is sure, and log p(x) of those images.
+"""Distal adversarials: noise changed into images of high confidence, and log p(x) of those images.
 
 Grathwohl et al. (2020), arXiv:1912.03263, section 5.4, Figure 6.
 
@@ -32,15 +32,14 @@ _RANGE = (0.0, 1.0)
 
 @dataclass(frozen=True, kw_only=True)
 class Distal(Attack):
-    """Noise made into images of a class: the share in % of which the model becomes sure, and in how many steps.
+    """Noise changed into images of a class: the share in % that reaches a high confidence, and the number of steps.
 
-    ``target`` is a class by its name, or ``all``, each as often. A budget says the number of chains alone. A share of
-    100 % is what gradient ascent should come to; the steps, and the images, tell models apart. So does
-    ``distal-log-px``: how far log p(x) has come on these ways from that of the noise (0 %) to that of the test images
-    (100 %). Ends that look like their class are likely, those that still look like noise are not; as a share of the
-    way it depends neither on the unknown constant of log p(x) nor on its scale, which both differ from model to model.
-    It says what the model takes its ends for, not what they are. A model without an energy, or to which noise is as
-    likely as the test images, leaves it out.
+    ``target`` is a class by its name, or ``all``, in equal numbers. The budget only gives the number of chains.
+    Gradient ascent should reach a share of 100 %; models differ in the steps, in the images, and in
+    ``distal-log-px``: the position of the ends' log p(x) between that of the noise (0 %) and that of the test images
+    (100 %). It is high if the model takes the ends for likely images, whatever they look like. As a relative position
+    it does not depend on the unknown constant of log p(x) or its scale, which differ between models. It is left out for
+    a model without an energy, and if the noise is as likely as the test images.
     """
 
     target: str = ALL
@@ -52,12 +51,12 @@ class Distal(Attack):
 
     @property
     def chain_gradient(self) -> Gradient:
-        """The way of gradients past the refinement chain."""
+        """The treatment of the refinement chain by gradients."""
         return self.grad
 
     @property
     def requires(self) -> frozenset[Need]:
-        """The needs of the metric: the classes are those of the dataset, and no image needs a label."""
+        """The needs of the metric, which uses the classes of the dataset but no labels."""
         return super().requires - {"labels"}
 
     @property
@@ -70,11 +69,11 @@ class Distal(Attack):
         classes_of(planned.spec, self.target)
 
     def passes(self, images: int) -> int:
-        """Return the largest number of network passes, as if no ascent ended; test images do not matter."""
-        return self.images * (self.steps + 1) * self.passes_an_answer
+        """Return the largest number of network passes, which does not depend on the number of test images."""
+        return self.images * (self.steps + 1) * self.passes_per_prediction
 
     def attack(self, evaluation: Evaluation) -> Attacked:
-        """Make ascents from noise, the same for all models."""
+        """Run gradient ascents from noise, which is the same for all models."""
         import torch
 
         from jembench import seeds
@@ -102,12 +101,12 @@ class Distal(Attack):
         generators = [seeds.generator(0, f"robustness/noise {number}") for number in range(self.images)]
         noise = [torch.randint(256, data.shape, dtype=torch.uint8, generator=each) for each in generators]
         begin = Chosen(index, torch.stack(noise), classes[index % len(classes)])
-        found = in_shards(self, evaluation, begin, work)
-        starts, target = found.arrays.pop("image"), found.arrays.pop("label")
-        return found._replace(arrays={**found.arrays, "noise": starts, "target": target})
+        attacked = in_shards(self, evaluation, begin, work)
+        starts, target = attacked.arrays.pop("image"), attacked.arrays.pop("label")
+        return attacked._replace(arrays={**attacked.arrays, "noise": starts, "target": target})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        """Make noise into images of classes.
+        """Run the ascents, and measure log p(x) of their ends.
 
         Raises:
             Diverged: if a log p(x) is not finite.
@@ -117,8 +116,8 @@ class Distal(Attack):
         from jembench.interfaces import Density, Energy
         from jembench.metrics.densities import log_px
 
-        found = self.attack(evaluation)
-        arrays = found.arrays
+        attacked = self.attack(evaluation)
+        arrays = attacked.arrays
         if isinstance(evaluation.model, Energy | Density):
             arrays = {
                 **arrays,
@@ -126,19 +125,19 @@ class Distal(Attack):
                 "log-px-noise": log_px(evaluation, torch.from_numpy(arrays["noise"])),
                 "log-px-test": log_px(evaluation),
             }
-        parts = {"images": found.images, "test_images": len(evaluation.data.part("test").images)}
-        details = {"unverified": int(arrays["unverified"].sum()), **found.details}
+        parts = {"images": attacked.images, "test_images": len(evaluation.data.part("test").images)}
+        details = {"unverified": int(arrays["unverified"].sum()), **attacked.details}
         return self.measurement(evaluation, arrays, parts=parts, details=details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the share of ascents that end above the threshold, and of those the steps and the gain in log p(x)."""
+        """Return the share of ascents that end above the threshold, and their steps and gain in log p(x)."""
         reached, count = arrays["reached"], int(arrays["reached"].sum())
-        found = {"distal": share(reached)}
+        estimates = {"distal": share(reached)}
         if count:
-            found["distal-steps"] = median(arrays["steps"][reached], within=(0.0, float(self.steps)))
+            estimates["distal-steps"] = median(arrays["steps"][reached], within=(0.0, float(self.steps)))
         if count and "log-px" in arrays and arrays["log-px-test"].mean() > arrays["log-px-noise"][reached].mean():
-            found["distal-log-px"] = Estimate(density_gain(arrays), "%")
-        return found
+            estimates["distal-log-px"] = Estimate(density_gain(arrays), "%")
+        return estimates
 
 
 def classes_of(data: DataSpec, target: str) -> Tensor:
@@ -151,7 +150,7 @@ def classes_of(data: DataSpec, target: str) -> Tensor:
     import torch
 
     if not data.num_classes:
-        raise NotApplicable(f"The dataset {data.name} has no classes, so there is none to be sure of.")
+        raise NotApplicable(f"The dataset {data.name} has no classes, so that noise cannot be changed into one.")
     names = data.class_names or tuple(map(str, range(data.num_classes)))
     if target not in (ALL, *names):
         raise SpecError(f"{data.name} has no class {target!r}; target must be {ALL} or one of {', '.join(names)}.")
@@ -159,7 +158,7 @@ def classes_of(data: DataSpec, target: str) -> Tensor:
 
 
 def density_gain(arrays: Arrays) -> Resampling:
-    """Return the fraction of the noise-to-data gap in log p(x) that the ascents close, of ascents and test images."""
+    """Return the share, in %, of the gap in log p(x) between noise and data that the ascents close."""
     ends, noise = (arrays[name][arrays["reached"]] for name in ("log-px", "log-px-noise"))
     test = arrays["log-px-test"]
 

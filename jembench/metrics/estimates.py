@@ -1,6 +1,6 @@
-"""Statistics of classes, and of the highest of a sample.
+"""Statistics of classes, and of the n highest images of a sample.
 
-Legend: N images, K classes, R resamples, n how many are the highest.
+Legend: N images, K classes, R resamples.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from jembench.stats import Indices, multiplicities
 
 
 def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
-    """Return exp(H) of the shares of the classes (N,), 1 to K: as many classes of equal size are as diverse.
+    """Return the effective number of classes, 1 to K: exp(H) of their shares among the classes (N,) of images.
 
-    The Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
+    It is the Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
     """
     return Estimate(
         Resampling(
@@ -38,7 +38,7 @@ def hill_number(counts: NDArray[np.int64]) -> NDArray[np.float64]:
 
 
 def among_highest(estimate: Estimate, order: NDArray[np.int64], n: int) -> Estimate:
-    """Return the same statistic of the n highest images of each resample.
+    """Return a statistic restricted to the n highest images of each resample.
 
     Args:
         estimate: of all N images.

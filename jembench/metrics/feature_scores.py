@@ -1,6 +1,6 @@
 """Statistics of features of generated images: IS, FID, KID, precision and recall, computed by torch-fidelity.
 
-The statistics of resamples are ours: they are many times faster, and agree with torch-fidelity's values.
+Resamples are computed by the implementations here, which are many times faster and agree with torch-fidelity's.
 
 Legend: N generated images, M reference images, D features, K logits, S splits, R resamples.
 """
@@ -26,7 +26,7 @@ _BLOCK = 1024
 
 
 class Spread(NamedTuple):
-    """A value: its mean and standard deviation over splits or random subsets."""
+    """The mean and standard deviation of a value over splits or random subsets."""
 
     mean: float
     std: float
@@ -39,15 +39,15 @@ def inception_score(logits: Float[Tensor, "N K"], splits: int) -> Spread:
     """Return the mean over S splits of the shuffled images of IS = exp(mean over images of KL(p(y|x) || p(y)))."""
     from torch_fidelity.metric_isc import KEY_METRIC_ISC_MEAN, KEY_METRIC_ISC_STD, isc_features_to_metric
 
-    found = isc_features_to_metric(logits.double(), splits=splits)
-    return Spread(found[KEY_METRIC_ISC_MEAN], found[KEY_METRIC_ISC_STD])
+    score = isc_features_to_metric(logits.double(), splits=splits)
+    return Spread(score[KEY_METRIC_ISC_MEAN], score[KEY_METRIC_ISC_STD])
 
 
-def in_order(logits: Float[Tensor, "N K"], splits: int) -> Spread:
-    """Return the same of the images as they come: N // S in each split, and what is left over is left out.
+def inception_score_in_order(logits: Float[Tensor, "N K"], splits: int) -> Spread:
+    """Return the score of the images in their order, N // S in each split, without the remaining ones.
 
-    So does the code of Barratt & Sharma (2018), arXiv:1801.01973, which the reproducibility report uses. Images that
-    stand next to each other and are alike, in a replay buffer for instance, make the score lower.
+    This is the score of the code of Barratt & Sharma (2018), arXiv:1801.01973, which the reproducibility report uses.
+    Neighbouring images that are alike, as in a replay buffer, lower it.
     """
     parts = logits[: len(logits) // splits * splits].chunk(splits)
     of_splits = np.array([inception_score(part, 1).mean for part in parts])
@@ -55,9 +55,9 @@ def in_order(logits: Float[Tensor, "N K"], splits: int) -> Spread:
 
 
 def resampled_score(logits: Float[Tensor, "N K"], splits: int, *, even: bool = False) -> Statistic:
-    """Return the mean score of index matrices (R, N), whose columns are cut into the S splits.
+    """Return the mean score of index matrices (R, N), whose columns are divided into the S splits.
 
-    ``even``: as many in each, the rest left out.
+    With ``even``, the splits are of equal size and the remaining columns are left out.
 
     With KL = sum_k p log p - sum_k p log q, a split's score needs only the sums of p and of sum_k p log p over it.
     """
@@ -88,8 +88,8 @@ def _score(means: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 SMALL = 512
-"""Up to this number of features, threads cost more than they save, and much more on a busy machine; of more, such as
-Inception's 2,048, a resample of FID takes about half a minute on two busy cores."""
+"""The largest number of features for one thread: more threads would cost more than they save. With Inception's 2,048
+features a resample of FID takes about half a minute on two busy cores."""
 
 
 class Moments(NamedTuple):
@@ -108,7 +108,7 @@ def fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> flo
 
 
 def frechet_distance(first: Moments, second: Moments) -> float:
-    """Return the same distance through symmetric eigenvalue problems, faster than those of the product S_1 S_2.
+    """Return the distance of :func:`fid` through symmetric eigenvalue problems, which are faster than that of S_1 S_2.
 
     tr (S_1 S_2)^(1/2) is the sum of the square roots of the eigenvalues of S_1^(1/2) S_2 S_1^(1/2), which is symmetric.
     """
@@ -120,7 +120,7 @@ def frechet_distance(first: Moments, second: Moments) -> float:
 
 
 def weighted_moments(features: Float[Tensor, "N D"], weights: Float[Tensor, " N"]) -> Moments:
-    """Return the mean and the unbiased covariance of features, each counted as often as its weight says."""
+    """Return the mean and the unbiased covariance of features, each repeated as often as its weight."""
     n = weights.sum()
     mean = weights @ features / n
     centred = features - mean
@@ -146,23 +146,23 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
 
 
 PARTS = (1, 2, 3)
-"""Numbers of equal parts, of which the mean FIDs are extrapolated to no parts."""
+"""Numbers of equal parts of the sets, whose mean FIDs are extrapolated."""
 
 
 def extrapolated_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
     """Return FID at infinitely many images as a statistic of index matrices (R, N) and (R, M).
 
-    The bias of FID is nearly a / N + b / M, so it is k times as large for a k-th of both sets. A line is fitted to the
-    mean FIDs of both sets cut into k parts in their order, and taken at k = 0.
+    The bias of FID is nearly a / N + b / M, so it is k times as large for a k-th of both sets. A line in k is fitted to
+    the mean FIDs of both sets divided into k parts in their order, and evaluated at k = 0.
     """
     fids, weights = resampled_fid(generated, reference), np.linalg.pinv(np.vander(PARTS, 2))[1]
 
     def distances(drawn_samples: Indices, drawn_real: Indices) -> NDArray[np.float64]:
-        found = np.zeros(len(drawn_samples))
+        extrapolated = np.zeros(len(drawn_samples))
         for weight, parts in zip(weights, PARTS, strict=True):
             cut = zip(*(np.array_split(drawn, parts, axis=1) for drawn in (drawn_samples, drawn_real)), strict=True)
-            found += weight * np.mean([fids(*both) for both in cut], axis=0)
-        return found
+            extrapolated += weight * np.mean([fids(*both) for both in cut], axis=0)
+        return extrapolated
 
     return distances
 
@@ -182,8 +182,8 @@ def kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subset
 def resampled_kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
     """Return the unbiased squared MMD of all images, of index matrices (R, N) and (R, M).
 
-    It is what the mean over subsets of :func:`kid` estimates. An image is not paired with itself, but is with its
-    copies in the resample; the bias of that cancels in the interval, which keeps only deviations.
+    The mean over subsets of :func:`kid` estimates it. An image is not paired with itself, but with its copies in the
+    resample; their bias cancels in the interval, which only uses deviations.
     """
     x, y = generated.double().numpy(), reference.double().numpy()
 
@@ -223,7 +223,7 @@ def _pair_sums(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
 def standardised(
     generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]
 ) -> tuple[Float[Tensor, "N D"], Float[Tensor, "M D"]]:
-    """Shift and scale each feature so that the reference has mean 0 and deviation 1; a constant one is only shifted."""
+    """Shift and scale each feature so that the reference has mean 0 and deviation 1; only shift a constant feature."""
     mean, deviation = reference.mean(dim=0), reference.std(dim=0)
     deviation = deviation.where(deviation > 0, 1.0)
     return (generated - mean) / deviation, (reference - mean) / deviation
@@ -233,25 +233,26 @@ def standardised(
 
 
 _KEPT_PER_NEIGHBOUR = 12
-"""A resample holds 63 % of the images: fewer than k drawn among the 12 k nearest happens once in a million or less."""
+"""Neighbours kept per neighbour needed: a resample holds 63 % of the images, and fewer than k of the 12 k nearest once
+in a million or less."""
 
 
 def precision_recall(
     generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], neighbours: int
 ) -> tuple[float, float]:
-    """Return precision and recall: the share of images no further from one of the others than its k-th neighbour is."""
+    """Return precision and recall: the shares of images of one set inside a k-nearest-neighbour ball of the other."""
     from torch_fidelity.metric_prc import KEY_METRIC_PRECISION, KEY_METRIC_RECALL, prc_features_to_metric
 
-    found = prc_features_to_metric(generated, reference, prc_neighborhood=neighbours, save_cpu_ram=True, verbose=False)
-    return found[KEY_METRIC_PRECISION], found[KEY_METRIC_RECALL]
+    values = prc_features_to_metric(generated, reference, prc_neighborhood=neighbours, save_cpu_ram=True, verbose=False)
+    return values[KEY_METRIC_PRECISION], values[KEY_METRIC_RECALL]
 
 
 def resampled_coverage(judged: Float[Tensor, "N D"], manifold: Float[Tensor, "M D"], neighbours: int) -> Statistic:
     """Return the share of judged images within the manifold, of index matrices (R, N) and (R, M).
 
-    A resample holds copies, at distance 0, which would shrink the balls around their neighbours. So the k-th neighbour
-    is the k-th nearest *other image* that was drawn; the spread of the resamples is then that of independent sets of
-    images (checked by simulation), and so is nearly their mean.
+    A resample holds copies, at distance 0, which would shrink the balls around their neighbours. The k-th neighbour is
+    therefore the k-th nearest *other image* that was drawn. The spread of the resamples is then that of independent
+    sets of images (checked by simulation), and their mean is nearly the same.
     """
     distance = torch.cdist(judged, manifold).numpy()
     nearest = _nearest_others(manifold, _KEPT_PER_NEIGHBOUR * neighbours)
@@ -268,7 +269,7 @@ def resampled_coverage(judged: Float[Tensor, "N D"], manifold: Float[Tensor, "M 
 
 
 class _Nearest(NamedTuple):
-    """The images around each image, without itself, nearest first."""
+    """The nearest other images of each image, in order of their distance."""
 
     indices: NDArray[np.int64]  # (M, T)
     distance: NDArray[np.float64]  # (M, T)
@@ -279,7 +280,7 @@ def _nearest_others(features: Tensor, count: int) -> _Nearest:
     for start in range(0, len(features), _BLOCK):
         block = torch.cdist(features[start : start + _BLOCK], features)
         itself = torch.arange(len(block))
-        block[itself, start + itself] = -torch.inf  # first in the order whatever the rounding, then left out
+        block[itself, start + itself] = -torch.inf  # first in the order despite rounding, then left out
         parts.append(block.topk(min(count + 1, len(features)), largest=False))
     return _Nearest(
         torch.cat([part.indices[:, 1:] for part in parts]).numpy(),
@@ -288,7 +289,7 @@ def _nearest_others(features: Tensor, count: int) -> _Nearest:
 
 
 def _radii(nearest: _Nearest, drawn: NDArray[np.bool_], neighbours: int) -> Matrix:
-    """Return the distance of each image to the k-th nearest other one drawn, or to the last one kept if fewer were."""
+    """Return the distance of each image to the k-th nearest other one drawn, or to the last one kept if fewer are."""
     reached = drawn[nearest.indices].cumsum(axis=1) >= neighbours
     position = np.where(reached[:, -1], reached.argmax(axis=1), -1)
     return nearest.distance[np.arange(len(position)), position]

@@ -1,6 +1,6 @@
-"""Feature networks, by which generated images are compared with those of a dataset: Inception, and a small CNN.
+"""Feature networks for the comparison of generated images with a dataset: Inception and a small CNN.
 
-The module imports torch inside functions, since its classes are factories.
+The module imports torch inside functions, since its classes are registered as factories.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 # --- the network of the published IS and FID --------------------------------------------------------------------------
 
 DIGEST = "6726825d"
-"""The beginning of the SHA-256 of Inception's weights, those of 2015-12-05 that FID was first computed with."""
+"""The first digits of the SHA-256 of Inception's weights of 2015-12-05, with which FID was first computed."""
 
 WEIGHTS_FILE = "weights-inception-2015-12-05-6726825d.pth"
 _INCEPTION_BATCH = 32
@@ -42,8 +42,8 @@ _TIMEOUT_SECONDS = 20.0
 class InceptionFeatures:
     """The Inception network of the published IS and FID; needs 96 MB of weights.
 
-    It is torch-fidelity's: pooled 2,048 features and 1,008 logits without bias, which its IS uses. ``weights`` is a
-    file that holds its weights (torch hub's cache by default); ``download=true`` fetches them there.
+    The network is torch-fidelity's: 2,048 pooled features and 1,008 logits without bias, which its IS uses.
+    ``weights`` is the path of its weights (torch hub's cache by default); ``download=true`` fetches them there.
     """
 
     weights: Annotated[str, Content()] = ""
@@ -54,12 +54,12 @@ class InceptionFeatures:
     _net: Any = field(default=None, init=False)
 
     def check(self, planned: Planned) -> None:
-        """Check that images can be shown to it, and that the weights are there.
+        """Check that the images are grey or RGB, and that the weights are available.
 
         Raises:
             NotApplicable: if the images are neither grey nor RGB.
             Unavailable: if the weights are missing.
-            CheckpointError: if the file holds something else.
+            CheckpointError: if the file holds other weights.
         """
         _check_channels(planned.spec)
         if planned.fetching or not self.download or cached_path().is_file():
@@ -72,11 +72,11 @@ class InceptionFeatures:
 
         _check_channels(dataset.spec)
         content = self._read()
-        # The constructor unpickles what it is given: it gets the tensors alone, read without running code.
+        # the constructor unpickles its file, so it gets a copy that was read without running code
         copy = io.BytesIO()
         torch.save(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True), copy)
         copy.seek(0)
-        with torch.random.fork_rng(devices=[]):  # the constructor initialises what the weights then replace
+        with torch.random.fork_rng(devices=[]):  # the constructor draws initial weights
             net = FeatureExtractorInceptionV3(
                 "inception-v3-compat", ["2048", "logits_unbiased"], feature_extractor_weights_path=copy
             )
@@ -84,13 +84,13 @@ class InceptionFeatures:
         self.identity = f"inception-2015-12-05@{hashlib.sha256(content).hexdigest()[:8]}"
 
     def features(self, images: UInt8[Tensor, "N C H W"]) -> Features:
-        """Return features of images of any size, float32 on the CPU; grey ones are repeated to RGB."""
+        """Return the features of images of any size, float32 on the CPU; grey images are expanded to RGB."""
         assert self._net is not None, "prepare() comes first"
         device = next(self._net.parameters()).device
         return _in_batches(lambda batch: self._net(batch.to(device).expand(-1, 3, -1, -1)), images, _INCEPTION_BATCH)
 
     def _read(self) -> bytes:
-        """Read the weights, downloaded first if asked for."""
+        """Read the weights, after downloading them if ``download`` is set."""
         path = Path(self.weights).expanduser() if self.weights else cached_path()
         if not path.is_file() and self.download and not self.weights:
             _fetch(path)
@@ -105,8 +105,8 @@ class InceptionFeatures:
         digest = hashlib.sha256(content).hexdigest()
         if not digest.startswith(DIGEST):
             raise CheckpointError(
-                f"{path} does not hold Inception's weights: its SHA-256 begins with {digest[:8]}. What is wanted is "
-                f"torch-fidelity's own {WEIGHTS_FILE}; torchvision's Inception is another network. {_how_to_get()}"
+                f"{path} does not hold Inception's weights: its SHA-256 begins with {digest[:8]}. It must be "
+                f"torch-fidelity's {WEIGHTS_FILE}; torchvision's Inception is another network. {_how_to_get()}"
             )
         return content
 
@@ -114,13 +114,13 @@ class InceptionFeatures:
 def _check_channels(data: DataSpec) -> None:
     if data.shape[0] not in (1, 3):
         raise NotApplicable(
-            f"Inception sees grey or RGB images; those of {data.name} have {data.shape[0]} channels. "
+            f"Inception takes grey or RGB images; those of {data.name} have {data.shape[0]} channels. "
             "Use another feature network, for example --set fid.features=cnn."
         )
 
 
 def cached_path() -> Path:
-    """Return the path at which torch hub, and so torch-fidelity itself, keeps Inception's weights."""
+    """Return the path of Inception's weights in torch hub's cache, which torch-fidelity uses as well."""
     import torch
 
     return Path(torch.hub.get_dir()) / "checkpoints" / WEIGHTS_FILE
@@ -167,11 +167,11 @@ _CNN_BATCH = 500
 
 @dataclass(kw_only=True)
 class CnnFeatures:
-    """A small convolutional network trained on the dataset itself; its numbers are named after it.
+    """A small convolutional network trained on the dataset itself; the labels of values contain its name.
 
-    It is for images to which Inception does not fit (8x8 digits), or where Inception's weights are not available. The
-    network ``{dataset}-cnn`` is made once and kept in the cache. Training is deterministic on one machine; between
-    machines the rounding of float32 sums may differ, so the identity carries a checksum of the weights.
+    It is for images that Inception is not suited to (8x8 digits), or if Inception's weights are not available. The
+    network ``{dataset}-cnn`` is trained once and kept in the cache. Training is deterministic on one machine; between
+    machines the rounding of float32 sums may differ, so the identity contains a checksum of the weights.
     """
 
     name: str = field(default="cnn", init=False)
@@ -182,10 +182,10 @@ class CnnFeatures:
     _data: Any = field(default=None, init=False)
 
     def check(self, planned: Planned) -> None:
-        """Check that there are labels to train on.
+        """Check that the dataset has labels to train on.
 
         Raises:
-            NotApplicable: if there are none.
+            NotApplicable: if it has none.
         """
         _check_classes(planned.spec)
 
@@ -237,7 +237,7 @@ def _check_classes(data: DataSpec) -> None:
 
 
 def _kept(path: Path, record: Mapping[str, Any]) -> Contents | None:
-    """Read a file that is whole and made from the same data by the same recipe."""
+    """Read the file of a network, if it is intact and was trained on the same data by the same recipe."""
     from jembench.store import tensors
 
     try:
@@ -267,7 +267,7 @@ def _make_net(spec: DataSpec) -> Any:
 
 
 def _train(spec: DataSpec, images: Tensor, labels: Tensor) -> Any:
-    """Train on the CPU in one thread: with more, the order of sums and so the weights would depend on their number."""
+    """Train on the CPU in one thread, since the order of sums, and so the weights, depend on the number of threads."""
     import torch
     from torch.nn import functional as F
 
@@ -294,7 +294,7 @@ def _train(spec: DataSpec, images: Tensor, labels: Tensor) -> Any:
 
 
 def _in_batches(evaluate: Callable[[Tensor], Any], images: Tensor, size: int) -> Features:
-    """Evaluate pooled features and logits of a few images at a time, float32 on the CPU."""
+    """Evaluate pooled features and logits in batches of ``size`` images, float32 on the CPU."""
     import torch
 
     from jembench import progress

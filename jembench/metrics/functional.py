@@ -1,6 +1,6 @@
-"""Metrics of one's own tensors: the values and intervals that the metrics of a run give.
+"""Metrics as functions of tensors, with the same values and intervals as the metrics of a run.
 
-Each function makes the registered metric and calls its computation, so there is one implementation.
+Each function makes the registered metric and calls its computation.
 
 For FID, KID and other metrics of images, use torch-fidelity or torchmetrics.
 
@@ -81,7 +81,7 @@ def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
 
 
 def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
-    """The expected calibration error of the predicted class in bins of equal width, in %; arguments as for :func:`nll`.
+    """Return the expected calibration error of the predicted class in equal-width bins, in %; as :func:`nll`.
 
     Guo et al. (2017), arXiv:1706.04599, equation 3; 20 bins as in Grathwohl et al. (2020), section 5.2.
 
@@ -93,7 +93,7 @@ def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) 
 
 
 def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
-    """The calibration error of the predicted class in bins with the same number of examples, in %; as :func:`ece`.
+    """Return the calibration error of the predicted class in bins with equal numbers of examples; as for :func:`ece`.
 
     Nguyen & O'Connor (2015), arXiv:1508.05154, section 3.2.
 
@@ -105,7 +105,7 @@ def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int
 
 
 def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
-    """The calibration error of each p(k|x), averaged over the classes, in %; arguments as for :func:`ece`.
+    """Return the calibration error of each p(k|x), averaged over the classes, in %; arguments as for :func:`ece`.
 
     Kull et al. (2019), arXiv:1910.12656, definition 2.
 
@@ -123,7 +123,7 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
     """Return P(a score inside is higher than one outside), ties counting half, 0 to 1, with a 95 % bootstrap interval.
 
     Args:
-        inside: scores (N,) of in-distribution images, finite, higher for what is more likely inside.
+        inside: scores (N,) of in-distribution images, finite; higher means more likely in-distribution.
         outside: scores (M,) of other images.
         resamples: of the bootstrap; 0: no interval.
 
@@ -143,7 +143,7 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
     if first.ndim != 1 or second.ndim != 1 or not (len(first) and len(second)):
         raise SpecError(f"The scores have the shapes {first.shape} and {second.shape}; they must be (N,) and (M,).")
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
-        raise Diverged("A score is not finite, and cannot be ranked.")
+        raise Diverged("A score is not finite, so that the scores cannot be ranked.")
     estimate = OutOfDistribution(set="given").estimates({"inside": first, "outside": second})["auroc"]
     return value_of(estimate, np.random.default_rng(0), resamples)
 

@@ -1,6 +1,6 @@
 """Metrics of features of generated images: IS, FID, KID, precision and recall.
 
-The values are torch-fidelity's; the statistics of resamples are ours, in :mod:`jembench.metrics.feature_scores`.
+torch-fidelity computes the values, and :mod:`jembench.metrics.feature_scores` the statistics of resamples.
 
 Legend: N generated images, M reference images, D features, K logits.
 """
@@ -43,26 +43,30 @@ class FeatureMetric(SampleProtocol, Metric):
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """The implementation; which images are scored follows from the samples."""
+        """The implementation. The options of images are part of the description of samples."""
         return {"implementation": getattr(self, "implementation", "torch-fidelity")}
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return how many images are needed of each kind, and why.
+        """Return the smallest number of generated images and of reference images, and the reason for errors.
 
         Args:
             network: the identity of the feature network.
-            dimensions: the number of its pooled features; 0: not known.
+            dimensions: the number of its pooled features; 0: unknown.
         """
         raise NotImplementedError
 
     def require(self, n: int | None, real: int | None, network: str, dimensions: int) -> None:
-        """Refuse too few generated images, or too few of the dataset; None: it is not known how many."""
+        """Check that there are enough generated images and reference images; None: unknown.
+
+        Raises:
+            NotApplicable: if there are too few.
+        """
         least, because = self.least(network, dimensions)
         require_images(n, least, "generated images", self.name, because)
         require_images(real, least, f"{getattr(self, 'reference', '')} images", self.name, because)
 
     def check(self, planned: Planned) -> None:
-        """Check that there will be a feature network, and enough images."""
+        """Check that the feature network is available, and that there will be enough images."""
         n, network = foresee(planned, self.features, self)
         real = planned.count(self.reference) if isinstance(self, ReferenceMetric) else None
         self.require(n, real, network.identity, getattr(network, "dimensions", 0))
@@ -89,7 +93,7 @@ class FeatureMetric(SampleProtocol, Metric):
         return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=scored.details)
 
     def score(self, sample: Generated, real: Tensor | None) -> Scored:
-        """Score images, beside the pooled features of real ones (M, D).
+        """Check the numbers of images, and score them; ``real``: the pooled features of reference images (M, D).
 
         Raises:
             NotApplicable: if there are too few images.
@@ -99,7 +103,7 @@ class FeatureMetric(SampleProtocol, Metric):
         return self.scores(sample, real)
 
     def scores(self, sample: Generated, real: Any) -> Scored:
-        """Score images of which there are enough."""
+        """Score generated images."""
         raise NotImplementedError
 
 
@@ -109,8 +113,8 @@ class IS(FeatureMetric):
 
     ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is Inception for images
     of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones.
-    ``implementation=barratt-sharma`` cuts the images into splits in their own order, where torch-fidelity shuffles them
-    first. The options from ``source`` to ``top`` say which images are scored; all metrics of samples have them.
+    ``implementation=barratt-sharma`` divides the images into splits in their own order; torch-fidelity shuffles them
+    first. The options from ``source`` to ``top``, of all metrics of samples, choose the images.
     """
 
     splits: Count = 10
@@ -119,15 +123,18 @@ class IS(FeatureMetric):
     name: ClassVar[str] = "is"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return an image for each split."""
+        """Return one image per split."""
         return self.splits, "one in each split"
 
     def scores(self, sample: Generated, real: None) -> Scored:
         """Return the mean score over splits."""
-        from jembench.metrics.feature_scores import in_order, inception_score, resampled_score
+        from jembench.metrics.feature_scores import inception_score, inception_score_in_order, resampled_score
 
         logits, even = sample.features.logits, self.implementation == "barratt-sharma"
-        score = in_order(logits[sample.places.argsort()], self.splits) if even else inception_score(logits, self.splits)
+        if even:
+            score = inception_score_in_order(logits[sample.places.argsort()], self.splits)
+        else:
+            score = inception_score(logits, self.splits)
         statistic, within = resampled_score(logits, self.splits, even=even), (1.0, float(logits.shape[1]))
         estimate = Estimate(Resampling(statistic, (sample.n,), within), "", "higher", value=score.mean)
         return Scored({"is": estimate}, {"splits": self.splits}, {"std_over_splits": score.std})
@@ -145,14 +152,14 @@ class FID(ReferenceMetric):
     """Fréchet distance between features of the model's samples and of the dataset, by torch-fidelity.
 
     ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for Inception: each takes half a minute. FID of
-    equal distributions is above 0, the more the fewer images; the interval is of its mean over as many images.
+    equal distributions is above 0, and larger for fewer images; the interval is of its mean over as many images.
     """
 
     resamples: Annotated[int | None, Range(least=0, most=MOST)] = None
     name: ClassVar[str] = "fid"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return as many images as the network has features."""
+        """Return the number of features of the network."""
         return dimensions, f"as many as {network} has features, or the fitted Gaussian is degenerate"
 
     def scores(self, sample: Generated, real: Tensor) -> Scored:
@@ -175,11 +182,11 @@ class FIDInfinity(FID):
     name: ClassVar[str] = "fid-infinity"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return six times as many images as the network has features."""
+        """Return six times the number of features of the network."""
         return 6 * dimensions, f"six times as many as {network} has features, or FID is not linear in 1 / n"
 
     def scores(self, sample: Generated, real: Tensor) -> Scored:
-        """Return the distance at infinitely many images, of sets in a random order: they come in one of their own."""
+        """Return the distance at infinitely many images, after shuffling both sets, whose own order is not random."""
         import numpy as np
 
         from jembench.metrics.feature_scores import PARTS, extrapolated_fid
@@ -195,8 +202,8 @@ class FIDInfinity(FID):
 class KID(ReferenceMetric):
     """Kernel distance between features of the model's samples and of the dataset, by torch-fidelity.
 
-    ``features``: as for ``is``. Inception's features are taken as they are; those of other networks, whose scale is
-    arbitrary and would rule the cubic kernel, are standardised, and the protocol says so.
+    ``features``: as for ``is``. Inception's features are not changed; those of other networks, whose arbitrary scale
+    would dominate the cubic kernel, are standardised, and the protocol says so.
     """
 
     subsets: Count = 100
@@ -205,7 +212,7 @@ class KID(ReferenceMetric):
     name: ClassVar[str] = "kid"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return a pair."""
+        """Return 2, for a pair."""
         return 2, "to compare them with one another"
 
     def scores(self, sample: Generated, real: Tensor) -> Scored:
@@ -237,7 +244,7 @@ class PRC(ReferenceMetric):
     name: ClassVar[str] = "prc"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return an image and its neighbours."""
+        """Return the number of neighbours and one."""
         return self.neighbours + 1, f"each with {self.neighbours} neighbours"
 
     def scores(self, sample: Generated, real: Tensor) -> Scored:

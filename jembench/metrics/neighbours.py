@@ -1,8 +1,8 @@
-"""Memorisation: are generated images nearer to training images than images that the model cannot have seen?
+"""Memorisation: the distance of generated images to training images, compared with that of test images.
 
-Every image is compared with the training image that is nearest to it, in L2, among the features of a network and among
-pixels. The test images say how near is near: their nearest 1 % set the threshold. A mirrored or shifted copy is far
-away in pixels, and only as near in features as the network makes it.
+Every image is compared with its nearest training image in L2, in the features of a network and in pixels. The nearest
+1 % of the test images set the threshold of memorisation. A mirrored or shifted copy is far away in pixels; its distance
+in features depends on the network.
 
 Legend: N generated images, M test images, T training images, D features or pixels, R resamples.
 """
@@ -28,22 +28,22 @@ if TYPE_CHECKING:
     from jembench.stats import Indices, Statistic
 
 PERCENTILE = 1
-"""Of the test images' distances to training images: as many of them count as memorised, and as many fresh samples."""
+"""The percentile of the test images' distances that is the threshold, so the share of new images below it, in %."""
 
 SHOWN = 32
-"""Pairs that are kept for a figure."""
+"""The number of pairs kept for a figure."""
 
 _BLOCK = 1024
 
 
 @dataclass(frozen=True, kw_only=True)
 class Neighbours(FeatureMetric):
-    """Memorisation: how near the model's samples are to training images, compared with test images.
+    """Memorisation: distances of the model's samples to training images, compared with those of test images.
 
     ``memorised`` is the share of samples, in %, that are as near to a training image as the nearest 1 % of test images:
-    1 is expected of samples as fresh as test images, 100 of copies. ``nearest-ratio`` is the ratio of the median
+    1 is expected of samples as new as test images, 100 of copies. ``nearest-ratio`` is the ratio of the median
     distances: near 0 for copies, above 1 for images that are unlike the dataset. ``features``: as for ``is``;
-    distances between pixels are beside those between features.
+    both values are given for distances in pixels as well.
     """
 
     resamples: Resamples = 200
@@ -51,12 +51,12 @@ class Neighbours(FeatureMetric):
     name: ClassVar[str] = "neighbours"
 
     def check(self, planned: Planned) -> None:
-        """Check that there will be a feature network, and enough images."""
+        """Check that the feature network is available, and that there are enough test images."""
         foresee(planned, self.features, self)
         self.require_test_images(planned.count("test"))
 
     def require_test_images(self, n: int) -> None:
-        """Refuse fewer than 100 test images."""
+        """Check that there are at least 100 test images."""
         require_images(n, 100 // PERCENTILE, "test images", self.name, "whose nearest 1 % set its threshold")
 
     def compute(self, evaluation: Evaluation) -> Measurement:
@@ -86,7 +86,7 @@ class Neighbours(FeatureMetric):
         return estimates
 
     def _distances(self, evaluation: Evaluation, sample: Generated, train: Tensor, test: Tensor) -> Arrays:
-        """Return distances of samples and test images, and which training image is nearest, by features and pixels."""
+        """Return the nearest training image of each sample, and distances of samples and test images, by space."""
         import numpy as np
         import torch
 
@@ -98,13 +98,13 @@ class Neighbours(FeatureMetric):
         }
         arrays: dict[str, Any] = {}
         for space, (images, of_train, of_test) in spaces.items():
-            distance, which = nearest(images, of_train, device)
-            arrays[f"distance{space}"], arrays[f"nearest{space}"] = distance.numpy(), which.numpy()
+            distance, index = nearest(images, of_train, device)
+            arrays[f"distance{space}"], arrays[f"nearest{space}"] = distance.numpy(), index.numpy()
             arrays[f"test-distance{space}"] = nearest(of_test, of_train, device).distance.numpy()
             if np.median(arrays[f"test-distance{space}"]) == 0:
                 raise NotApplicable(
-                    "More than half of the test images are copies of training images, so they say nothing of how near "
-                    "an image is that was not seen. Choose a dataset whose test images are others."
+                    "More than half of the test images are copies of training images, so that they give no distance of "
+                    "new images. Choose a dataset whose test images are not in the training split."
                 )
         return arrays
 
@@ -113,7 +113,7 @@ class Nearest(NamedTuple):
     """The training image nearest to each image."""
 
     distance: Tensor  # float64 (N,), exactly 0 for a copy
-    which: Tensor  # int64 (N,), the first of equals
+    position: Tensor  # int64 (N,), the first of equally near ones
 
 
 def nearest(
@@ -121,36 +121,36 @@ def nearest(
     train: Float[Tensor, "T D"] | UInt8[Tensor, "T D"],
     device: torch.device,
 ) -> Nearest:
-    """Find the nearest training image of each image in L2, in float64, in which sums of squares of pixels are exact."""
+    """Find the nearest training image of each image in L2, in float64, where sums of squares of pixels are exact."""
     import torch
 
     from jembench import progress
 
     x = images.to(device).double()
     lowest = torch.full((len(x),), torch.inf, dtype=torch.float64, device=device)
-    which = torch.zeros(len(x), dtype=torch.int64, device=device)
+    index = torch.zeros(len(x), dtype=torch.int64, device=device)
     for start in progress.track(range(0, len(train), _BLOCK), "", "blocks of training images"):
         block = torch.cdist(x, train[start : start + _BLOCK].to(device).double())
-        within = block.argmin(dim=1)  # unlike min's, the first of equals
+        within = block.argmin(dim=1)  # the first of equals, unlike that of min
         distance = block.gather(1, within[:, None])[:, 0]
         nearer = distance < lowest
         lowest = lowest.where(~nearer, distance)
-        which = which.where(~nearer, start + within)
-    which = which.cpu()
+        index = index.where(~nearer, start + within)
+    index = index.cpu()
     distance = torch.cat(
         [
             (a.double() - train[b].double()).norm(dim=1)  # cdist leaves a rounding error where features are equal
-            for a, b in zip(torch.split(images, _BLOCK), torch.split(which, _BLOCK), strict=True)
+            for a, b in zip(torch.split(images, _BLOCK), torch.split(index, _BLOCK), strict=True)
         ]
     )
-    return Nearest(distance, which)
+    return Nearest(distance, index)
 
 
 def memorised(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> Statistic:
     """Return the share of images, in %, as near to a training image as the nearest 1 % of test images.
 
-    Of index matrices (R, N) and (R, M). The threshold is the smallest distance that at least 1 % of the test images do
-    not exceed.
+    It is a statistic of index matrices (R, N) and (R, M). The threshold is the smallest distance that at least 1 % of
+    the test images do not exceed.
     """
     import numpy as np
 
@@ -165,9 +165,9 @@ def memorised(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> St
 
 
 def median_ratio(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> Statistic:
-    """Return the median distance to a training image over that of the test images: 1 for fresh images.
+    """Return the median distance to a training image divided by that of the test images: about 1 for new images.
 
-    Of index matrices (R, N) and (R, M).
+    It is a statistic of index matrices (R, N) and (R, M).
     """
     import numpy as np
 

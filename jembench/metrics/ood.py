@@ -1,4 +1,4 @@
-"""Out-of-distribution detection: how well a model's scores tell test images from images of another kind.
+"""Out-of-distribution detection: the separation of test images from other images by a model's scores.
 
 Legend: N test images, M outliers.
 """
@@ -27,14 +27,14 @@ class OutOfDistribution(Metric):
     """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score against other images.
 
     ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data. ``score`` is
-    a name of `jembench list scores` with its options, refinement:steps=5, or an import path. ``data_noise`` is on both
-    kinds of images, on ``interp`` sqrt(1.5) times, as in the code of JEM.
+    a name of `jembench list scores` with its options, refinement:steps=5, or an import path. ``data_noise`` is added to
+    both kinds of images, to ``interp`` sqrt(1.5) times, as in the code of JEM.
 
-    All values are computed in float64, and lie in 0..1. ``-in``: test images are the positive class; ``fpr95-in`` is
-    the share of outliers that score above the threshold which 95 % of the test images pass. ``-out``: outliers are;
-    ``fpr95-out`` is the share of test images that are taken for outliers where 95 % of the outliers are found, as in
-    OpenOOD (Yang et al. (2022), arXiv:2210.07242). ``aupr`` is average precision; OpenOOD's AUPR is the trapezoidal
-    area under the precision-recall curve, which differs, most under ties. AUROC is the same either way.
+    All values are computed in float64, and lie in 0..1. With ``-in`` test images are the positive class: ``fpr95-in``
+    is the share of outliers above the threshold that 95 % of the test images exceed. With ``-out`` outliers are the
+    positive class: ``fpr95-out`` is the share of test images detected at the threshold that detects 95 % of the
+    outliers, as in OpenOOD (Yang et al. (2022), arXiv:2210.07242). ``aupr`` is average precision; OpenOOD's AUPR is the
+    trapezoidal area under the precision-recall curve, which differs, most under ties. AUROC is the same either way.
     """
 
     set: Annotated[str, Names("ood_sets", "datasets")]
@@ -44,12 +44,12 @@ class OutOfDistribution(Metric):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """Return what the score needs."""
+        """The needs of the score."""
         return self.scorer.requires
 
     @property
     def reads(self) -> frozenset[Quantity]:
-        """Return what the score reads of test images and outliers."""
+        """The quantities that the score reads of test images and outliers."""
         return self.scorer.reads
 
     @cached_property
@@ -61,7 +61,7 @@ class OutOfDistribution(Metric):
         """The score.
 
         Raises:
-            SpecError: if there is none of that name.
+            SpecError: if there is no score of that name.
         """
         return cast(OODScore, self._resolved.make())
 
@@ -73,7 +73,7 @@ class OutOfDistribution(Metric):
         return {"score": str(Spec(bound.name, tuple(options)))}
 
     def check(self, planned: Planned) -> None:
-        """Check that the other images are available."""
+        """Check that the outliers are available."""
         planned.check_ood_set(self.set)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
@@ -86,7 +86,7 @@ class OutOfDistribution(Metric):
         from jembench.data.ood_sets.resolve import resolve
         from jembench.data.pixels import content_hash
 
-        outliers = evaluation.data.images(self.set)  # first: where they are missing, nothing need be scored
+        outliers = evaluation.data.images(self.set)  # before the scores, which are not needed if these are missing
         arrays = {"inside": self._scores(evaluation, "test"), "outside": self._scores(evaluation, self.set)}
         parts = describe_test_images(len(arrays["inside"]), self.data_noise)
         parts |= {"set": str(resolve(self.set)), "outliers": len(outliers), "content": content_hash(outliers)[:10]}
@@ -111,8 +111,8 @@ class OutOfDistribution(Metric):
         if bad:
             raise Diverged(
                 f"The score {self.score} of {bad} of {len(scores)} images of {images} is not finite (NaN or infinite), "
-                "and ranks nothing. A model that diverged is to be trained again; a density whose gradient overflows "
-                "in float32 has no such score."
+                "so that images cannot be ranked. Train the model again if it has diverged; choose another score if "
+                "the gradient of its density overflows in float32."
             )
         array: NDArray[np.float64] = scores.numpy()
         return array

@@ -1,6 +1,6 @@
-"""Scores that tell test images from images of another kind; higher for what a model takes to be in-distribution.
+"""Scores for out-of-distribution detection, higher for images that the model takes to be in-distribution.
 
-A score is a component of its own (``jembench list scores``): another one is a function here and an entry point.
+A score is a component (``jembench list scores``), registered by an entry point.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class OfPrediction(NamedTuple):
-    """A function of what one pass through the network gives; the :class:`~jembench.interfaces.OODScore` of most."""
+class PredictionScore(NamedTuple):
+    """An :class:`~jembench.interfaces.OODScore` that is a function of one quantity from a pass through the network."""
 
     capability: Capability
     quantity: Quantity
@@ -24,12 +24,12 @@ class OfPrediction(NamedTuple):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """Return what a model must give."""
+        """The needs of the score."""
         return frozenset({self.capability})
 
     @property
     def reads(self) -> frozenset[Quantity]:
-        """Return what is read of test images and outliers."""
+        """The quantities read of test images and outliers."""
         return frozenset({self.quantity})
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
@@ -38,7 +38,7 @@ class OfPrediction(NamedTuple):
 
 
 class Refinement(NamedTuple):
-    """How little energy the model's own chain takes off an image: what is likely already stays as it is."""
+    """Minus the decrease of the energy of an image by the model's own chain: likely images hardly change."""
 
     steps: int
     requires: frozenset[Need] = frozenset({"energy", "samples", "chains"})
@@ -50,30 +50,30 @@ class Refinement(NamedTuple):
         return refined - evaluation.predictions.read("energy", images, noise).double()
 
 
-def log_px() -> OfPrediction:
+def log_px() -> PredictionScore:
     """Log p(x), up to a constant.
 
-    Of a classifier that is logsumexp of the logits, the energy score of Liu et al. (2020), arXiv:2010.03759. This one,
+    For a classifier it is logsumexp of the logits, the energy score of Liu et al. (2020), arXiv:2010.03759. This one,
     max-py and grad-norm are those of Grathwohl et al. (2020), arXiv:1912.03263, section 5.3, Tables 3 and 7.
     """
-    return OfPrediction("energy", "energy", lambda energy: -energy)
+    return PredictionScore("energy", "energy", lambda energy: -energy)
 
 
-def max_py() -> OfPrediction:
+def max_py() -> PredictionScore:
     """The largest p(y|x)."""
-    return OfPrediction("logits", "logits", lambda logits: logits.softmax(dim=1).amax(dim=1))
+    return PredictionScore("logits", "logits", lambda logits: logits.softmax(dim=1).amax(dim=1))
 
 
-def grad_norm() -> OfPrediction:
+def grad_norm() -> PredictionScore:
     """Minus the L2 norm of the gradient of log p(x)."""
-    return OfPrediction("energy", "grad-norm", lambda norm: -norm)
+    return PredictionScore("energy", "grad-norm", lambda norm: -norm)
 
 
-def max_logit() -> OfPrediction:
+def max_logit() -> PredictionScore:
     """The largest logit: Hendrycks et al. (2022), arXiv:1911.11132."""
-    return OfPrediction("logits", "logits", lambda logits: logits.amax(dim=1))
+    return PredictionScore("logits", "logits", lambda logits: logits.amax(dim=1))
 
 
 def refinement(*, steps: int = 10) -> Refinement:
-    """How little energy the model's own chain of ``steps`` takes off an image."""
+    """Minus the decrease of the energy of an image by ``steps`` of the model's own chain."""
     return Refinement(steps)

@@ -1,7 +1,7 @@
 """Robustness to projected gradient descent, and transfer of its images to the refined model.
 
-Grathwohl et al. (2020), arXiv:1912.03263, section 5.4, Figure 5; Appendix G, Figure 17, where images are made against
-JEM-0, and shown to JEM-1 and JEM-10.
+Grathwohl et al. (2020), arXiv:1912.03263, section 5.4, Figure 5; Appendix G, Figure 17: adversarial images of JEM-0 are
+classified by JEM-1 and JEM-10.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from jembench.metrics.attacks import (
     choose,
     distance_estimates,
     in_shards,
-    withstands,
+    is_robust,
 )
 from jembench.metrics.base import Count, Resamples, share
 
@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 class PGD(GradientAttack):
     """Projected gradient descent: the median distance, in levels of 255, to the nearest image of another class.
 
-    Beside it the accuracy within some eps; with ``eps`` (8/255, of a pixel's range) the accuracy within it alone.
-    Misclassified images count as broken at 0.
+    The accuracy within some eps is given as well; with ``eps`` (8/255, of a pixel's range) only the accuracy within it.
+    Misclassified images count as broken at distance 0.
     """
 
-    eps: str = ""  # as the user wrote it; "": the smallest of each image is searched
+    eps: str = ""  # as the user wrote it; "": search the smallest eps of each image
     grad: Gradient = "through"
     name: ClassVar[str] = "pgd"
 
@@ -56,7 +56,7 @@ class PGD(GradientAttack):
 
     @property
     def chain_gradient(self) -> Gradient:
-        """The way of gradients past the refinement chain."""
+        """The treatment of the refinement chain by gradients."""
         return self.grad
 
     @property
@@ -71,22 +71,22 @@ class PGD(GradientAttack):
         return {**super().protocol_options, **({"eps": self.eps} if self.eps else minimal)}
 
     def check(self, planned: Planned) -> None:
-        """Check that images can be as far apart as eps.
+        """Check that eps is not larger than the largest distance of two images.
 
         Raises:
-            SpecError: if not.
+            SpecError: if it is.
         """
         if self.eps:
             check_eps(self.eps, self.norm, planned.spec.dimensions)
 
     def passes(self, images: int) -> int:
-        """Estimate the network passes; how often an attack succeeds at once decides them."""
+        """Estimate the number of network passes, which depends on how early attacks succeed."""
         spent = self.spent
         attempts = spent.restarts if self.eps else math.log2(2 / spent.tolerance) + 1.4 * spent.restarts
-        return round(min(images, spent.images) * attempts * (spent.steps + 1) * self.passes_an_answer)
+        return round(min(images, spent.images) * attempts * (spent.steps + 1) * self.passes_per_prediction)
 
     def find(self, evaluation: Evaluation, shard: Shard, target: Target) -> Found:
-        """Attack within eps, or search the smallest."""
+        """Attack within eps, or search the smallest eps."""
         from jembench.attacks import pgd
 
         algorithm = pgd.PGD(norm=self.norm, steps=self.spent.steps, tolerance=self.spent.tolerance)
@@ -99,7 +99,7 @@ class PGD(GradientAttack):
         return Found(closest.adversarial, closest.distance.isfinite())
 
     def starts(self, shard: Shard) -> Tensor:
-        """Draw the starts of each image, whatever shard it is in and whichever model is attacked: (N, R, C, H, W)."""
+        """Draw the starts of each image, (N, R, C, H, W), which do not depend on its shard or the model."""
         import torch
 
         from jembench import seeds
@@ -118,13 +118,13 @@ class PGD(GradientAttack):
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer(GradientAttack):
-    """Adversarial images of the model as it is, shown to it with refinement: the share in % that deceives it still.
+    """Transfer of adversarial images to the model with refinement: the share in % that still deceives it.
 
-    The images are those that ``pgd`` finds without refinement. One that is refined back to its class is at distance
-    infinity. The share is of images that both models classify rightly as they are, since no other can be deceived; in
-    the accuracies an image that the refined model misclassifies as it is counts as broken at 0. The images are the
-    nearest that were found, so they lie just beyond where the class changes, and a small step takes many back: a low
-    share says less of robustness than an attack on the refined model itself.
+    The images are those that ``pgd`` finds without refinement. An image that is refined back to its class counts with
+    distance infinity. The share is of images that both models classify correctly before the attack; in the accuracies,
+    an image that the refined model misclassifies without an attack counts as broken at 0. The nearest adversarial
+    images lie just beyond the decision boundary, and a small step takes many of them back: a low share says less about
+    robustness than an attack on the refined model itself.
     """
 
     refine: Count = 10
@@ -134,7 +134,7 @@ class Transfer(GradientAttack):
 
     @property
     def source(self) -> PGD:
-        """The attack that makes the images; those of the same budget are remembered."""
+        """The attack that makes the images; stored images of the same budget are used again."""
         return PGD(norm=self.norm, budget=self.budget, images=self.images, restarts=self.restarts, steps=self.steps)
 
     @property
@@ -143,14 +143,14 @@ class Transfer(GradientAttack):
         return {**super().protocol_options, "tolerance": self.spent.tolerance}
 
     def passes(self, images: int) -> int:
-        """Estimate the passes that make the images, and those of the answers to them and to what they were made of."""
+        """Estimate the number of network passes: of the attack, and of predictions for its images and the originals."""
         from jembench.attacks.threat import VERIFICATIONS
 
-        answers = min(images, self.spent.images) * (2 * VERIFICATIONS + 1) * self.passes_an_answer
-        return self.source.passes(images) + answers
+        predictions = min(images, self.spent.images) * (2 * VERIFICATIONS + 1)
+        return self.source.passes(images) + predictions * self.passes_per_prediction
 
     def attack(self, evaluation: Evaluation) -> Attacked:
-        """Show the refined model the images that were made against the unrefined one.
+        """Classify the images of the attack on the unrefined model by the refined one.
 
         Raises:
             NotApplicable: if the model was trained without chains.
@@ -178,14 +178,14 @@ class Transfer(GradientAttack):
             images = torch.where(shown[:, None, None, None], made, shard.x)
             return {**verify(fresh, shard.x, shard.y, images, shown | wrong), "found-source": shown}
 
-        found = in_shards(self, evaluation, done, show)
-        as_it_is = {  # what the model withstands without refinement, to be shown beside
-            f"{key}-as-it-is": source.arrays[key][: found.images] for key in ("found", f"distance-{self.norm}")
+        attacked = in_shards(self, evaluation, done, show)
+        as_it_is = {  # the robustness without refinement, for comparison
+            f"{key}-as-it-is": source.arrays[key][: attacked.images] for key in ("found", f"distance-{self.norm}")
         }
-        return Attacked({**found.arrays, **as_it_is}, source.wanted)
+        return Attacked({**attacked.arrays, **as_it_is}, source.wanted)
 
     def details(self, arrays: Arrays) -> dict[str, Any]:
-        """Return how many images were shown, and how many were refined back."""
+        """Return the numbers of images that were misclassified, shown and refined back."""
         shown, deceived = arrays["found-source"], arrays["found"]
         return {
             "misclassified": int((deceived & ~shown).sum()),
@@ -194,7 +194,7 @@ class Transfer(GradientAttack):
         }
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the share that deceives still, which is a statistic of all images, and the accuracies."""
+        """Return the share that still deceives the model, as a statistic of all images, and the accuracies."""
         import numpy as np
 
         label, shown, found = f"{self.name}-{self.norm}", arrays["found-source"], arrays["found"]
@@ -208,5 +208,5 @@ class Transfer(GradientAttack):
             )
             deceived[label] = share(found[shown], "lower")._replace(resampling=among)
         return deceived | {
-            f"{label}@{eps}": share(withstands(arrays, self.norm, parse_eps(eps)), "higher") for eps in CURVE[self.norm]
+            f"{label}@{eps}": share(is_robust(arrays, self.norm, parse_eps(eps)), "higher") for eps in CURVE[self.norm]
         }

@@ -1,4 +1,4 @@
-"""The images that a figure shows, kept beside the numbers: each image once, in grids of indices.
+"""The images of figures, stored with a measurement: each image once, and grids of indices.
 
 Legend: N images, M of them shown, C channels, H height, W width, K classes.
 """
@@ -17,14 +17,14 @@ from torch import Generator, Tensor
 from jembench.data import grid
 
 COLUMNS = 10
-"""Images in a row."""
+"""The number of images in a row."""
 
 
 def pictures(images: UInt8[Tensor, "N C H W"], grids: Mapping[str, NDArray[np.int64]]) -> dict[str, NDArray[Any]]:
-    """Return the images of some grids, and the grids; -1 is an empty place.
+    """Return the images of some grids, and the grids; the index -1 is an empty place.
 
-    They are ``images`` (M, C, H, W), each once; ``shown`` (M,), which of the N each is; and the grids, whose indices
-    are now into ``images``.
+    The arrays are ``images`` (M, C, H, W), each once; ``shown`` (M,), their indices among the N; and the grids, with
+    indices into ``images``.
     """
     used = np.unique(np.concatenate([chosen.ravel() for chosen in grids.values()]))
     shown = used[used >= 0]
@@ -33,14 +33,14 @@ def pictures(images: UInt8[Tensor, "N C H W"], grids: Mapping[str, NDArray[np.in
 
 
 def in_rows(chosen: NDArray[np.int64], rows: int = COLUMNS) -> NDArray[np.int64]:
-    """Return images one row after the other, (rows, COLUMNS): the first that fit; -1 where there are too few."""
+    """Arrange the first images in rows, (rows, COLUMNS); -1 where there are too few."""
     cells = np.full(rows * COLUMNS, -1)
     cells[: len(chosen)] = chosen[: len(cells)]
     return cells.reshape(rows, COLUMNS)
 
 
 def first_of_classes(order: NDArray[np.int64], classes: NDArray[np.int64], num_classes: int) -> NDArray[np.int64]:
-    """Return the first images of each class (K, COLUMNS), by an order of all of them."""
+    """Return the first images of each class (K, COLUMNS) in an order of all images."""
     return np.concatenate([in_rows(order[classes[order] == number], 1) for number in range(num_classes)])
 
 

@@ -1,4 +1,4 @@
-"""The images of a model that are scored: options that all metrics of generated images share, selection, features.
+"""The images for metrics of generated images: common options, selection, and features.
 
 Legend: N generated images, n of them kept, M reference images, D features, K logits, C channels, H height, W width.
 """
@@ -27,25 +27,25 @@ _POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-b
 
 @dataclass(frozen=True, kw_only=True)
 class SampleProtocol:
-    """Options that say where the images come from, and which of them are kept.
+    """Options for the source of generated images and their selection.
 
-    The Inception score of one model ranges from 5 to 22 by how many are kept alone (the reproducibility report on JEM,
-    Table 4). The 10 % of the highest p(y|x), and buffers of five epochs lumped together, are those of Grathwohl et al.
-    (2020), Table 5.
+    The Inception score of one model ranges from 5 to 22 depending on the share of images that is kept (the
+    reproducibility report on JEM, Table 4). Grathwohl et al. (2020), Table 5, keep the 10 % of the highest p(y|x), and
+    pool the buffers of five epochs.
 
     Raises:
-        SpecError: for options that have no meaning, or would have no effect.
+        SpecError: if options contradict one another, or would have no effect.
     """
 
-    source: Literal["kept", "fresh"] = "kept"  # what the model keeps or draws without a chain; the ends of new chains
+    source: Literal["kept", "fresh"] = "kept"  # kept: the buffer, or direct samples; fresh: the ends of new chains
     steps: OptionalCount = None  # of new chains; None: as many as in training
     images: OptionalCount = None  # of new chains, before selection; None: 1,000
-    conditional: bool | None = None  # new chains on E(x, y), each class as often; None: as the model was trained
-    pooling: Literal["one", "five", "mean"] = "one"  # one buffer, those of five epochs, or their pixels' mean
-    # whose confidence max_y p(y|x) decides which are kept; or, for ``density``, the model's log p(x)
+    conditional: bool | None = None  # new chains on E(x, y), with balanced classes; None: as in training
+    pooling: Literal["one", "five", "mean"] = "one"  # one buffer, those of five epochs, or their pixelwise mean
+    # images are kept by the confidence max_y p(y|x) of the model or the feature network, or by the model's log p(x)
     selection: Literal["none", "model", "features", "density"] = "none"
-    per_class: bool = False  # keep as many of each class that the selecting network sees
-    top: float = 1.0  # how many are kept: a share of all in (0, 1], or a whole number above 1
+    per_class: bool = False  # keep equal numbers of each class that the selecting network predicts
+    top: float = 1.0  # images to keep: a share of all in (0, 1], or a whole number above 1
 
     def __post_init__(self) -> None:
         for contradiction in _contradictions(self):
@@ -53,7 +53,7 @@ class SampleProtocol:
 
     @property
     def wanted(self) -> Source:
-        """The source that an evaluation is asked for."""
+        """The source of images to ask the evaluation for."""
         return Source(
             chains=self.source,
             steps=self.steps,
@@ -69,10 +69,10 @@ class SampleProtocol:
         return frozenset(("samples", *by_selection.get(self.selection, ())))
 
     def count(self, n: int) -> int:
-        """Return how many of n images are kept.
+        """Return the number of images to keep of n.
 
         Raises:
-            NotApplicable: if there are fewer.
+            NotApplicable: if it is larger than n.
         """
         count = int(self.top) if self.top > 1 else max(1, round(self.top * n))
         if count > n:
@@ -80,7 +80,7 @@ class SampleProtocol:
         return count
 
     def parts(self, kept: int, drawn: int, source: str) -> dict[str, Scalar]:
-        """Return the parts of a protocol of ``kept`` images, chosen among ``drawn`` that came from ``source``."""
+        """Return the parts of a protocol of ``kept`` images, selected from ``drawn`` of a ``source``."""
         parts: dict[str, Scalar] = {"images": kept, "source": source}
         parts |= {"pooling": _POOLING[self.pooling], "selection": self.selection}
         if self.selection != "none":
@@ -89,17 +89,17 @@ class SampleProtocol:
 
 
 def _contradictions(asked: SampleProtocol) -> Iterator[str]:
-    """Yield why options have no meaning, or would have no effect."""
+    """Yield a sentence for each contradiction between options, and each option without effect."""
     for name in ("steps", "images", "conditional"):
         value = getattr(asked, name)
         if value is not None and asked.source != "fresh":
             yield (
-                f"{name}={format_value(value)} says how new chains are run, and source={asked.source} runs none. Add "
+                f"{name}={format_value(value)} sets how new chains run, and source={asked.source} runs none. Add "
                 f"source=fresh, or leave {name} out."
             )
     if asked.source == "fresh" and asked.pooling != "one":
         yield (
-            f"pooling={asked.pooling} is of the chains that training kept, and source=fresh runs new ones. Leave one "
+            f"pooling={asked.pooling} uses the chains that training kept, and source=fresh runs new ones. Leave one "
             "of the two out."
         )
     top, selecting = format_value(asked.top), asked.selection != "none"
@@ -120,14 +120,14 @@ def _contradictions(asked: SampleProtocol) -> Iterator[str]:
 
 
 ALL_KEPT = SampleProtocol()
-"""Every image that the model keeps, or draws without a chain."""
+"""All images of the buffer, or direct samples."""
 
 
 def require_images(n: int | None, needed: int, what: str, metric: str, because: str) -> None:
-    """Refuse a metric for which there are too few images; None: it is not known how many.
+    """Check that there are enough images for a metric; None: unknown.
 
     Raises:
-        NotApplicable: with what the metric needs, and why.
+        NotApplicable: if there are too few, with the number needed and the reason.
     """
     if n is not None and n < needed:
         raise NotApplicable(
@@ -137,17 +137,17 @@ def require_images(n: int | None, needed: int, what: str, metric: str, because: 
 
 
 def features_spec(option: str, data: DataSpec) -> str:
-    """Return the feature network that the option ``features`` means; ``auto`` goes by the size of the images."""
+    """Return the spec of the feature network of the option ``features``; ``auto`` depends on the size of the images."""
     if option != "auto":
         return option
     return "inception" if data.shape[1] >= _INCEPTION_FROM_HEIGHT else "cnn"
 
 
 def foresee(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int | None, FeatureNetwork]:
-    """Return the number of images that a protocol will have, None if it is not known, and the feature network.
+    """Return the number of images that a protocol will have, None if unknown, and the feature network.
 
     Raises:
-        Unavailable: if the feature network cannot be had, or the model will have no such images, or too few.
+        Unavailable: if the feature network is not available, or the model will have no such images, or too few.
     """
     network = planned.features(features_spec(features, planned.spec))
     drawn = planned.samples(asked.wanted)
@@ -162,13 +162,13 @@ def foresee(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int
 
 
 class Generated(NamedTuple):
-    """Images of a model that are scored, with their features, float64 on the CPU."""
+    """Generated images and their features, float64 on the CPU."""
 
     images: Tensor  # uint8 (n, C, H, W)
     features: Features
-    places: Tensor  # int64 (n,): where each stood among all of the model's images
+    places: Tensor  # int64 (n,): the index of each among all of the model's images
     network: str  # the name of the feature network; "": Inception
-    identity: Mapping[str, Scalar]  # what a protocol must say of which images and features these are
+    identity: Mapping[str, Scalar]  # the parts of a protocol that describe the images and features
 
     @property
     def n(self) -> int:
@@ -181,9 +181,9 @@ class Generated(NamedTuple):
 
 
 def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> Generated:
-    """Return the images that a protocol asks for, with their features, sorted by the content of the images.
+    """Return the images of a protocol with their features, sorted by the content of the images.
 
-    Images that come sorted by class, and are then cut into splits or drawn in subsets, are in no order of classes.
+    The sorting removes an order by class, which would bias splits and subsets.
 
     Raises:
         Diverged: if a feature or a logit is not finite.
@@ -214,12 +214,12 @@ def _read(evaluation: Evaluation, quantity: Quantity, samples: Tensor) -> Tensor
 def selected(
     asked: SampleProtocol, logits: Float[Tensor, "N K"], scores: Float[Tensor, " N"] | None = None
 ) -> Int[Tensor, " n"]:
-    """Return which images are kept, in ascending order; of equals the first.
+    """Return the indices of the images to keep, in ascending order; of equal scores the first.
 
     Args:
-        asked: how many, and whether as many of each class.
-        logits: those of the selecting network.
-        scores: the highest are kept; None: the highest confidence.
+        asked: the number of images, in total or per class.
+        logits: of the selecting network.
+        scores: the highest are kept; None: keep the highest confidence.
 
     Raises:
         NotApplicable: if there are too few, in total or of some class.
@@ -242,24 +242,24 @@ def _as_many_of_each(
     if each == 0 or int(sizes.min()) < each:
         rarest = int(sizes.argmin())
         raise NotApplicable(
-            f"The {count} most confident images, as many of each of {num_classes} classes, are {each} a class, and the "
-            f"network that selects sees {int(sizes[rarest])} of class {rarest}. Choose another top, or "
+            f"The {count} most confident images, equally many of each of {num_classes} classes, are {each} per class, "
+            f"and the selecting network predicts class {rarest} for {int(sizes[rarest])}. Choose another top, or "
             "per_class=false."
         )
     return torch.cat([ranking[classes == number][:each] for number in range(num_classes)])
 
 
 def pool_of(evaluation: Evaluation, features: str, images: Literal["train", "test"] | Tensor, what: str) -> Tensor:
-    """Return the pooled features of images, float64 (M, D) on the CPU; ``what`` they are, for errors.
+    """Return the pooled features of images, float64 (M, D) on the CPU; ``what`` names the images in errors.
 
     Raises:
-        Diverged: if one is not finite.
+        Diverged: if a feature is not finite.
     """
     return finite(evaluation.services.features_of(features_spec(features, evaluation.data.spec), images).pool, what)
 
 
 def canonical_order(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:
-    """Return the order in which images stand when sorted by their bytes."""
+    """Return the indices (N,) that sort images by their bytes."""
     import numpy as np
 
     rows = np.ascontiguousarray(images.cpu().numpy().reshape(len(images), -1))
@@ -269,13 +269,15 @@ def canonical_order(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:
 
 
 def finite(features: Tensor, what: str) -> Tensor:
-    """Return features in float64 on the CPU.
+    """Convert features to float64 on the CPU; ``what`` names the images in errors.
 
     Raises:
-        Diverged: if one is not finite; ``what`` they are of.
+        Diverged: if a feature is not finite.
     """
     features = features.cpu().double()
     bad = int((~features.isfinite()).any(dim=1).sum())
     if bad:
-        raise Diverged(f"The features of {bad} of {len(features)} {what} are not finite, so nothing can be compared.")
+        raise Diverged(
+            f"The features of {bad} of {len(features)} {what} are not finite, so that images cannot be compared."
+        )
     return features

@@ -1,4 +1,4 @@
-"""A model's own images: which classes they are of, the surest of them, and the age of the chains that they come from.
+"""Metrics of generated images: their classes, the most confident ones, and the age of their chains.
 
 Legend: N generated images or chains, K classes, R resamples, U different ages.
 """
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from jembench.stats import Indices, Statistic
 
 CONFIDENT = 0.9
-"""The model is sure of an image whose max p(y|x) is above this."""
+"""The smallest max p(y|x) of a confident sample."""
 
 SHOWN = 64
-"""Confident samples that are shown: a sheet of eight by eight."""
+"""The number of confident samples in a figure: eight by eight."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ClassSamples(Metric):
-    """Random samples of each class, and what the model itself takes its samples for.
+    """Random samples of each class, and the model's own classification of its samples.
 
-    Of chains on E(x, y), ``agreement`` is the share of samples that the model classifies as the class they were drawn
-    for. Of chains on E(x), ``classes`` is the effective number of classes among them, and ``confident`` the share of
-    samples whose max p(y|x) is above .9; ``classes-densest``, of a model with an energy, is the effective number of
+    For chains on E(x, y), ``agreement`` is the share of samples that the model classifies as the class they were drawn
+    for. For chains on E(x), ``classes`` is the effective number of predicted classes, and ``confident`` the share of
+    samples with a max p(y|x) above .9; ``classes-densest``, for a model with an energy, is the effective number of
     classes among the 100 samples of the highest log p(x), or a quarter of them if that is fewer. The labels end with
-    where the samples come from: ``classes-fresh``.
+    the source of the samples: ``classes-fresh``.
 
     ``source=fresh`` runs new chains: ``images`` of them, of ``steps`` steps, on E(x, y) if ``conditional``.
     """
@@ -51,11 +51,11 @@ class ClassSamples(Metric):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.samples  # which checks them
+        _ = self.samples  # checks the options
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """None: the options are in the description of the samples."""
+        """No options, since they are part of the description of the samples."""
         return {}
 
     @property
@@ -64,13 +64,13 @@ class ClassSamples(Metric):
         return SampleProtocol(source=self.source, steps=self.steps, images=self.images, conditional=self.conditional)
 
     def check(self, planned: Planned) -> None:
-        """Check that there will be such samples."""
+        """Check that the model will have such samples."""
         planned.samples(self.samples.wanted)
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        """Measure samples; ``grid`` (K, 10) has random ones of each class.
+        """Measure samples; ``grid`` (K, 10) holds random ones of each class.
 
-        Of the class that they were drawn for, or else of the one that the model takes them for.
+        The class is the one that they were drawn for, or else the predicted one.
         """
         import numpy as np
 
@@ -91,7 +91,7 @@ class ClassSamples(Metric):
         return self.measurement(evaluation, arrays, parts=parts, details=details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return the values of samples; their labels say where these come from."""
+        """Return the values of samples, with the source in their labels."""
         from jembench.metrics.estimates import among_highest, effective_classes
 
         predicted = arrays["predicted"]
@@ -107,9 +107,9 @@ class ClassSamples(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidentSamples(Metric):
-    """The 64 samples that the model is surest of: their mean confidence and how many classes they are of.
+    """The 64 samples of the highest confidence: their mean confidence and effective number of classes.
 
-    The intervals are over the samples: each resample has 64 most confident ones of its own.
+    The intervals are over the samples: each resample has its own 64 most confident ones.
     """
 
     name: ClassVar[str] = "confident-samples"
@@ -120,7 +120,7 @@ class ConfidentSamples(Metric):
         self.require(planned.samples(ALL_KEPT.wanted))
 
     def require(self, n: int | None) -> None:
-        """Refuse fewer than 64 samples; None: it is not known how many there will be."""
+        """Check that there are at least 64 samples; None: unknown."""
         require_images(n, SHOWN, "samples", self.name, "the most confident of which it shows")
 
     def compute(self, evaluation: Evaluation) -> Measurement:
@@ -155,11 +155,11 @@ class ConfidentSamples(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class ChainAge(Metric):
-    """Median age of the chains in the replay buffer, in steps, and how much of it their classes explain.
+    """Median age of the chains in the replay buffer, in steps, and the share of its variance between classes.
 
-    ``age-dependence`` is epsilon squared, 0 to 1. The details give, class by class, the number of chains, their median
-    age, and how many of the youngest and of the oldest tenth are of it (with all that are as old as the last of them);
-    and the p-value of Kruskal and Wallis's test that the class does not depend on the age.
+    ``age-dependence`` is epsilon squared, 0 to 1. The details give, by class, the number of chains, their median age,
+    and their numbers in the youngest and the oldest tenth (with all that are as old as the last one there); and the
+    p-value of Kruskal and Wallis's test that the class does not depend on the age.
     """
 
     name: ClassVar[str] = "chain-age"
@@ -169,7 +169,7 @@ class ChainAge(Metric):
         """Measure the kept chains."""
         samples = evaluation.samples(ALL_KEPT.wanted)
         if samples.ages is None:
-            raise NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
+            raise NotApplicable("The model keeps no chains with their ages: only a replay buffer does.")
         seen, n = classified(evaluation, samples.images), len(samples.images)
         arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen.predicted, "confidence": seen.confidence}
         details = _by_class(arrays["ages"], arrays["predicted"], evaluation.data.spec.num_classes)
@@ -184,9 +184,9 @@ class ChainAge(Metric):
 
 
 def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Statistic:
-    """Return the share of the variance of ages' ranks that is between classes: 0 (none) to 1; of (R, N).
+    """Return the share of the variance of ages' ranks between classes, 0 to 1, as a statistic of indices (R, N).
 
-    That is H / (N - 1) with the H of Kruskal and Wallis, corrected for ties. 0 where all ages are equal. Tomczak &
+    It is H / (N - 1) with the H of Kruskal and Wallis, corrected for ties, and 0 if all ages are equal. Tomczak &
     Tomczak (2014), Trends in Sport Sciences 1(21), 19-25.
     """
     import numpy as np
@@ -200,7 +200,7 @@ def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Stat
         rows, n = indices.shape
         drawn, drawn_classes = place[indices], classes[indices]
         counts = multiplicities(drawn, len(different))
-        ranks = counts.cumsum(axis=1) - (counts - 1) / 2 - (n + 1) / 2  # the mean rank of equals, around 0: (R, U)
+        ranks = counts.cumsum(axis=1) - (counts - 1) / 2 - (n + 1) / 2  # mean rank of equal ages, centred at 0: (R, U)
         cells = (drawn_classes + num_classes * np.arange(rows)[:, None]).ravel()
         sums = np.bincount(cells, np.take_along_axis(ranks, drawn, axis=1).ravel(), rows * num_classes)
         members = np.maximum(multiplicities(drawn_classes, num_classes), 1)
@@ -213,7 +213,7 @@ def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Stat
 
 
 def _by_class(ages: NDArray[np.int64], classes: NDArray[np.int64], num_classes: int) -> dict[str, Any]:
-    """Return the ages of chains class by class, and the p-value of a test that the class does not depend on them."""
+    """Return the ages of chains by class, and the p-value of a test that the class does not depend on them."""
     import numpy as np
     from scipy.stats import kruskal
 

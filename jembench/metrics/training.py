@@ -1,4 +1,4 @@
-"""Metrics of a training: how long an iteration takes, and whether it was stable."""
+"""Metrics of a training: the time of an iteration, and stability."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from jembench.interfaces import Evaluation, Measurement, Need, Value
 from jembench.metrics.base import Arrays, Estimate, Metric, median, protocol_id
 
 BUSY = 0.5
-"""More processes than this without a processor of their own slow training down."""
+"""The largest number of waiting processes on an idle machine; more of them slow training down."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class IterationTime(Metric):
     """Median seconds of a training iteration.
 
-    The median of the logged windows' means, because a window in which the machine was busy with something else is an
-    outlier upwards. The time is taken during training; where other processes were busy then, the value is marked.
+    It is the median over the means of the logged windows, since windows in which the machine did other work are
+    outliers. The time is measured during training; if other processes were busy then, the value is marked.
     """
 
     name: ClassVar[str] = "iteration-time"
@@ -54,18 +54,18 @@ class IterationTime(Metric):
 def _load(others: float | None) -> list[str]:
     if others is None or others <= BUSY:
         return []
-    return [f"it was measured under load: {others:.1f} processes more than processors wanted to run"]
+    return [f"it was measured under load: {others:.1f} processes waited for a processor"]
 
 
 @dataclass(frozen=True, kw_only=True)
 class StabilityOfTraining(Metric):
     """Iterations before training diverged, and interventions of the guard.
 
-    All iterations, if divergence was never seen. Both are of one training, so they have no interval. The details say at
-    which iteration it was seen and how, how often each remedy was tried, and what training ended with. With
-    ``guard.mode=watch`` the number is that of the recipe as it stands; with ``repair`` training goes on with other
-    settings after the first divergence. Grathwohl et al. (2020), Appendices H.2 and H.3, compare samplers and
-    regularisers by how stably they train.
+    The first value is the number of all iterations if training did not diverge. Both are of one training, so they have
+    no interval. The details give the iteration of the divergence and its reason, the number of uses of each remedy, and
+    the settings at the end of training. With ``guard.mode=watch`` the values are those of the recipe without changes;
+    with ``repair`` training continues with other settings after the first divergence. Grathwohl et al. (2020),
+    Appendices H.2 and H.3, compare samplers and regularisers by the stability of training.
     """
 
     name: ClassVar[str] = "stability"

@@ -1,4 +1,4 @@
-"""Intervals, paired tests and rankings. Every number of a report goes through here."""
+"""Intervals, paired tests and rank statistics of all results."""
 
 from jembench.stats.intervals import Indices as Indices
 from jembench.stats.intervals import Interval as Interval

@@ -1,4 +1,4 @@
-"""Intervals: Wilson's score interval for shares and ranks, one bootstrap for every other statistic.
+"""Intervals: Wilson's score interval for shares and rank statistics, and a bootstrap for other statistics.
 
 Legend: R resamples, N observations.
 """
@@ -32,7 +32,7 @@ class Interval(NamedTuple):
 
 
 def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
-    """Return the score interval of a proportion, within [0, 1]; it holds near 0 and 1, where the normal one fails.
+    """Return the score interval of a proportion, within [0, 1], which is accurate near 0 and 1 as well.
 
     Wilson (1927), Journal of the American Statistical Association 22(158), 209-212.
     """
@@ -45,16 +45,16 @@ def wilson(successes: int, n: int, level: float = 0.95) -> Interval:
 def score_interval(
     value: float, sd: float, trials: int, level: float = 0.95, within: tuple[float, float] = (0.0, 1.0)
 ) -> Interval:
-    """Return Wilson's score interval with a standard deviation of one's own in place of the binomial one.
+    """Return Wilson's score interval with a given standard deviation in place of the binomial one.
 
-    Near an end of its range a share, an AUROC or a difference of two hardly varies among resamples, or not at all,
-    because nothing that was measured went wrong. The terms in 1 / ``trials`` remain: at 1 with no deviation the
+    Near an end of its range a share, an AUROC or a difference of two hardly varies among resamples, or not at all. The
+    terms in 1 / ``trials`` remain: at 1 with no deviation the
     interval begins at 1 - z^2 / (trials + z^2). With the binomial deviation it is :func:`wilson`.
 
     Args:
-        value: within the range.
+        value: in the range.
         sd: standard deviation of the value, by the bootstrap.
-        trials: independent trials behind the value.
+        trials: number of independent trials of the value.
         level: the nominal coverage.
         within: the range.
     """
@@ -71,7 +71,7 @@ def score_interval(
 
 
 def score_p(value: float, sd: float, trials: int, null: float, within: tuple[float, float] = (0.0, 1.0)) -> float:
-    """Return the two-sided p value of ``null``: 1 - level of the score interval that ends there."""
+    """Return the two-sided p value of ``null``: 1 - level of the score interval with an end there."""
     lowest, highest = within
     width = highest - lowest
     if value == null:
@@ -90,7 +90,7 @@ def bootstrap_interval(
 ) -> Interval | None:
     """Return the bootstrap interval of a statistic of one sample or of several independent ones.
 
-    It is an interval of the statistic's mean over other samples of the same sizes. Of a biased statistic that is not
+    It is an interval of the statistic's mean over other samples of the same sizes. For a biased statistic this is not
     the limit for infinitely many observations: the ECE of a calibrated model is above 0 in every finite sample.
 
     Plug-in statistics such as ECE, the Inception score and FID are biased when they are computed from a resample: it
@@ -110,7 +110,7 @@ def bootstrap_interval(
         level: the nominal coverage.
 
     Returns:
-        None where no interval can be known: no resamples, a sample of fewer than two observations, or resamples that
+        None if there is no interval: no resamples, a sample of fewer than two observations, or resamples that
         all agree without ``trials``.
 
     Raises:
@@ -126,7 +126,7 @@ def bootstrap_interval(
 
 
 def agree(values: NDArray[np.float64]) -> bool:
-    """Return whether resampled values (R,) are all the same up to rounding, which says nothing of an interval."""
+    """Return whether resampled values (R,) are all equal up to rounding, so that they determine no interval."""
     return float(np.ptp(values)) <= 1e-9 * float(np.abs(values).max())
 
 
@@ -139,8 +139,8 @@ def around(
 ) -> Interval:
     """Return the percentiles of the deviations of resampled values (R,) from their median, put around the estimate.
 
-    With ``trials`` it is widened to :func:`score_interval` where that is wider. It contains the estimate, also where
-    rounding has put that just outside of its range.
+    With ``trials`` it is widened to :func:`score_interval` where that is wider. It contains the estimate, even
+    if rounding has moved the estimate just outside of its range.
     """
     tail = (1 - level) / 2
     low, middle, high = np.quantile(values, [tail, 0.5, 1 - tail])

@@ -1,4 +1,4 @@
-"""Two models on the same images, or over the same seeds: differences, and whether chance alone could explain them.
+"""Differences of two models on the same images or over the same seeds, with intervals and p values.
 
 Legend: N images, R resamples, S seeds.
 """
@@ -18,11 +18,11 @@ from jembench.stats.intervals import agree, around, resampled, score_p
 
 
 class McNemar(NamedTuple):
-    """The images on which only one of two classifiers is right."""
+    """The numbers of images on which only one of two classifiers is correct, and the p value."""
 
     only_a: int
     only_b: int
-    p: float  # two-sided, of as uneven a division where either is as likely
+    p: float  # two-sided, of an equal probability of both
 
 
 class Difference(NamedTuple):
@@ -35,23 +35,23 @@ class Difference(NamedTuple):
 
 
 def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> McNemar:
-    """Return McNemar's exact test: the images on which both are right, or both wrong, say nothing.
+    """Return McNemar's exact test of two classifiers, which only uses images on which one of them is correct.
 
     McNemar (1947), Psychometrika 12(2), 153-157; exact, by the binomial distribution.
 
     Args:
-        correct_a: whether the first classifier is right on each image, (N,).
-        correct_b: whether the second is.
+        correct_a: bool (N,), True if the first classifier is correct on an image.
+        correct_b: the same of the second.
 
     Raises:
-        ValueError: if they are not the same number of images.
+        ValueError: if the numbers of images differ.
     """
     from scipy.stats import binomtest
 
     if len(correct_a) != len(correct_b):
         raise ValueError(f"{len(correct_a)} images and {len(correct_b)} cannot be paired")
-    right_a, right_b = np.asarray(correct_a, dtype=bool), np.asarray(correct_b, dtype=bool)
-    only_a, only_b = int((right_a & ~right_b).sum()), int((right_b & ~right_a).sum())
+    a, b = np.asarray(correct_a, dtype=bool), np.asarray(correct_b, dtype=bool)
+    only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
     either = only_a + only_b
     return McNemar(only_a, only_b, float(binomtest(only_a, either).pvalue) if either else 1.0)
 
@@ -68,18 +68,18 @@ def bootstrap_difference(
 ) -> Difference:
     """Return the difference of one statistic of two models, its bootstrap interval and its p value.
 
-    The deviations are those from the resamples' median, see ``intervals.bootstrap_interval``.
-    Of two shares or rank statistics, interval and p value are at least those of the score interval.
+    The deviations are those from the resamples' median, see ``intervals.bootstrap_interval``. For two shares or rank
+    statistics, interval and p value are at least those of the score interval.
 
-    The p value is the share of resamples whose deviation is as large as the difference itself: how often chance alone
-    would give it, if there were none. Efron & Tibshirani (1993), chapter 16; the 1 is Davison & Hinkley's (1997).
+    The p value is the share of resamples whose deviation is at least as large as the difference itself. Efron &
+    Tibshirani (1993), chapter 16; the added 1 follows Davison & Hinkley (1997).
 
     Args:
         a: the statistic of the first model.
-        b: that of the second.
+        b: the statistic of the second.
         difference: A - B on the images themselves.
-        paired: whether the images are the same: then both see the same resamples, otherwise each has its own.
-        rng: draws the images.
+        paired: True if the images are the same: both models then have the same resamples, otherwise each its own.
+        rng: the generator of the resamples.
         resamples: R; no p value is below 1 / (R + 1).
         null: the difference that the p value tests.
 
@@ -98,8 +98,8 @@ def bootstrap_difference(
         drawn = resampled(a.statistic, a.sizes, first, resamples) - resampled(b.statistic, b.sizes, second, resamples)
     trials, within = min(a.trials, b.trials), (a.within[0] - b.within[1], a.within[1] - b.within[0])
     if not trials and agree(drawn):
-        raise ValueError("all resamples agree, which says nothing of an interval")
-    # A deviation as large as the difference counts, though rounding may have made it smaller in its last digits.
+        raise ValueError("all resamples agree, so that they determine no interval")
+    # a deviation as large as the difference counts, even if rounding has made it a little smaller
     extreme = np.abs(drawn - np.median(drawn)) >= abs(difference - null) * (1 - 1e-9)
     p = (1 + int(extreme.sum())) / (len(drawn) + 1)
     if trials:
@@ -110,12 +110,12 @@ def bootstrap_difference(
 def from_intervals(a: tuple[float, float, float], b: tuple[float, float, float], null: float = 0.0) -> Difference:
     """Return the difference of two values of independent images from their own 95 % intervals.
 
-    The parts of the intervals that face one another add in quadrature: Zou & Donner (2008), Statistics in Medicine 27,
-    1693-1702. Of values on the same images the interval is too wide where the models find the same images hard.
+    The halves of the intervals that face one another are added in quadrature: Zou & Donner (2008), Statistics in
+    Medicine 27, 1693-1702. For values on the same images the interval is too wide if the models' errors are correlated.
 
     Args:
         a: a value and both ends of its interval.
-        b: the same.
+        b: the second value and both ends of its interval.
         null: the difference that the p value tests.
     """
     value = a[0] - b[0]
@@ -126,12 +126,12 @@ def from_intervals(a: tuple[float, float, float], b: tuple[float, float, float],
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjust p values for their number: the probability of any false alarm among them stays at the level.
+    """Adjust p values for multiple tests, so that the probability of any false positive stays at the level.
 
     Holm (1979), Scandinavian Journal of Statistics 6(2), 65-70.
 
     Raises:
-        ValueError: if one is not within 0..1.
+        ValueError: if a p value is not in 0..1.
     """
     if not all(0 <= p <= 1 for p in p_values):
         raise ValueError(f"not all of {list(p_values)} are within 0..1")
@@ -147,15 +147,15 @@ def holm(p_values: Sequence[float]) -> list[float]:
 def seed_difference(a: Sequence[float], b: Sequence[float]) -> Difference | None:
     """Return the mean difference over seeds by Student's t for pairs; None for fewer than two seeds.
 
-    This is how much training anew changes it, which says nothing of other test images. Where all seeds differ by the
-    same, the interval has no width.
+    The interval is over trainings with other seeds, on the same test images. If the difference is the same for all
+    seeds, it has no width.
 
     Args:
         a: the first model's value for each seed, (S,).
-        b: the second's, for the same seeds in the same order.
+        b: the second model's values, for the same seeds in the same order.
 
     Raises:
-        ValueError: if a value is not finite, or if there are not as many of both.
+        ValueError: if a value is not finite, or the numbers of values differ.
     """
     from scipy.stats import ttest_1samp
 

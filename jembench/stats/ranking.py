@@ -1,7 +1,7 @@
-"""How well a score ranks one set of images above another: AUROC, FPR at 95 % TPR, average precision.
+"""Rank statistics of a score on two sets of images: AUROC, FPR at 95 % TPR, average precision.
 
-The scores are ranked once, and each resample then takes a few sums over ranks instead of a sort. Higher scores are
-more likely inside.
+The scores are ranked once, and each resample then takes a few sums over ranks instead of a sort. A higher score
+means more likely inside.
 
 Legend: N scores inside, M outside, U distinct scores.
 """
@@ -20,45 +20,48 @@ Scores = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 TPR = 0.95
-"""The share of the positive class that passes the threshold of ``fpr95``."""
+"""The share of the positive class above the threshold of ``fpr95``."""
 
 
 def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
     """Return AUROC, FPR at 95 % TPR and average precision, each in 0..1, as statistics of both sets.
 
-    ``auroc`` is P(inside scores higher than outside), ties counting half. ``fpr95-in`` is the least share of outside
-    above a threshold that at least 95 % of inside reach, ``aupr-in`` the average precision: inside is the positive
-    class there. ``fpr95-out`` and ``aupr-out`` are the same of the negated scores, with outside as the positive class.
-    Each set is resampled by itself.
+    ``auroc`` is P(inside scores higher than outside), ties counting half. With inside as the positive class,
+    ``fpr95-in`` is the least share of outside above a threshold that at least 95 % of inside reach, and ``aupr-in`` the
+    average precision. ``fpr95-out`` and ``aupr-out`` are those of the negated scores, with outside as the positive
+    class. The sets are resampled independently.
 
     Raises:
-        ValueError: if a score is not finite, and so has no rank, or if there are none.
+        ValueError: if a score is not finite, or if there are no scores.
     """
-    found = {"auroc": auroc_resampling(inside, outside)}
+    by_label = {"auroc": auroc_resampling(inside, outside)}
     for positive, roles in _roles(inside, outside).items():
         for label, make in (("fpr95", fpr_resampling), ("aupr", average_precision_resampling)):
             resampling = make(*roles)
-            found[f"{label}-{positive}"] = resampling if positive == "in" else _swapped(resampling)
-    return found
+            by_label[f"{label}-{positive}"] = resampling if positive == "in" else _swapped(resampling)
+    return by_label
 
 
 def _roles(inside: Scores, outside: Scores) -> dict[str, tuple[Scores, Scores]]:
-    """Return the scores of the positive and the negative class, by which is positive; the positive ones are higher."""
+    """Return the scores of the positive and the negative class with inside ("in") or outside ("out") as positive.
+
+    Those of the positive class are expected to be higher.
+    """
     of_inside, of_outside = (np.asarray(scores, dtype=np.float64) for scores in (inside, outside))
     return {"in": (of_inside, of_outside), "out": (-of_outside, -of_inside)}
 
 
 def _swapped(resampling: Resampling) -> Resampling:
-    """Return the same statistic of both sets in the other order."""
+    """Return the statistic with its two sets exchanged."""
     return resampling._replace(
         statistic=lambda first, second: resampling.statistic(second, first), sizes=resampling.sizes[::-1]
     )
 
 
 def auroc_resampling(inside: Scores, outside: Scores) -> Resampling:
-    """Return AUROC as a statistic of both sets, each resampled by itself.
+    """Return AUROC as a statistic of both sets, which are resampled independently.
 
-    Of all pairs, the share in which inside scores higher, ties counting half: Mann & Whitney (1947), Annals of
+    It is the share of pairs in which the inside score is higher, ties counting half: Mann & Whitney (1947), Annals of
     Mathematical Statistics 18(1), 50-60.
     """
     pairs = len(inside) * len(outside)
@@ -85,16 +88,16 @@ def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
 
     def average_precision(of_inside: Counts, of_outside: Counts) -> float:
         true = of_inside.cumsum()
-        passing = np.maximum(true + of_outside.cumsum(), 1)  # none pass where none of the resample scores so high
+        passing = np.maximum(true + of_outside.cumsum(), 1)  # 0 if no score of the resample is so high
         return float(of_inside @ (true / passing)) / len(inside)
 
     return _resampling(inside, outside, average_precision)
 
 
 def _resampling(inside: Scores, outside: Scores, value: Callable[[Counts, Counts], float]) -> Resampling:
-    """Return a value of the counts of each distinct score, from the highest down, in a resample of either set.
+    """Return the statistic that is computed from the counts of each distinct score, highest first, in both sets.
 
-    Resamples are taken one by one: the counts of one stay in the cache, those of many would be written out and read.
+    Resamples are processed one by one, since the counts of one fit into the cache.
     """
     _check(inside, outside)
     distinct, ranks = np.unique(-np.concatenate([inside, outside]).astype(np.float64), return_inverse=True)
@@ -117,4 +120,4 @@ def _check(inside: Scores, outside: Scores) -> None:
             raise ValueError(f"there are no scores {what}")
         bad = int((~np.isfinite(scores)).sum())
         if bad:
-            raise ValueError(f"{bad} of {len(scores)} scores {what} are not finite, and cannot be ranked")
+            raise ValueError(f"{bad} of {len(scores)} scores {what} are not finite, so that they cannot be ranked")

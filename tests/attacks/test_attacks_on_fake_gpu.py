@@ -6,7 +6,7 @@ import torch
 from fake_gpu import GPU, fake_gpu
 from torch import nn
 
-from jembench.attacks.pgd import LOOK, PGD
+from jembench.attacks.pgd import PGD, REMOVAL_INTERVAL
 from jembench.attacks.target import Target
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
@@ -46,7 +46,7 @@ def waits(gpu, target, steps):
 
 def test_the_host_waits_once_for_some_steps(gpu, model):
     target = Target(model, DATA)
-    assert waits(gpu, target, 4 * LOOK) - waits(gpu, target, 2 * LOOK) == 2
+    assert waits(gpu, target, 4 * REMOVAL_INTERVAL) - waits(gpu, target, 2 * REMOVAL_INTERVAL) == 2
 
 
 def test_what_is_found_is_what_the_cpu_finds(gpu):

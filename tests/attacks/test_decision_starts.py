@@ -1,7 +1,7 @@
 import torch
 from torch import nn
 
-from jembench.attacks.decision import of_runner_up
+from jembench.attacks.decision import choose_starts
 from jembench.attacks.target import Target
 from jembench.interfaces import DataSpec
 
@@ -26,23 +26,23 @@ POOL = images([0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.2, 0.8, 0.0], [0.0, 0.1, 0.9]
 def test_it_is_the_first_right_image_of_the_class_ranked_second():
     target = Target(Argmax(), DATA)
     x = images([0.8, 0.5, 0.1], [0.5, 0.8, 0.1], [0.8, 0.1, 0.5])
-    found = of_runner_up(target, x, torch.tensor([0, 1, 0]), POOL, torch.tensor([0, 1, 1, 2]))
+    found = choose_starts(target, x, torch.tensor([0, 1, 0]), POOL, torch.tensor([0, 1, 1, 2]))
     assert found.found.all()
     assert torch.equal(found.x, POOL[[1, 0, 3]])
 
 
 def test_a_misclassified_image_of_that_class_is_passed_over():
     target = Target(Argmax(), DATA)
-    found = of_runner_up(target, images([0.8, 0.5, 0.1]), OWN, POOL[[3, 2, 1]], torch.tensor([1, 1, 1]))
+    found = choose_starts(target, images([0.8, 0.5, 0.1]), OWN, POOL[[3, 2, 1]], torch.tensor([1, 1, 1]))
     assert torch.equal(found.x[0], POOL[2])
 
 
 def test_where_there_is_none_the_next_class_follows_and_at_last_there_is_no_start():
     target = Target(Argmax(), DATA)
     x = images([0.8, 0.5, 0.1])
-    third = of_runner_up(target, x, OWN, POOL[[0, 3]], torch.tensor([0, 2]))
+    third = choose_starts(target, x, OWN, POOL[[0, 3]], torch.tensor([0, 2]))
     assert torch.equal(third.x[0], POOL[3])
-    none = of_runner_up(target, x, OWN, POOL[[0, 1]], torch.tensor([0, 2]))
+    none = choose_starts(target, x, OWN, POOL[[0, 1]], torch.tensor([0, 2]))
     assert not none.found.any()
     assert torch.equal(none.x, x)
 
@@ -50,12 +50,12 @@ def test_where_there_is_none_the_next_class_follows_and_at_last_there_is_no_star
 def test_its_own_class_is_no_start_wherever_it_is_ranked():
     """As it may be second, for once, where the model uses chance."""
     target = Target(Argmax(), DATA)
-    found = of_runner_up(target, images([0.5, 0.8, 0.1]), OWN, POOL, torch.tensor([0, 1, 1, 2]))
+    found = choose_starts(target, images([0.5, 0.8, 0.1]), OWN, POOL, torch.tensor([0, 1, 1, 2]))
     assert torch.equal(found.x[0], POOL[1])
 
 
 def test_no_more_of_the_pool_is_looked_at_than_it_takes():
     target = Target(Argmax(), DATA)
     pool = POOL[[1]].repeat(1000, 1, 1, 1)
-    of_runner_up(target, images([0.8, 0.5, 0.1]).repeat(9, 1, 1, 1), OWN.repeat(9), pool, torch.ones(1000).long())
+    choose_starts(target, images([0.8, 0.5, 0.1]).repeat(9, 1, 1, 1), OWN.repeat(9), pool, torch.ones(1000).long())
     assert target.passes < 9 + 50

@@ -8,7 +8,7 @@ from torch import nn
 
 from jembench.attacks.eps import largest_distance, parse_eps
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Closest, distance, hold, in_unit_ball, project, starts, steepest, verify
+from jembench.attacks.threat import Closest, distance, in_unit_ball, project, stabilise, starts, steepest, verify
 from jembench.errors import SpecError
 
 
@@ -108,7 +108,7 @@ def test_images_that_were_misclassified_by_luck_are_moved_until_they_hold(toy, n
     x = torch.full((40, 1, 4, 4), 0.2)
     lucky = x + 0.28
     lucky[0] = x[0]
-    closest = hold(target, x, y, Closest(lucky.clone(), distance(x, lucky, norm)), norm)
+    closest = stabilise(target, x, y, Closest(lucky.clone(), distance(x, lucky, norm)), norm)
     assert closest.distance[0] == 0
     torch.testing.assert_close(closest.distance, distance(x, closest.adversarial, norm))
     assert verify(target, x, y, closest.adversarial, closest.distance > 0)["found"][1:].double().mean() > 0.9
@@ -118,5 +118,5 @@ def test_images_that_were_misclassified_by_luck_are_moved_until_they_hold(toy, n
 
 def test_what_a_deterministic_model_was_deceived_by_stays(linear, toy):
     found = Closest(linear.x + 0.01, distance(linear.x, linear.x + 0.01, "linf"))
-    held = hold(Target(linear.model, toy), linear.x, linear.y, found, "linf")
+    held = stabilise(Target(linear.model, toy), linear.x, linear.y, found, "linf")
     assert torch.equal(held.adversarial, linear.x + 0.01)

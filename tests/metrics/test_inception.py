@@ -6,7 +6,7 @@ import torch
 from scipy.stats import entropy
 from torch_fidelity.metric_isc import isc_features_to_metric
 
-from jembench.metrics.feature_scores import in_order, inception_score, resampled_score
+from jembench.metrics.feature_scores import inception_score, inception_score_in_order, resampled_score
 from jembench.metrics.generation import IS
 
 
@@ -62,7 +62,7 @@ def test_barratt_and_sharma_cut_the_images_as_they_come_and_leave_the_rest_out(l
         part = p[k * 20 : (k + 1) * 20]  # 203 // 10
         marginal = part.mean(axis=0)
         scores.append(np.exp(np.mean([entropy(image, marginal) for image in part])))
-    assert in_order(logits, 10) == pytest.approx((np.mean(scores), np.std(scores)), rel=1e-12)
+    assert inception_score_in_order(logits, 10) == pytest.approx((np.mean(scores), np.std(scores)), rel=1e-12)
 
 
 def test_the_second_implementation_takes_the_images_in_the_order_of_the_buffer(fake):

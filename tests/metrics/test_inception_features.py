@@ -150,7 +150,7 @@ def test_weights_of_another_digest_are_refused(dataset, weights, monkeypatch):
         CheckpointError, match=r"weights.pth does not hold Inception's weights: its SHA-256 begins"
     ) as caught:
         prepared(dataset, weights=str(weights))
-    assert "torch-fidelity's own weights-inception" in str(caught.value)
+    assert "torch-fidelity's weights-inception" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

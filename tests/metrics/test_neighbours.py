@@ -36,7 +36,7 @@ def test_the_nearest_agree_with_brute_force_and_with_scikit_learn(kind, block, f
     found = nearest(images, train, CPU)
     distance, which = brute_force(images.numpy(), train.numpy())
     np.testing.assert_allclose(found.distance.numpy(), distance, rtol=1e-12)
-    np.testing.assert_array_equal(found.which.numpy(), which)
+    np.testing.assert_array_equal(found.position.numpy(), which)
     by_tree = NearestNeighbors(n_neighbors=1, algorithm="kd_tree").fit(train.double().numpy())
     np.testing.assert_allclose(found.distance.numpy(), by_tree.kneighbors(images.double().numpy())[0][:, 0], rtol=1e-9)
 
@@ -46,7 +46,7 @@ def test_of_equal_training_images_the_first_is_named(block, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", block)
     train = torch.tensor([[9], [5], [5], [1], [5]], dtype=torch.uint8)
     found = nearest(torch.tensor([[5], [2]], dtype=torch.uint8), train, CPU)
-    assert found.which.tolist() == [1, 3]
+    assert found.position.tolist() == [1, 3]
     assert found.distance.tolist() == [0.0, 1.0]
 
 

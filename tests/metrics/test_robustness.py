@@ -8,7 +8,7 @@ from jembench.attacks.threat import distance
 from jembench.data.pixels import to_float
 from jembench.errors import SpecError
 from jembench.interfaces.metrics import Costly
-from jembench.metrics.attacks import BUDGETS, CURVE, Budget, choose, withstands
+from jembench.metrics.attacks import BUDGETS, CURVE, Budget, choose, is_robust
 from jembench.metrics.pgd import PGD
 from jembench.stats import wilson
 
@@ -20,8 +20,8 @@ def test_a_change_by_whole_levels_is_of_that_size():
     far = distance(image, other, "linf").numpy()
     arrays = {"image": levels.numpy(), "found": np.ones(240, dtype=bool), "distance-linf": far}
     assert 0 < (far > 16 / 255).sum() < 240
-    assert not withstands(arrays, "linf", 16 / 255).any()
-    assert withstands(arrays, "linf", 15.999 / 255).all()
+    assert not is_robust(arrays, "linf", 16 / 255).any()
+    assert is_robust(arrays, "linf", 15.999 / 255).all()
 
 
 @pytest.fixture

@@ -22,10 +22,10 @@ METRICS = ["is", "fid", "kid", "prc"]
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 5}, "steps=5 says how new chains are run, and source=kept runs none. Add source=fresh"),
-        ({"images": 5}, "images=5 says how new chains are run"),
-        ({"conditional": False}, "conditional=false says how new chains are run"),
-        ({"source": "fresh", "pooling": "five"}, "pooling=five is of the chains that training kept"),
+        ({"steps": 5}, "steps=5 sets how new chains run, and source=kept runs none. Add source=fresh"),
+        ({"images": 5}, "images=5 sets how new chains run"),
+        ({"conditional": False}, "conditional=false sets how new chains run"),
+        ({"source": "fresh", "pooling": "five"}, "pooling=five uses the chains that training kept"),
         ({"selection": "model", "top": 0.0}, "top is 0.0; it must be a share"),
         ({"selection": "model", "top": -0.1}, "top is -0.1"),
         ({"selection": "model", "top": 2.5}, "top is 2.5"),

@@ -58,8 +58,8 @@ def test_of_equals_the_first_are_kept():
     ("options", "message"),
     [
         ({"top": 201}, "The 201 most confident images cannot be kept of 200. Lower top"),
-        ({"top": 4, "per_class": True}, "are 0 a class"),
-        ({"top": 199, "per_class": True}, r"39 a class, and the network that selects sees \d+ of class \d"),
+        ({"top": 4, "per_class": True}, "are 0 per class"),
+        ({"top": 199, "per_class": True}, r"39 per class, and the selecting network predicts class \d for \d+"),
     ],
 )
 def test_more_than_there_are_is_refused(options, message):

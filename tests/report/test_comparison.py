@@ -136,7 +136,7 @@ def test_a_constant_is_no_interval(results):
     scores = RNG.exponential(1.0, N)
     found = contrast(side(results.nll("jem", scores)), side(results.nll("baseline", scores)), results.read)
     assert (found.difference, found.images_low, found.images_high, found.images_p) == (0, None, None, None)
-    assert found.reason == "all resamples agree, which says nothing of an interval"
+    assert found.reason == "all resamples agree, so that they determine no interval"
 
 
 def test_intervals_decide_where_there_are_no_values_of_each_image(results):

@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from jembench.plugin import OfPrediction
+from jembench.plugin import PredictionScore
 
 
 def ood(*, set: str, score: Literal["log-px", "max-py", "grad-norm"] = "log-px", images: int | None = None):
@@ -15,4 +15,4 @@ def inception(*, selection: Literal["none", "model"] = "none", top: float = 1.0,
 
 def shifted_energy(*, by: float = 0.0):
     """A user's score: minus the energy, and a constant."""
-    return OfPrediction("energy", "energy", lambda energy: by - energy)
+    return PredictionScore("energy", "energy", lambda energy: by - energy)

@@ -131,7 +131,7 @@ class GradientChecks(attacks.GradientAttack):
         searches = sum(self.pgd(norm).passes(images) for norm in {self.norm, "l2"})
         per_restart = sum(steps + 1 for _, steps in self.settings(1, 1))
         steps = spent.restarts * per_restart // 2 + spent.steps + 2
-        return searches + min(images, spent.images) * steps * self.passes_an_answer + self.black_box.passes(images)
+        return searches + min(images, spent.images) * steps * self.passes_per_prediction + self.black_box.passes(images)
 
     def attack(self, evaluation: Evaluation) -> attacks.Attacked:
         """Make the attacks of each check, now or remembered, and keep what they find of each image."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from jembench.plugin import OfPrediction, Range
+from jembench.plugin import PredictionScore, Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -74,7 +74,7 @@ def margin() -> OODScore:
         first, second = logits.topk(2, dim=1).values.unbind(dim=1)
         return first - second
 
-    return OfPrediction("logits", "logits", function)
+    return PredictionScore("logits", "logits", function)
 
 
 def jsonl(*, file: str) -> Tracker:
