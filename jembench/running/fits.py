@@ -22,7 +22,7 @@ from jembench.errors import CheckpointError, Diverged, JembenchError, PluginErro
 from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import FitPlan
 from jembench.files import digest
-from jembench.interfaces import Chains, Dataset, Event, Trainable
+from jembench.interfaces import Chains, Dataset, Event, Quantity, Trainable
 from jembench.interfaces.evaluation import TrainingRecord
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.execution import forget_compiled, to_channels_last
@@ -179,8 +179,12 @@ class FitWork:
         """The folder of the fit."""
         return self.store.fit_folder(self.fit.key)
 
-    def load_or_train(self, limit: int | None = None) -> TrainedFit:
-        """Load the fit's model from the store, or train it now, for evaluation on ``limit`` test images.
+    def load_or_train(self, limit: int | None = None, wanted: frozenset[Quantity] = frozenset()) -> TrainedFit:
+        """Load the fit's model from the store, or train it now.
+
+        Args:
+            limit: the number of test images to evaluate it on; None: all.
+            wanted: what its metrics will read of images.
 
         Raises:
             Diverged: if training diverged and no remedy helped; this is recorded in the store.
@@ -209,7 +213,7 @@ class FitWork:
             self.store.write_fit(record._replace(files=digests(self.folder), provenance=about))
             stopping.check()
         with progress.phase("loading the model"):
-            return self._load(limit)
+            return dataclasses.replace(self._load(), limit=limit, wanted=wanted)
 
     def isolated(self, what: str) -> AbstractContextManager[None]:
         """Run code of a plugin for this fit, as :func:`~jembench.models.settings.isolated` does."""
@@ -238,6 +242,7 @@ class FitWork:
         group.broadcast(self.fit.key.id)
         check = functools.partial(self.store.check_lease, self.fit.key.id)
         fitted = train(trainer, self.folder, self.report, deadline=self.deadline, check=check)
+        other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))  # processes without a processor
         return blank._replace(
             iteration=fitted.iteration,
             validation_accuracy=fitted.validation_accuracy,
@@ -245,7 +250,7 @@ class FitWork:
             iteration_seconds=_seconds_of_last_attempt(fitted.history),
             interventions=list(map(str, fitted.interventions)),
             stability=fitted.stability,
-            provenance={**blank.provenance, "execution": trainer.computed, "other_load": _other_load()},
+            provenance={**blank.provenance, "execution": trainer.computed, "other_load": other_load},
         )
 
     def _fit(self, model: Any, blank: FitRecord) -> FitRecord:
@@ -260,14 +265,22 @@ class FitWork:
         checkpoint.write(self.folder / "model.safetensors", dict(model.state_dict()))
         return blank._replace(seconds=seconds)
 
-    def _load(self, limit: int | None) -> TrainedFit:
+    def _load(self) -> TrainedFit:
         fit, dataset, folder = self.fit, self.bank.dataset, self.folder
         forget_compiled()  # CUDA graphs of the training, or of the model before, hold memory
         model = make_model(fit, dataset, self._note)
         record = self.store.read_fit(fit.key)
         assert record is not None
         state, weights = _kept(folder, "model.safetensors", record)
-        _load_weights(model, fit, state, folder)
+        if fit.model.is_pretrained:
+            own = model.state_dict()
+            if own.keys() != state.keys() or not all(torch.equal(own[name].cpu(), state[name]) for name in own):
+                raise CheckpointError(
+                    f"The weights of {fit.key.model} have changed since they were first measured, and its results "
+                    f"would be mixed up. Give the new ones another name or option, use another --store, or remove "
+                    f"{folder}."
+                )
+        load_weights(model, state)
         to_channels_last(model.to(self.bank.device), dataset.spec)
         options = fit.recipe.data
         held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
@@ -282,7 +295,6 @@ class FitWork:
             dataset=dataset,
             device=self.bank.device,
             seed=fit.seed,
-            limit=limit,
             training=TrainingRecord(record.iteration_seconds, record.provenance.get("other_load"), record.stability),
             bank=self.bank,
             data_content=fit.dataset.content,
@@ -324,11 +336,6 @@ def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[flo
     return last[1:] or last
 
 
-def _other_load() -> float | None:
-    """Return how many processes more than processors wanted to run in the last minute; None if not known."""
-    return max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1)) if hasattr(os, "getloadavg") else None
-
-
 def _kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
     """Return what the fit has kept in a file, and its digest.
 
@@ -347,16 +354,3 @@ def digests(folder: Path) -> dict[str, str]:
     left = [path for path in folder.glob("*.safetensors") if not path.name.startswith("checkpoint")]
     history = [path for path in [folder / HISTORY] if path.exists()]
     return {path.name: tensors.read_seal(path).digest for path in left} | {path.name: digest(path) for path in history}
-
-
-def _load_weights(model: nn.Module, fit: FitPlan, state: Mapping[str, torch.Tensor], folder: Path) -> None:
-    if fit.model.is_pretrained and not _same(model.state_dict(), state):
-        raise CheckpointError(
-            f"The weights of {fit.key.model} have changed since they were first measured, and its results would be "
-            f"mixed up. Give the new ones another name or option, use another --store, or remove {folder}."
-        )
-    load_weights(model, state)
-
-
-def _same(one: Mapping[str, torch.Tensor], other: Mapping[str, torch.Tensor]) -> bool:
-    return one.keys() == other.keys() and all(torch.equal(one[name].cpu(), other[name]) for name in one)

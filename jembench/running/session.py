@@ -17,6 +17,7 @@ from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.recipe import check_shares
+from jembench.interfaces import Event
 from jembench.running import driver
 from jembench.running.events import Events, beating, chosen_trackers
 from jembench.running.local import LocalExecutor
@@ -227,7 +228,8 @@ def open_fit(
     Within the context the number of threads is that of the dataset's images.
     """
     from jembench.models import devices
-    from jembench.running.worker import Worker
+    from jembench.running.caches import FeatureBank, when_free
+    from jembench.running.fits import FitWork
 
     check_imports([fit], store)
     if not store.is_trained(fit.key):
@@ -237,5 +239,9 @@ def open_fit(
     store.check_writable()
     with devices.threads_for(dataset.spec, device):
         with Events(shown, store, trackers) as events:
-            trained = Worker(store, device, events).open_fit(fit, dataset, deadline)
-        yield trained.evaluation()
+            report, bank = events.of(fit.key), FeatureBank(dataset, store, device)
+            report(Event(kind="progress"))
+            work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline)
+            with beating(report), when_free(store, fit.key.id):
+                evaluation = work.load_or_train().evaluation()
+        yield evaluation

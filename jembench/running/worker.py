@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 
@@ -16,18 +14,17 @@ from jembench.catalog.discovery import Component
 from jembench.errors import OutOfTime, ProcessLost, SpecError, StoreError, error_text, printable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.works import Work, planned
-from jembench.interfaces import Dataset, Evaluation, Event, Quantity
+from jembench.interfaces import Evaluation, Event, Quantity
 from jembench.interfaces.running import Ended
 from jembench.models import devices
 from jembench.running import events, provenance
-from jembench.running.caches import FeatureBank, when_free
+from jembench.running.caches import FeatureBank
 from jembench.running.check import Datasets, Ready, look_ahead
 from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Events, beating
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork, make_trainer
 from jembench.running.measure import Measured, failed, measure, not_applicable
-from jembench.store.fits import FitRecord
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -86,7 +83,7 @@ class Worker:
             if not mine:
                 return Ended(id=work.id, how="busy")
             try:
-                ended = self._carry_out(work, plan)
+                ended = self._carry_out(work, plan or planned(work, f"the unit of work {work.id}"))
             except BaseException as error:
                 with suppress(StoreError):  # of a full disk: the error that is raised says so
                     self._store.works.end(work.id, events.ending_of(error), printable(str(error)))
@@ -94,16 +91,21 @@ class Worker:
             self._store.works.end(work.id, ended.how, ended.text)
             return ended
 
-    def _carry_out(self, work: Work, plan: Plan | None) -> Ended:
-        plan = plan or planned(work, f"the unit of work {work.id}")
+    def _carry_out(self, work: Work, plan: Plan) -> Ended:
         (fit,) = plan.fits
         report = self._events.of(fit.key, work)
         report(Event(kind="progress"))
         with beating(report):
-            ready = self._ready.get(fit.key.id) or self._look_at(plan)
+            ready = self._ready.get(fit.key.id)
+            if ready is None:
+                outlook = look_ahead(plan, self._datasets)
+                outlook.check(skip_missing=self._skip_missing)
+                ready = outlook.fits[fit.key.id]
+            if fit.key.dataset not in self._banks:
+                self._banks[fit.key.dataset] = FeatureBank(ready.dataset, self._store, self._device)
             unit = _Unit(
                 fit=fit,
-                bank=self._bank(fit, ready.dataset),
+                bank=self._banks[fit.key.dataset],
                 store=self._store,
                 report=report,
                 deadline=work.deadline,
@@ -121,54 +123,16 @@ class Worker:
                     stopping.check()
                     return Ended(id=work.id, how="busy")
 
-    def open_fit(self, fit: FitPlan, dataset: Dataset, deadline: float | None = None) -> TrainedFit:
-        """Load a model, trained first if the store does not have it, once no other process works on it.
-
-        Raises:
-            Diverged, OutOfTime, PluginError, ProcessLost, StoreError: as
-                :meth:`~jembench.running.fits.FitWork.load_or_train`.
-        """
-        report = self._events.of(fit.key)
-        report(Event(kind="progress"))
-        unit = FitWork(fit=fit, bank=self._bank(fit, dataset), store=self._store, report=report, deadline=deadline)
-        with beating(report), when_free(self._store, fit.key.id):
-            return unit.load_or_train()
-
-    def _look_at(self, plan: Plan) -> Ready:
-        outlook = look_ahead(plan, self._datasets)
-        outlook.check(skip_missing=self._skip_missing)
-        (ready,) = outlook.fits.values()
-        return ready
-
-    def _bank(self, fit: FitPlan, dataset: Dataset) -> FeatureBank:
-        name = fit.key.dataset
-        if name not in self._banks:
-            self._banks[name] = FeatureBank(dataset, self._store, self._device)
-        return self._banks[name]
-
 
 class _Busy(Exception):
     """Another process works on the same fit, or on some of the cells."""
-
-
-@contextmanager
-def _alone(store: Store, lease: str) -> Iterator[None]:
-    """Hold a lease.
-
-    Raises:
-        _Busy: if another process holds it.
-    """
-    with store.lease(lease) as mine:
-        if not mine:
-            raise _Busy
-        yield
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Unit(FitWork):
     """A unit of work, with all that it needs in this process.
 
-    Its methods return why training failed, or "", and raise :class:`_Busy` if another process is at the same work.
+    :meth:`measure` and :meth:`attack` raise :class:`_Busy` if another process is at the same work.
     """
 
     ready: Ready
@@ -177,26 +141,26 @@ class _Unit(FitWork):
     part: tuple[int, int]
 
     def measure(self) -> str:
-        """Train the fit if a cell needs it, and compute the cells."""
+        """Train the fit if a cell needs it, and compute the cells. Return why training failed, or ""."""
         has_picture = self.store.is_trained(self.fit.key) and (self.folder / SAMPLES).exists()
         possible = self._possible()
-        trained = self._trained(possible)
+        trained, failure = self._trained(possible)
         if trained:
             if not has_picture:
                 self._draw_picture(trained.evaluation())
             later = {cell.id for cell in self.later}
             self._measure([cell for cell in possible if cell.id not in later], trained)
         stopping.check()
-        failed = None if trained or not possible else self.store.read_cell(possible[0])
-        return failed.outcome.reason if failed else ""
+        return failure
 
     def attack(self) -> str:
-        """Attack a part of the images. What is found is kept for the unit that measures.
+        """Attack a part of the images, and return "". What is found is kept for the unit that measures.
 
-        So is what goes wrong: it happens there again, and is the outcome.
+        What goes wrong happens there again, and is the outcome.
         """
         possible = self._possible()
-        if trained := self._trained(possible):
+        trained, _ = self._trained(possible)
+        if trained:
             for cell in possible:
                 with progress.phase(f"measuring {cell.metric}") as shown:
                     evaluation = trained.evaluation(set(), cell.metric.code, shown, self.part)
@@ -217,23 +181,27 @@ class _Unit(FitWork):
                 possible.append(cell)
         return possible
 
-    def _trained(self, cells: Sequence[CellPlan]) -> TrainedFit | None:
-        """Load the model or train it; None if no cell needs it, or if that failed, which is their outcome."""
+    def _trained(self, cells: Sequence[CellPlan]) -> tuple[TrainedFit | None, str]:
+        """Load the model or train it, unless no cell needs it. A failure is their outcome, and returned."""
         if not cells:
-            return None
-        wanted: frozenset[Quantity] = frozenset()
+            return None, ""
         try:
+            wanted: frozenset[Quantity] = frozenset()
             for cell in cells:
                 wanted |= getattr(cell.metric.make(), "reads", frozenset())
-            with nullcontext() if self.store.is_trained(self.fit.key) else _alone(self.store, self.fit.key.id):
-                return dataclasses.replace(self.load_or_train(cells[0].limit), wanted=wanted)
+            is_trained = self.store.is_trained(self.fit.key)
+            with nullcontext(True) if is_trained else self.store.lease(self.fit.key.id) as mine:
+                if not mine:
+                    raise _Busy
+                return self.load_or_train(cells[0].limit, wanted), ""
         except (_Busy, StoreError, OutOfTime, ProcessLost, SpecError):
             raise
         except Exception as error:
             stopping.check()
+            outcome = failed(error)
             for cell in cells:
-                self._write(cell, Measured(failed(error), {}))
-            return None
+                self._write(cell, Measured(outcome, {}))
+            return None, outcome.reason
 
     def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
         """Compute cells, as far as no other process is at some of them."""
@@ -274,23 +242,10 @@ class _Unit(FitWork):
             self.report(Event(kind="warning", text=f"no picture of the samples: {error_text(error)}"))
 
     def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
+        """Write the outcome of a cell, with all that a reader of the number must know of how it came about."""
         made_by = [*self.fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
         fit = self.store.read_fit(self.fit.key)
-        made = provenance.collect(str(self.bank.device), made_by, self.command)
-        record = Cell(
-            id=cell.id,
-            fit=self.fit.key,
-            metric=str(cell.metric),
-            outcome=measured.outcome,
-            provenance=made | self._circumstances(cell, fit) | self.changed,
-        )
-        self.store.write_cell(record, measured.arrays)
-        if event := events.measured(record, fit):
-            self.report(event)
-
-    def _circumstances(self, cell: CellPlan, fit: FitRecord | None) -> dict[str, Any]:
-        """Return what a reader of the number must know of how it came about."""
-        return {
+        about = {
             "limit": cell.limit,
             "metric_id": cell.metric.id,
             DATASET: self.fit.dataset.id,
@@ -301,6 +256,16 @@ class _Unit(FitWork):
                 "evaluation": {"precision": "float32"},
             },
         }
+        record = Cell(
+            id=cell.id,
+            fit=self.fit.key,
+            metric=str(cell.metric),
+            outcome=measured.outcome,
+            provenance=provenance.collect(str(self.bank.device), made_by, self.command) | about | self.changed,
+        )
+        self.store.write_cell(record, measured.arrays)
+        if event := events.measured(record, fit):
+            self.report(event)
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:

@@ -194,8 +194,8 @@ def test_no_metric_begins_after_the_deadline(make, worker, store, monkeypatch):
     (unit,) = works(make("accuracy"), store.is_trained, deadline=time.time() + 1000)
     load = _Unit.load_or_train
 
-    def load_or_train(self, limit):
-        found = load(self, limit)
+    def load_or_train(self, *how):
+        found = load(self, *how)
         monkeypatch.setattr(time, "time", lambda: self.deadline)
         return found
 
