@@ -22,7 +22,7 @@ from jembench.store.store import Store
 from jembench.store.walk import Finding
 
 _COPIED = {"ok", "copied"}
-"""What a table of findings need not list."""
+"""Statuses that a table of findings does not list."""
 
 
 @click.command("list", epilog=options.examples("jembench store list", "jembench store list --format json"))

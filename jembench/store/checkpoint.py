@@ -46,7 +46,7 @@ def read(path: Path, remedy: str = REMEDY) -> Any:
 
 
 def read_with_digest(path: Path, remedy: str = REMEDY) -> tuple[Any, str]:
-    """A state, as :func:`read` gives it, and the SHA-256 of all that is in the file."""
+    """Return a state, as :func:`read` does, and the digest of the file: the SHA-256 of its tensors and its record."""
     contents = tensors.read(path, remedy)
     record = contents.seal.record
     try:
@@ -83,7 +83,7 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 
 
 def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
-    """Names, shapes and kinds of numbers of a state dictionary that do not fit a model, sorted; empty: it fits."""
+    """List names, shapes and kinds of numbers of a state dictionary that do not fit a model, sorted."""
     own = model.state_dict()
     wrong = [f"{name} is missing" for name in own.keys() - weights.keys()]
     wrong += [f"{name} is unknown" for name in weights.keys() - own.keys()]
@@ -96,7 +96,7 @@ def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
 
 
 def _kind(tensor: Tensor) -> tuple[bool, bool]:
-    """Complex, real or whole: PyTorch casts one to another, and drops imaginary parts and fractions in silence."""
+    """Return whether numbers are complex, and whether they are real: PyTorch casts to whole numbers in silence."""
     return tensor.is_complex(), tensor.is_floating_point()
 
 
@@ -105,7 +105,7 @@ def _dtype(tensor: Tensor) -> str:
 
 
 def _pack(value: Any, path: str, found: dict[str, Tensor]) -> Any:
-    """The value's skeleton: tensors become {"tensor": key}, dictionaries lists of pairs, so that keys keep types."""
+    """Return a value as JSON: tensors become {"tensor": key}, dictionaries lists of pairs, so that keys keep types."""
     if isinstance(value, Tensor):
         found[path] = value
         return {"tensor": path}

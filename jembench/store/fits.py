@@ -25,11 +25,11 @@ HISTORY = "history.csv"
 
 
 UNREADABLE = (OSError, StoreError, CheckpointError)
-"""What reading a record or a file of tensors raises if it is missing, damaged or of a newer version."""
+"""The errors of reading a record or a file of tensors that is missing, damaged or of a newer version."""
 
 
 class FitRecord(NamedTuple):
-    """What ``fit.json`` says of a trained model."""
+    """The record of a trained model, ``fit.json``."""
 
     key: FitKey
     status: Literal["done", "imported", "failed"]
@@ -39,15 +39,15 @@ class FitRecord(NamedTuple):
     validation_accuracy: float | None
     seconds: float  # spent in training iterations
     iteration_seconds: Sequence[float]  # mean of each logged window but the first
-    interventions: Sequence[str]  # what the guard against divergence did, in sentences
+    interventions: Sequence[str]  # of the guard against divergence, a sentence each
     provenance: Mapping[str, Any]
-    identity: Mapping[str, Any] = MappingProxyType({})  # what its family is the hash of
+    identity: Mapping[str, Any] = MappingProxyType({})  # the values that its family is the hash of
     stability: Stability | None = None  # None: the guard was off, or nothing was trained
     files: Mapping[str, str] = MappingProxyType({})  # SHA-256 of each file that training left
 
 
 def read(folder: Path) -> FitRecord:
-    """The record of a fit.
+    """Read the record of a fit.
 
     Raises:
         FileNotFoundError: if there is none.
@@ -67,7 +67,7 @@ def has_weights(folder: Path) -> bool:
 
 
 def weights_digest(folder: Path) -> str:
-    """Return what tells the weights of two trainings apart.
+    """Return the digest of the weights of a trained model.
 
     Raises:
         CheckpointError: if the file is missing, or its header is damaged.

@@ -1,4 +1,4 @@
-"""Where things lie in a store, and what they are called: a text for people, and the id that they are found by."""
+"""Paths of a store. A name is a text for people and, at its end, the id that the file is found by."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ class AnyCell(Protocol):
 
     @property
     def id(self) -> str:
-        """Return which one it is."""
+        """The hash of the fit and the metric."""
 
     @property
     def name(self) -> str:
-        """Return what its files are named after, beside its id: for people."""
+        """The text in the names of its files."""
 
 
 class _Listing(NamedTuple):
-    """What a folder held when it was last listed."""
+    """The content of a folder when it was last listed."""
 
     changed: int  # the folder's own time then, in ns
     names: Mapping[str, str]  # by their ends, which begin with the identity
@@ -46,28 +46,28 @@ class Layout:
         self._listed: dict[str, _Listing] = {}
 
     def fit_folder(self, key: FitKey) -> Path:
-        """Where a fit lives."""
+        """Return the folder of a fit."""
         return self.place("fits", file_name(fit_name(key), key.id))
 
     def cell_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
-        """Where a cell's outcome lies; ``listed`` as for :meth:`place`."""
+        """Return the file of a cell's outcome; ``listed`` as for :meth:`place`."""
         return self.place("cells", f"{file_name(cell.name, cell.id)}.json", listed=listed)
 
     def arrays_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
-        """Where a cell's per-example values lie, if it has any."""
+        """Return the file of a cell's per-example values, which it need not have."""
         return self.place("arrays", f"{file_name(cell.name, cell.id)}.npz", listed=listed)
 
     @property
     def features(self) -> Path:
-        """Where feature networks are kept."""
+        """The folder of feature networks."""
         return self.root / "features"
 
     def readings_of(self, fit_id: str, weights: str) -> Path:
-        """Where it is kept what a trained model said of images; ``weights`` is the digest of its file."""
+        """Return the folder of a model's predictions; ``weights`` is the digest of its file."""
         return self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
 
     def place(self, folder: str, name: str, *, listed: bool = False) -> Path:
-        """Where something of a name lies: the identity at its end alone decides, for the same may have another name.
+        """Return the path of a file, which may have another name in the folder: the id at the end of the name decides.
 
         ``listed``: a former listing of the folder is enough, because each write changes the folder.
         """
@@ -77,7 +77,7 @@ class Layout:
         return path.with_name(self._names(path.parent, listed).get(_end(name), name))
 
     def _names(self, folder: Path, listed: bool) -> Mapping[str, str]:
-        """The names in a folder by their ends; listed again when the folder has changed."""
+        """Return the names in a folder by their ends. List it again if it has changed."""
         known = self._listed.get(folder.name)
         try:
             if known is None or not (listed or known.changed == folder.stat().st_mtime_ns):
@@ -90,17 +90,17 @@ class Layout:
 
 
 def fit_name(key: FitKey) -> str:
-    """Return what a fit's folder is named after, beside its id."""
+    """Return the text in the name of a fit's folder."""
     return f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}"
 
 
 def file_name(name: str, identity: str) -> str:
-    """A name that a person reads and a program can rely on."""
+    """Return the name of a file or folder: a text for people and an id."""
     return f"{slug(name)}-{identity}"
 
 
 def id_of(path: Path) -> str:
-    """The id at the end of the name of a fit's folder, or of a cell's file or arrays."""
+    """Return the id at the end of the name of a fit's folder, or of a cell's file or arrays."""
     return _end(path.name).partition(".")[0]
 
 
@@ -109,7 +109,7 @@ def _end(name: str) -> str:
 
 
 def listed(folder: Path) -> list[Path]:
-    """Return what a folder of a store holds, by name and without hidden files; nothing if there is no such folder.
+    """List the files in a folder of a store, by name and without hidden ones; none if there is no such folder.
 
     Raises:
         StoreError: if it cannot be listed.

@@ -38,9 +38,9 @@ _LARGEST = 2**16  # bytes of a lease
 
 
 class Holder(NamedTuple):
-    """Who holds a lease."""
+    """The process that holds a lease."""
 
-    id: str  # of what it is on: a fit, or a name
+    id: str  # of a fit or a cell, or another name
     host: str
     pid: int
     alive: bool  # False: the lease is free
@@ -63,7 +63,7 @@ class Held:
 
     @property
     def is_mine(self) -> bool:
-        """False after another process took the lease over, or somebody removed it."""
+        """True until another process takes the lease over, or somebody removes it."""
         with suppress(OSError), self.path.open("rb", buffering=0) as file:
             return _read(file).token == self._token
         return False
@@ -123,7 +123,7 @@ def lease(path: Path) -> Iterator[Held | None]:
 
 
 def holders(folder: Path, name: str = "*") -> Iterator[Holder]:
-    """Who holds each lease in ``folder``, or the one of a name, in the order of their names. None is taken."""
+    """Yield the holder of each lease in ``folder``, or of the one of a name, by name. No lease is taken."""
     for path in sorted(folder.glob(f"{name}.json")):
         with suppress(OSError), path.open("rb", buffering=0) as file:
             found = _read(file)
@@ -131,7 +131,7 @@ def holders(folder: Path, name: str = "*") -> Iterator[Holder]:
 
 
 def sweep(folder: Path) -> None:
-    """Remove the leases in ``folder`` that no living process holds, and what is left of old take-overs."""
+    """Remove the leases in ``folder`` that no living process holds, and the remains of old take-overs."""
     for path in folder.glob("*.json"):
         with suppress(OSError), _seized(path) as free:
             if free:
@@ -159,7 +159,7 @@ def _acquire(path: Path) -> Held | None:
 
 
 def _create(path: Path, token: str) -> FileIO:
-    """A new file, locked if the file system has locks.
+    """Create a file, locked if the file system has locks.
 
     Raises:
         FileExistsError: if there is one.
@@ -181,7 +181,7 @@ def _create(path: Path, token: str) -> FileIO:
 
 @contextmanager
 def _seized(path: Path) -> Iterator[bool]:
-    """Whether a lease is free. If so, this process alone may replace or remove it within the context.
+    """Give whether a lease is free. If so, this process alone may replace or remove it within the context.
 
     Raises:
         FileNotFoundError: if there is no such file.
@@ -200,7 +200,7 @@ def _seized(path: Path) -> Iterator[bool]:
 
 @contextmanager
 def _claimed(path: Path) -> Iterator[bool]:
-    """Whether no living process has a claim of this name."""
+    """Give whether no living process has a claim of this name; if so, this one has it within the context."""
     for attempt in itertools.count():
         claim = path.with_name(f"{path.name}.{attempt}")
         try:
@@ -219,7 +219,7 @@ def _claimed(path: Path) -> Iterator[bool]:
         return
 
 
-# --- what a file says -------------------------------------------------------------------------------------------------
+# --- contents of files ------------------------------------------------------------------------------------------------
 
 
 def _read(file: FileIO) -> _Content:
@@ -228,7 +228,7 @@ def _read(file: FileIO) -> _Content:
 
 
 def _name(file: FileIO) -> str:
-    """A name that a lease shares with no other one: its token, or its time if it has none."""
+    """Return a name that no other lease has: its token, or its time if it has none."""
     token = _read(file).token
     return token if token.isalnum() else str(os.fstat(file.fileno()).st_mtime_ns)
 
@@ -293,7 +293,7 @@ def _note_no_locks() -> None:
 
 
 def _now(folder: Path) -> float:
-    """The time by the clock of the file system; by our own, where nothing can be written."""
+    """Return the time by the clock of the file system, or by that of this machine where nothing can be written."""
     import tempfile  # most commands take no lease
 
     try:

@@ -1,4 +1,4 @@
-"""Bring the results of one store into another, which keeps what it has.
+"""Merges of stores: the target keeps its own results.
 
 A file is copied after its digest was checked, under a temporary name, and after the files that it vouches for: a cell
 after its arrays, the record of a fit after its weights. A merge that was interrupted is completed by the next one.
@@ -28,7 +28,7 @@ _Unit = list[Item]
 
 
 def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = None) -> list[Finding]:
-    """Copy into ``target`` what it lacks of ``source``: fits, and cells with their arrays.
+    """Copy the fits and the cells, with their arrays, that ``target`` lacks.
 
     A fit that is being worked on in either store is left alone, unless ``target`` itself holds its lease. Of a fit or a
     cell that is in both and differs, the one of ``target`` is kept, unless it is to be computed again and that of
@@ -61,7 +61,7 @@ def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = 
         if unit[-1].kind != "arrays":  # those of a cell that is about to be written
             by_owner[unit[-1].owner].append(unit)
     for owner, owned in by_owner.items():
-        work.merge_fit(owner, sorted(owned, key=_is_fit, reverse=True))  # before its cells
+        work.merge_owned(owner, sorted(owned, key=_is_fit, reverse=True))  # before its cells
     return work.findings
 
 
@@ -96,7 +96,7 @@ class _Merge:
         self.source, self.target = source, target
         self.findings: list[Finding] = []
         self.busy = source.in_work()
-        self.there = Layout(target.root)  # of its own: each folder is listed once a merge
+        self.layout = Layout(target.root)  # of its own: each folder is listed once a merge
         self.other_weights: set[str] = set()  # ids of the fits that differ
 
     def note(self, unit: _Unit, status: Status, reason: object = "") -> None:
@@ -106,30 +106,30 @@ class _Merge:
     def place(self, path: Path) -> Path:
         """Return where a file belongs in the target, in which a fit or a cell may have another name."""
         part, name, *rest = path.relative_to(self.source.root).parts
-        folder = self.target.root / part / name if part in _CACHES else self.there.place(part, name, listed=True)
+        folder = self.target.root / part / name if part in _CACHES else self.layout.place(part, name, listed=True)
         return folder.joinpath(*rest)
 
-    def alone(self, name: str) -> AbstractContextManager[object]:
+    def hold(self, name: str) -> AbstractContextManager[object]:
         """Take the lease of a fit or a cell of the target, unless ``target`` holds it; None if a process does."""
         return nullcontext(True) if self.target.holds(name) else self.target.lease(name)
 
-    def merge_fit(self, fit: str, units: Sequence[_Unit]) -> None:
-        """Copy what the target lacks of a fit, of its cells and of its predictions."""
+    def merge_owned(self, fit: str, units: Sequence[_Unit]) -> None:
+        """Copy a fit, its cells and its predictions, as far as the target lacks them."""
         lacking = [unit for unit in units if self.lacks(unit)]
         for unit in [unit for unit in lacking if unit[-1].kind in _CACHES]:
             lacking.remove(unit)
             self.copy(unit)
         if not lacking:
             return
-        with self.alone(fit) as mine:
+        with self.hold(fit) as held_fit:
             for unit in lacking:
-                if not mine:
+                if not held_fit:
                     self.note(unit, "busy", "another process works on this fit in the target")
                 elif fit in self.other_weights and not _is_fit(unit):
                     self.note(unit, "kept", "it was measured on other weights than those of the target")
                 else:
-                    with self.alone(_name(unit[-1])) as mine_too:
-                        if not mine_too:
+                    with self.hold(_name(unit[-1])) as held:
+                        if not held:
                             self.note(unit, "busy", "another process computes it in the target")
                         elif self.lacks(unit):  # it did not come meanwhile
                             self.copy(unit)
@@ -197,7 +197,7 @@ def _order(item: Item) -> tuple[str, int]:
 
 
 def _weights(folder: Path) -> str:
-    """Return what tells the weights of two trainings apart; "" if there are none."""
+    """Return the digest of the weights of a fit; "" if there are none."""
     with suppress(CheckpointError):
         return fits.weights_digest(folder)
     return ""

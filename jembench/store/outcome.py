@@ -64,7 +64,7 @@ class FitKey:
 
     @property
     def names(self) -> tuple[str, str, str]:
-        """Model, dataset and recipe: what a row of a table is of, whatever the seed."""
+        """Model, dataset and recipe, which the fits of all seeds share."""
         return self.model, self.dataset, self.recipe
 
     def __str__(self) -> str:
@@ -73,7 +73,7 @@ class FitKey:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """Values ("ok"), why there cannot be any ("na"), or what went wrong ("failed")."""
+    """The values of a cell ("ok"), the reason why it can have none ("na"), or an error ("failed")."""
 
     status: Status
     protocol: Line = ""
@@ -85,7 +85,7 @@ class Outcome:
 
     @property
     def is_settled(self) -> bool:
-        """Return whether it need not be computed again: it has values, or is N/A because of what its model is.
+        """Return whether it need not be computed again: it has values, or its model cannot have any.
 
         An outcome that failed, that waits for something to be installed, or that had no time for all images is not.
         """
@@ -112,7 +112,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Return what its files are named after, beside its id."""
+        """The text in the names of its files."""
         return f"{self.metric}-{self.fit.model}-{self.fit.dataset}-s{self.fit.seed}"
 
 

@@ -41,10 +41,10 @@ class Record(NamedTuple):
     where: str  # the file
 
     def read(self, cls: type[T], *path: str) -> T:
-        """The record, or the object that the keys ``path`` lead to, as a dataclass or a named tuple.
+        """Return the record, or the object that the keys ``path`` lead to, as a dataclass or a named tuple.
 
         Raises:
-            DamagedError: if it is not what the class says.
+            DamagedError: if it does not fit the class.
         """
         data = self.data
         for key in path:
@@ -67,7 +67,7 @@ def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> Non
 
 
 def text(fields: Mapping[str, Any]) -> str:
-    """A record with its schema and its digest. Numbers that are not finite are a bug of the caller."""
+    """Return a record as text, with its schema and its digest. Numbers that are not finite are a bug of the caller."""
     whole = json.dumps({"schema": SCHEMA, **fields}, indent=2, allow_nan=False, ensure_ascii=False)
     whole = whole.removesuffix("\n}")
     digest = hashlib.sha256(whole.encode()).hexdigest()
@@ -79,7 +79,7 @@ def read(path: Path) -> Record:
 
     Raises:
         FileNotFoundError: if there is no such file, which may be normal: the caller decides.
-        DamagedError: if the file cannot be read, or is not what was written.
+        DamagedError: if the file cannot be read, or was changed.
         StoreError: if it was written by a newer version.
     """
     try:
@@ -109,14 +109,14 @@ def read(path: Path) -> Record:
 
 
 def read_text(text: bytes, cls: type[T], where: str) -> T | None:
-    """JSON without a digest, of a line or a file that may be torn; None if it is not what the class says."""
+    """Read JSON without a digest, of a file that may be torn; None if it does not fit the class."""
     with suppress(ValueError, RecursionError, DamagedError):
         return Record(printable_data(json.loads(text)), where).read(cls)
     return None
 
 
 def printable_data(value: Any) -> Any:
-    """A JSON value with all its texts made safe for a terminal."""
+    """Return a JSON value with all its texts made safe for a terminal."""
     if isinstance(value, str):
         return printable(value)
     if isinstance(value, dict):

@@ -5,10 +5,10 @@
     arrays/<slug>-<hash>.npz its per-example values
     readings/               predictions of trained models, which are computed once
     features/               feature networks made by us
-    works/                  units of work that are not done, and how far they are
-    leases/                 which process works on what
+    works/                  units of work that are not done, and their statuses
+    leases/                 fits, cells and others that a process works on
 
-What a process did not finish is simply not there, so running the same command again goes on.
+Unfinished files are never there, so running the same command again goes on.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 Read = TypeVar("Read")
 
 LEASES = "leases"
-"""The folder of a store that says which process works on what."""
+"""The folder of leases."""
 
 
 class Contents(NamedTuple):
-    """All cells of a store, and what could not be read."""
+    """All cells of a store, and the files that could not be read."""
 
     cells: list[Cell]
     problems: list[str]  # one sentence a file
@@ -94,7 +94,7 @@ class Store(Layout):
     # --- fits ---------------------------------------------------------------------------------------------------------
 
     def read_fit(self, key: FitKey) -> FitRecord | None:
-        """Return what is known of a fit; None if it has not been finished.
+        """Read the record of a fit; return None if it has not been finished.
 
         A record that is torn gives a warning and None: the fit goes on from its last checkpoint and writes it again.
 
@@ -121,7 +121,7 @@ class Store(Layout):
         return path
 
     def namesakes(self, keys: Collection[FitKey]) -> dict[FitKey, list[FitRecord]]:
-        """For each fit, the finished ones of the same model, dataset, recipe and seed by name, whatever their ids."""
+        """Return, for each fit, the trained ones of the same model, dataset, recipe and seed, whatever their ids."""
         names = {file_name(fit_name(key), "") for key in keys}
         by_names = {_names(key): key for key in keys}
         found: dict[FitKey, list[FitRecord]] = {key: [] for key in keys}
@@ -132,7 +132,7 @@ class Store(Layout):
         return found
 
     def trained(self) -> list[FitRecord]:
-        """The fits that have been trained, without those whose record cannot be read."""
+        """Return the fits that have been trained, without those whose record cannot be read."""
         return list(self._trained(lambda folder: True))
 
     def _trained(self, wanted: Callable[[str], bool]) -> Iterator[FitRecord]:
@@ -165,7 +165,7 @@ class Store(Layout):
     # --- cells --------------------------------------------------------------------------------------------------------
 
     def read_cell(self, cell: AnyCell) -> Cell | None:
-        """A cell's outcome, or None. One that is damaged, or whose arrays are, gives a warning and None.
+        """Read a cell; None if there is none. One that is damaged, or whose arrays are, gives a warning and None.
 
         Raises:
             StoreError: if it was written by a newer version.
@@ -179,7 +179,7 @@ class Store(Layout):
         return _or_none(read)
 
     def read_cells(self, wanted: Iterable[AnyCell]) -> list[Cell]:
-        """The outcomes that there are of some cells; each file is read once.
+        """Read those of some cells that there are.
 
         Raises:
             StoreError: as :meth:`read_cell`.
@@ -237,7 +237,7 @@ class Store(Layout):
                 _compare(cell, files.digest(path))
 
     def contents(self) -> Contents:
-        """Every cell in the store. A file that is not a cell is reported and passed over."""
+        """Read every cell in the store. A file that is not a cell is reported and passed over."""
         found: dict[str, Cell] = {}
         problems: list[str] = []
         for path in listed(self.root / "cells"):
@@ -254,7 +254,7 @@ class Store(Layout):
                 problems.append(str(error))
         return Contents(list(found.values()), problems)
 
-    # --- who works on what --------------------------------------------------------------------------------------------
+    # --- leases -------------------------------------------------------------------------------------------------------
 
     @contextmanager
     def lease(self, name: str) -> Iterator[Held | None]:
@@ -290,11 +290,11 @@ class Store(Layout):
             held.check()
 
     def leases(self, name: str = "*") -> Iterator[Holder]:
-        """Who works on what, or on one thing. None is taken; one whose holder is not alive is free."""
+        """Yield the holders of leases, or of one. No lease is taken; one whose holder is not alive is free."""
         return lease.holders(self._leases, name)
 
     def in_work(self, name: str = "*") -> set[str]:
-        """Return what living processes work on, or whether one works on one thing."""
+        """Return the names of the leases that living processes hold."""
         return {holder.id for holder in self.leases(name) if holder.alive}
 
 
@@ -343,7 +343,7 @@ def _explained(path: Path, cell: Cell) -> Iterator[None]:
 
 
 def _or_none(read: Callable[[], Read]) -> Read | None:
-    """Return what is read; None if there is no such file, and with a warning if it is damaged."""
+    """Return the content of a file; None if there is no such file, and with a warning if it is damaged."""
     try:
         return read()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Units of work in a store: what is to be done, and how far it is.
+"""Units of work in a store, and their statuses.
 
     works/<id>.json         the unit
     works/<id>.status.json  its status, which any process can show
@@ -24,7 +24,7 @@ from jembench.store.outcome import FitKey
 from jembench.store.records import Record
 
 LOGS = "worker-*.log"
-"""Names of the files with what workers on this machine print; those of workers that failed are kept."""
+"""Names of the files with the output of workers on this machine; those of workers that failed are kept."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +35,8 @@ class Status:
     worker: str = ""  # host:pid
     since: float = 0.0  # when the worker began, UTC in seconds since 1970
     time: float = 0.0  # of this status
-    done: int = 0  # of what is counted
-    total: int = 0  # 0: nothing is
+    done: int = 0  # of ``total``
+    total: int = 0  # 0: nothing is counted
     counted: str = ""  # "iterations", "images"
     text: str = ""  # the work of this moment, or why it has ended or not started
     notes: tuple[str, ...] = ()  # divergences and warnings so far
@@ -66,7 +66,7 @@ class WorkFiles:
 
         Raises:
             SpecError: if there is none.
-            DamagedError: if it is not what was written.
+            DamagedError: if it was changed.
         """
         path = Path(work) if work.endswith(".json") else self.path(work)
         try:
