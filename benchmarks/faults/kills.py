@@ -46,10 +46,10 @@ ROLES = {
     "task": re.compile(r"^ray::carry_out"),
     "raylet": re.compile(r"raylet/raylet "),
 }
-"""What kills can hit, by the command line."""
+"""Processes that kills can hit, by the command line."""
 
 PASSING = ("worker", "driver", "job")
-"""Those of which none may be left when a run has ended."""
+"""Processes of which none may be left when a run has ended."""
 
 COMMON = "--dataset digits --limit 128 --set epochs=2 --set log_every=5 --set checkpoint_every=10"
 STUDIES = (
@@ -65,7 +65,7 @@ ENGINES = {
 }
 
 TIMINGS = {"seconds", "iteration_seconds", "time", "other_load", "command", "commit", "digest", "history.csv"}
-"""What may differ between the records of two runs; digests are of what contains it."""
+"""Fields and files that may differ between two runs; digests are of files that contain them."""
 
 GRACE, LONGEST = 60.0, 900.0
 """Seconds after the end of a run until no process of it may live; the most seconds of a round."""
@@ -79,7 +79,7 @@ def run(study: str, store: Path, engine: str) -> subprocess.Popen[bytes]:
 
 
 def processes() -> dict[str, list[int]]:
-    """The living processes with our mark, by role."""
+    """Return the living processes with our mark, by role."""
     found = defaultdict(list)
     mark = f"{MARK}={os.environ[MARK]}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
@@ -97,7 +97,7 @@ def processes() -> dict[str, list[int]]:
 
 
 def content(store: Path) -> dict[str, str]:
-    """What lies in a store, timings aside: a text or a digest for each file."""
+    """Return the content of a store, timings aside: a text or a digest for each file."""
     found = {}
     for part in ("fits", "cells", "arrays", "features", "readings"):
         for path in sorted((store / part).rglob("*")):
@@ -121,7 +121,7 @@ def _timeless(value: Any) -> Any:
 
 
 class Watch(threading.Thread):
-    """Sees in a store what is done more than once.
+    """A thread that sees in a store what is done more than once.
 
     ``versions`` are the different files that were seen under the name of a result; ``workers`` the processes that were
     at each unit; ``begun`` the ids of all of them.
@@ -169,7 +169,7 @@ class Watch(threading.Thread):
 
 @contextmanager
 def ray_cluster(folder: Path) -> Iterator[Any]:
-    """A Ray of a head without room for work and two nodes, on loopback, which notices within 2 s that a node died."""
+    """Start a Ray of a head without room for work and two nodes, on loopback, which notices a dead node within 2 s."""
     os.environ |= {"RAY_TMPDIR": str(folder), "RAY_USAGE_STATS_ENABLED": "0"}
     os.environ["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"] = "0"  # otherwise Ray replaces 127.0.0.1
     from ray.cluster_utils import Cluster
@@ -187,11 +187,10 @@ def ray_cluster(folder: Path) -> Iterator[Any]:
         cluster.shutdown()
 
 
-def replace(role: str, cluster: Any) -> None:
-    """Start what was killed again, if nothing else does."""
+def replace(role: str, command: list[bytes], cluster: Any) -> None:
+    """Start a process again that was killed, if nothing else does."""
     if role == "slurmd":
-        node = os.uname().nodename.split(".")[0]
-        subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "slurmd", "-D", "-N", node], stderr=subprocess.DEVNULL)
+        subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], stderr=subprocess.DEVNULL)
     if role == "raylet":
         cluster.new_node(num_cpus=2)
 
@@ -200,7 +199,7 @@ def replace(role: str, cluster: Any) -> None:
 
 
 def undisturbed(study: str, store: Path) -> dict[str, str]:
-    """What a serial run leaves; one that has been done is found again."""
+    """Return the content of the store of a serial run; one that has been done is found again."""
     if run(study, store, "local").wait():
         raise click.ClickException(store.with_suffix(".log").read_text())
     return content(store)
@@ -209,7 +208,7 @@ def undisturbed(study: str, store: Path) -> dict[str, str]:
 def one_round(
     study: str, store: Path, engine: str, victims: list[str], kills: int, pause: float, rng: random.Random, cluster: Any
 ) -> Counter[str]:
-    """Carry out a study under kills; counts what happened."""
+    """Carry out a study under kills; return the counts of what happened."""
     counts: Counter[str] = Counter()
     watch = Watch(store)
     watch.start()
@@ -228,10 +227,12 @@ def one_round(
             found = processes()
             found["worker"] = [worker for worker in found["worker"] if worker in watch.begun]
             if found["worker"] and (living := found[role]):  # before, there is nothing to be lost
-                with suppress(ProcessLookupError):
-                    os.kill(rng.choice(living), signal.SIGKILL)
+                victim = rng.choice(living)
+                with suppress(FileNotFoundError, ProcessLookupError):
+                    command = Path(f"/proc/{victim}/cmdline").read_bytes().split(b"\0")[:-1]
+                    os.kill(victim, signal.SIGKILL)
                     counts[f"kill {role}"] += 1
-                    replace(role, cluster)
+                    replace(role, command, cluster)
                 due = time.monotonic() + rng.expovariate(1 / pause)
         time.sleep(0.02)
     counts["seconds"] = round(time.monotonic() - start)
@@ -248,7 +249,7 @@ def _left() -> list[int]:
 
 
 def faults(reference: dict[str, str], store: Path) -> dict[str, list[str]]:
-    """What is wrong with a store after a round."""
+    """Return the faults of a store after a round, by kind."""
     found = content(store)
     log = store.with_suffix(".log").read_text()
     return {
@@ -280,6 +281,8 @@ def main(engine: str, victims: str, kills: int, per_round: int, pause: float, se
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that nothing is left then either
     rng, total, rounds = random.Random(seed), Counter[str](), 0
     folder = Path(tempfile.mkdtemp(prefix="kills-"))
+    if keep:
+        keep.mkdir(parents=True, exist_ok=True)
     try:
         references = [undisturbed(study, (keep or folder) / f"undisturbed-{n}") for n, study in enumerate(STUDIES)]
         with ray_cluster(folder) if engine == "ray" else nullcontext() as cluster:

@@ -32,14 +32,14 @@ def slurm(*command):
 
 
 def folder_of(store):
-    """The folder of the only driver, which has the name of its jobs."""
+    """Return the folder of the only driver, which has the name of its jobs."""
     (found,) = (store / "works" / "slurm").iterdir()
     return found
 
 
 @pytest.fixture
 def session(tmp_path):
-    """Opens an executor with options, for fake workers. ``waits`` has what it says of units that wait."""
+    """Return a function that opens an executor with options, for fake workers; ``waits`` gets reasons of waiting."""
     opened = []
 
     def open_session(folder=tmp_path, **options):

@@ -24,10 +24,10 @@ CALM = 0.5
 """Seconds in which nothing may happen any more."""
 
 MOST = 4
-"""Of the units that run at the same time, this number is checked at most."""
+"""The most units that run at the same time in a check."""
 
 ENDINGS: tuple[Ending, ...] = ("done", "busy", "stopped", "refused", "failed")
-"""What a worker may say of a unit."""
+"""Endings that a worker may print."""
 
 PACKAGE = """__path__.append({real!r})
 with open({real!r} + "/__init__.py") as stream:
@@ -67,7 +67,7 @@ class Session:
         )
 
     def jobs(self, *whats: str) -> list[Job]:
-        """Units that do what these words say: see ``fake_worker.carry_out``."""
+        """Return units that do what these words say: see ``fake_worker.carry_out``."""
         return list(map(self._job, whats))
 
     def submit(self, *whats: str) -> list[Job]:
@@ -77,13 +77,13 @@ class Session:
         return jobs
 
     def run(self, *whats: str) -> list[Ended]:
-        """Submit new units, and give how each of them ends."""
+        """Submit new units, and return their endings."""
         jobs = self.submit(*whats)
         found = self.endings(jobs)
         return [found[job.id] for job in jobs]
 
     def endings(self, jobs: Sequence[Job]) -> dict[str, Ended]:
-        """How these units end, by their ids.
+        """Return the endings of these units, by their ids.
 
         Raises:
             CheckFailed: if one does not, or another one or one twice.
@@ -98,7 +98,7 @@ class Session:
         return found
 
     def settle(self) -> dict[str, Ended]:
-        """The endings after a cancellation, until all that has begun has ended and nothing else begins.
+        """Return the endings after a cancellation, until all that has begun has ended and nothing else begins.
 
         Raises:
             CheckFailed: if that does not happen soon.
@@ -147,7 +147,7 @@ class Session:
         return Job(id=unit, name=f"{what}, {unit}", kind="fit", order=self._number, gpus=1, text="{}")
 
     def _carry_out(self, job: Job) -> Ended:
-        """What a fake worker does, in this process."""
+        """Do in this process what a fake worker does."""
         what, _, text = (self.folder / job.id).read_text(encoding="utf-8").partition(" ")
         how = next((each for each in ENDINGS if each == what), None)
         if how is None:
@@ -157,7 +157,7 @@ class Session:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process of this machine runs."""
+    """Return whether a process of this machine runs."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:
@@ -172,12 +172,12 @@ class ExecutorSubject(Subject):
     parts = ("slots", "here", "open", "submit", "ended", "cancel", "close")
 
     def make(self) -> Executor:
-        """A new executor, whose slots are known only once it is open."""
+        """Return a new executor, whose slots are known only once it is open."""
         return self.resolved.make()
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """A new executor, open within the context."""
+        """Open a new executor within the context."""
         with tempfile.TemporaryDirectory(prefix="jembench-executor-", ignore_cleanup_errors=True) as folder:
             session = Session(self.make(), Path(folder))
             session.executor.open(session.driver)

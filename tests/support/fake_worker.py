@@ -20,7 +20,7 @@ PATIENCE = 60.0
 """Seconds after which a sleeping unit ends that is not stopped."""
 
 UNKNOWN = "Error: No such command 'work'."
-"""What a worker of another version prints."""
+"""The error of a worker of another version."""
 
 
 def main() -> None:
@@ -58,12 +58,12 @@ def note(folder: Path, unit: str) -> None:
 
 
 def begun(folder: Path) -> list[str]:
-    """The units that have begun, as often as they have."""
+    """Return the units that have begun, as often as they have."""
     return [line.split()[0] for line in _lines(folder)]
 
 
 def pids(folder: Path) -> set[int]:
-    """The processes that have begun units."""
+    """Return the processes that have begun units."""
     return {int(line.split()[1]) for line in _lines(folder)}
 
 
@@ -83,7 +83,7 @@ def _sleep(unit: str) -> NoReturn:
 
 
 def _meet(folder: Path, others: list[str], seconds: float) -> bool:
-    """Wait until all of these units have begun; False if some do not."""
+    """Wait until all of these units have begun; return False if some do not."""
     end = time.monotonic() + seconds
     while not set(others) <= set(begun(folder)):
         if time.monotonic() > end:

@@ -33,7 +33,7 @@ AGAIN = 3.0
 
 
 class RayExecutor:
-    """Runs each unit of work as a task of Ray, which queues it, places it and tries it again if its node is lost.
+    """Units of work as tasks of Ray, which queues them, places them and tries again those of lost nodes.
 
     Args:
         address: of the cluster: ``host:port``, ``auto`` or ``local``; "": RAY_ADDRESS, or ``local``.
@@ -94,7 +94,7 @@ class RayExecutor:
 
     @property
     def here(self) -> bool:
-        """Whether all nodes are this machine."""
+        """True if all nodes are this machine."""
         return {node["NodeManagerHostname"] for node in self._nodes} == {platform.node()}
 
     @property

@@ -31,7 +31,7 @@ PATIENCE = 40.0
 
 @pytest.fixture(scope="module", autouse=True)
 def cluster():
-    """Two nodes with a core each, which RAY_ADDRESS names."""
+    """Start two nodes with a core each, which RAY_ADDRESS names."""
     from ray.cluster_utils import Cluster
 
     with pytest.MonkeyPatch.context() as patch:
@@ -55,7 +55,7 @@ def add_node(cluster, **more):
 
 @pytest.fixture
 def session(tmp_path):
-    """An executor that is open, with fake workers."""
+    """Open an executor with fake workers."""
     session = Session(make(retries=1), tmp_path)
     before = signal.getsignal(signal.SIGTERM)
     session.executor.open(session.driver)
@@ -65,7 +65,7 @@ def session(tmp_path):
 
 
 def until(condition):
-    """Wait for something, and give it."""
+    """Wait for something, and return it."""
     end = time.monotonic() + PATIENCE
     while not (found := condition()):
         assert time.monotonic() < end, "it never came"
@@ -74,7 +74,7 @@ def until(condition):
 
 
 def starts(folder, count=1):
-    """The processes of this many starts of units, in order, by the units."""
+    """Return the processes of this many starts of units, in order, by the units."""
     path = folder / "trace"
     until(lambda: path.exists() and len(path.read_text().splitlines()) >= count)
     return [(unit, int(pid)) for unit, pid in map(str.split, path.read_text().splitlines())]
@@ -232,7 +232,7 @@ def descendants(pid):
 
 
 def is_agent(pid):
-    """Whether a process is a part of Ray that takes a minute to see that the rest of it was killed."""
+    """Return whether a process is a part of Ray that takes a minute to see that the rest of it was killed."""
     return b"Agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
