@@ -85,7 +85,7 @@ def run(
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
     plan = plan_run(suite, recipe=recipe, settings=setting_texts(settings), limit=limit, store=store, **chosen)
     given = {"device": device, "max_hours": max_hours, "executor": executor, "skip_missing": skip_missing}
-    said = plan.suite.run.stated | {name: value for name, value in given.items() if value is not None}
+    said = plan.suite.execution.stated | {name: value for name, value in given.items() if value is not None}
     options = {name: said[name] for name in (*given, "trackers") if name in said}
     place = said.get("store", "runs") if store is None else store
     published = references.load(plan.suite.references)
@@ -109,10 +109,10 @@ def plan_run(
     found: dict[str, Any] = {name: texts(chosen.get(name), spec) for name, spec in specs.items()}
     loaded = suite if isinstance(suite, Suite) else suites.load(str(suite))
     if found["models"]:
-        place = loaded.run.stated.get("store", "runs") if store is None else store
+        place = loaded.execution.stated.get("store", "runs") if store is None else store
         found["models"] = with_imports(found["models"], opened(place).store)
     seeds = chosen.get("seeds")
-    of_these = loaded.choose(**found, seeds=None if seeds is None else seed_numbers(seeds))
+    of_these = loaded.replaced(**found, seeds=None if seeds is None else seed_numbers(seeds))
     return make_plan(of_these, recipe=recipe, settings=settings, limit=limit)
 
 
@@ -222,7 +222,7 @@ def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
     return dataclasses.replace(
         plan,
         cells=[dataclasses.replace(cell, fit=fit.plan) for cell in plan.cells],
-        parts=tuple(part._replace(rows=frozenset({names})) for part in plan.parts),
+        parts=tuple(part._replace(rows={names: part.metrics}) for part in plan.parts),
     )
 
 

@@ -92,7 +92,7 @@ def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str 
         from jembench.experiment import suite_files as suites
 
         with plugins_aside():
-            ctx.default_map = suites.load(suite).run.stated
+            ctx.default_map = suites.load(suite).execution.stated
     return suite
 
 

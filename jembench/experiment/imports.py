@@ -8,7 +8,7 @@ from jembench.catalog import discovery, trust
 from jembench.errors import SpecError
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
-from jembench.experiment.sweep import Model
+from jembench.experiment.suite import Imported
 from jembench.store.fits import FitRecord
 from jembench.store.records import Record
 from jembench.store.store import Store
@@ -19,7 +19,7 @@ def imports(store: Store, name: str) -> list[FitRecord]:
     return [record for record in store.trained() if record.status == "imported" and _name(record) == name]
 
 
-def with_imports(models: Iterable[str], store: Store) -> list[str | Model]:
+def with_imports(models: Iterable[str], store: Store) -> list[str | Imported]:
     """Replace names of imported fits by their models, each with the recipe, the seed and the name of its fit.
 
     Raises:
@@ -36,7 +36,7 @@ def plan_named(
     (found,) = with_imports([model], store)
     if isinstance(found, str):
         return plan_fit(found, dataset, recipe, settings, seed)
-    return plan_fit(found.spec, dataset, recipe or found.recipe, (*found.settings, *settings), *found.seeds)
+    return plan_fit(found.spec, dataset, recipe or found.recipe, (*found.settings, *settings), found.seed)
 
 
 def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
@@ -53,7 +53,7 @@ def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
             )
 
 
-def _model(name: str, store: Store) -> str | Model:
+def _model(name: str, store: Store) -> str | Imported:
     found = imports(store, name)
     if len(found) > 1:
         raise SpecError(f"{name} means several imported fits: {'; '.join(str(record.key) for record in found)}.")
@@ -61,7 +61,7 @@ def _model(name: str, store: Store) -> str | Model:
         where = str(store.fit_folder(record.key))
         trust.refuse_code([record.key.model, *trust.strings(record.recipe)], where)
         settings = Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides
-        return Model(spec=record.key.model, name=name, recipe=PRETRAINED, settings=settings, seeds=(record.key.seed,))
+        return Imported(record.key.model, name, PRETRAINED, settings, record.key.seed)
     return name
 
 

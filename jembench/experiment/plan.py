@@ -17,7 +17,7 @@ from jembench.errors import SpecError
 from jembench.experiment import recipe_files as recipes
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import Grid, compares_with_itself, with_options
+from jembench.experiment.sweep import Grid, with_options
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import FitKey
 from jembench.store.records import Record
@@ -112,23 +112,22 @@ class CellPlan:
         return f"{self.metric}-{self.fit.key.model}-{self.fit.key.dataset}-s{self.fit.seed}"
 
 
+Names = tuple[str, str, str]
+"""Model, dataset and recipe of a fit, as its key has them."""
+
+
 class Part(NamedTuple):
-    """One part of a report: the work of one suite of a union, or all of it."""
+    """One part of a report: the blocks of one title, or all of the work."""
 
     title: str
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
-    rows: frozenset[tuple[str, str, str]] | None = None  # (model, dataset, recipe) of each fit; None: whatever there is
-    variants: Mapping[str, str] = MappingProxyType({})  # the label of a variant's recipe -> the variant
-
-    def metrics_on(self, dataset: str) -> list[str]:
-        """Return the metrics of a dataset: the suite's own, then those of its grids."""
-        of_grids = (place.metric for grid in self.grids if grid.covers(dataset) for place in grid.places)
-        return [metric for metric in (*self.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
+    rows: Mapping[Names, tuple[str, ...]] | None = None  # the metrics that are asked for of each fit; None: all, of all
+    variants: Mapping[str, str] = MappingProxyType({})  # the label of a recipe with settings -> what tables call it
 
 
 DisplayNames = Mapping[tuple[str, str], str]
-"""Names of models by their specs, as a suite writes them, and the labels of their recipes; "" for any recipe."""
+"""Names of models in tables, by their canonical specs and the labels of their recipes."""
 
 
 @dataclass(frozen=True)

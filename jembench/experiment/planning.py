@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec
 from jembench.errors import JembenchError, SpecError, Unavailable
-from jembench.experiment import recipe_files as recipes
-from jembench.experiment.plan import CellPlan, DisplayNames, FitPlan, Part, Plan, fit_of, look_again
-from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import Model, Variant, bare_name, with_options
+from jembench.experiment.plan import CellPlan, DisplayNames, FitPlan, Names, Part, Plan, fit_of, look_again
+from jembench.experiment.suite import Run, Suite
+from jembench.experiment.sweep import Grid, compares_with_itself, with_options
 from jembench.store.outcome import FitKey
 
 
 def make_plan(
     suite: Suite, *, recipe: str | None = None, settings: Sequence[str] = (), limit: int | None = None
 ) -> Plan:
-    """Cross the suite's models, datasets, seeds and metrics.
+    """Cross the models, datasets, seeds and metrics of each block of a suite.
 
     Args:
         suite: with the command line's choices in place of its own.
-        recipe: its name; None: the suite's, or else the dataset's default.
+        recipe: its name; None: the block's, or else the default of a model and a dataset.
         settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe; stronger
             than those of the suite.
         limit: how many test images to evaluate; None: what the suite says.
@@ -32,94 +31,76 @@ def make_plan(
         SpecError: for any name or option that does not exist, before anything is computed.
     """
     look_again()
-    asked = _Asked.of(suite, recipe, settings, limit)
+    _check(suite, settings)
+    limit = suite.limit if limit is None else limit
     cells: dict[str, CellPlan] = {}
-    parts: list[Part] = []
-    for suite_part in suite.parts:
-        _check(suite_part)
-        part = _part(suite_part, asked)
-        planned = _cells(suite_part, part, asked)
-        cells |= {cell.id: cell for cell in planned if cell.id not in cells}
-        rows = frozenset(cell.fit.key.names for cell in planned)
-        parts.append(part._replace(rows=rows))
+    parts: dict[str, Part] = {}
+    fits: list[tuple[Run, FitPlan]] = []
+    for block in _blocks(suite, settings):
+        own = [_known(fit) for fit in block.fits(suite, recipe)]
+        fits += [(block.run, fit) for fit in own]
+        for fit in own:
+            metrics = [registry.resolve("metrics", metric) for metric in block.metrics_on(str(fit.dataset))]
+            for seed in block.run.seeds:
+                planned = [CellPlan(fit=fit.with_seed(seed), metric=metric, limit=limit) for metric in metrics]
+                cells |= {cell.id: cell for cell in planned if cell.id not in cells}
+        _add(parts, block, own, [fit.key.names for fit in own])
     if not cells:
-        datasets = ", ".join(dict.fromkeys(dataset for part in suite.parts for dataset in part.datasets))
-        raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
-    return Plan(suite, list(cells.values()), _merged(parts), display_names_of(suite, asked))
+        raise SpecError(
+            f"There is nothing to run: no metric of the suite {suite.name} is for {', '.join(suite.datasets)}. Name "
+            "some."
+        )
+    return Plan(suite, list(cells.values()), tuple(parts.values()), _names(fits))
 
 
-class _Asked(NamedTuple):
-    """Requests beside a suite, and the metrics that tell their options from fields of the recipe."""
+class _Block(NamedTuple):
+    """A block of a suite, with the settings of a plan."""
 
-    measured: Set[str]
-    recipe: str | None = None
-    settings: Sequence[str] = ()
-    limit: int | None = None
+    run: Run
+    settings: list[str]  # of its recipes
+    metrics: list[str]  # canonical specs
+    grids: list[Grid]
 
-    @classmethod
-    def of(cls, suite: Suite, recipe: str | None, settings: Sequence[str], limit: int | None) -> _Asked:
-        """Refuses an option of a metric that is not measured: it would be looked for in the recipe."""
-        metrics = {component.name for component in discovery.components("metrics")} - suite.metric_names
-        for setting in (*suite.settings, *settings):
-            if (owner := _owner(setting)) in metrics:
-                raise SpecError(
-                    f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
-                    f"{', '.join(sorted(suite.metric_names))}; name others with --metrics."
-                )
-        return cls(suite.metric_names, recipe, settings, limit)
+    def fits(self, suite: Suite, recipe: str | None = None) -> Iterator[FitPlan]:
+        """Yield a fit of the first seed for each dataset and model. No data are read."""
+        for dataset in filter(self.run.covers, suite.datasets):
+            for model in self.run.models:
+                yield fit_of(model, dataset, recipe or self.run.recipe_for(model, dataset), self.settings)
 
-    def for_metrics(self, part: Suite) -> list[str]:
-        """Return the options of metrics that are set."""
-        return [setting for setting in (*part.settings, *self.settings) if _owner(setting) in self.measured]
-
-    def trainings(self, part: Suite, dataset: str) -> Iterator[_Training]:
-        """Yield the trainings on a dataset: each model of each variant. The more special setting is stronger."""
-        for variant in part.variants_on(dataset):
-            for model in part.models_of(variant):
-                settings = (*part.settings, *variant.settings, *model.settings, *self.settings)
-                chosen = self.recipe or model.recipe or part.recipe_for(model.spec, dataset)
-                of_recipe = [setting for setting in settings if _owner(setting) not in self.measured]
-                yield _Training(variant, model, dataset, chosen, of_recipe, model.seeds or part.seeds)
-
-    def all_trainings(self, parts: Iterable[Suite]) -> Iterator[_Training]:
-        """Yield the trainings on every dataset of some parts."""
-        for part in parts:
-            for dataset in part.datasets:
-                yield from self.trainings(part, dataset)
+    def metrics_on(self, dataset: str) -> list[str]:
+        """Return the metrics of a dataset: its own, then those of its grids."""
+        of_grids = (place.metric for grid in self.grids for place in grid.places)
+        return [metric for metric in (*self.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
 
 
-class _Training(NamedTuple):
-    variant: Variant
-    model: Model
-    dataset: str  # spec
-    recipe: str
-    settings: list[str]
-    seeds: Sequence[int]
-
-    @property
-    def label(self) -> str:
-        """The label of the recipe with the settings."""
-        return recipes.load(self.recipe, self.settings).label
+def _blocks(suite: Suite, settings: Sequence[str] = ()) -> Iterator[_Block]:
+    measured = suite.metric_names
+    for run in suite.runs:
+        stated = (*run.settings, *settings)
+        of_metrics = [setting for setting in stated if _owner(setting) in measured]
+        metrics = (registry.resolve("metrics", with_options(text, _options(text, of_metrics))) for text in run.metrics)
+        grids = (grid.pinned(_options(grid.metric, of_metrics)) for grid in run.grid)
+        of_recipes = [setting for setting in stated if _owner(setting) not in measured]
+        yield _Block(run, of_recipes, list(map(str, metrics)), list(grids))
 
 
-def _check(part: Suite) -> None:
-    stated = {
-        "models": part.models or part.model or [variant for variant in part.variant if variant.models],
-        "datasets": part.datasets,
-        "metrics": part.metrics or part.grid,
-        "seeds": part.seeds,
-    }
-    for needed, found in stated.items():
-        if not found:
-            raise SpecError(f"There is nothing to run: the suite {part.name} was left without {needed}. Name some.")
+def _check(suite: Suite, settings: Sequence[str]) -> None:
+    """Check that each block has something of everything, and that options that are set are of its metrics.
 
-
-def _part(part: Suite, asked: _Asked) -> Part:
-    settings = asked.for_metrics(part)
-    metrics = (registry.resolve("metrics", with_options(text, _options(text, settings))) for text in part.metrics)
-    grids = (grid.pinned(_options(grid.metric, settings)) for grid in part.grid)
-    variants = {each.label: each.variant.name for each in asked.all_trainings([part]) if each.variant.settings}
-    return Part(part.title, tuple(map(str, metrics)), tuple(grids), variants=variants)
+    An option of a metric that is not measured would be looked for in the recipe.
+    """
+    metrics = {component.name for component in discovery.components("metrics")} - suite.metric_names
+    for setting in (*(setting for run in suite.runs for setting in run.settings), *settings):
+        if (owner := _owner(setting)) in metrics:
+            raise SpecError(
+                f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
+                f"{', '.join(sorted(suite.metric_names))}; name others with --metrics."
+            )
+    if suite.lacking:
+        raise SpecError(f"There is nothing to run: the suite {suite.name} has a block without {suite.lacking}.")
+    for dataset in suite.datasets:
+        if not any(run.covers(dataset) for run in suite.runs):
+            raise SpecError(f"There is nothing to run: no block of the suite {suite.name} is for {dataset}.")
 
 
 def _options(metric: str, settings: Sequence[str]) -> dict[str, str]:
@@ -133,22 +114,8 @@ def _options(metric: str, settings: Sequence[str]) -> dict[str, str]:
 
 
 def _owner(setting: str) -> str:
-    """Whose option is set: ``ece`` of ``ece.bins=15``. An import path has dots of its own."""
+    """Return the name of what an option is set of: ``ece`` of ``ece.bins=15``. An import path has dots of its own."""
     return setting.partition("=")[0].rpartition(".")[0]
-
-
-def _cells(suite_part: Suite, part: Part, asked: _Asked) -> list[CellPlan]:
-    limit = suite_part.limit if asked.limit is None else asked.limit
-    found: list[CellPlan] = []
-    for dataset_spec in suite_part.datasets:
-        dataset = registry.resolve("datasets", dataset_spec)
-        metrics = [registry.resolve("metrics", metric) for metric in part.metrics_on(str(dataset))]
-        for each in asked.trainings(suite_part, str(dataset)):
-            fit = _known(fit_of(each.model.spec, dataset_spec, each.recipe, each.settings))
-            for seed in each.seeds:
-                seeded = fit.with_seed(seed)
-                found += [CellPlan(fit=seeded, metric=metric, limit=limit) for metric in metrics]
-    return found
 
 
 def _known(fit: FitPlan) -> FitPlan:
@@ -160,17 +127,28 @@ def _known(fit: FitPlan) -> FitPlan:
     return fit
 
 
-def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Parts that measure the same, because the command line says what, are one."""
-    found: list[Part] = []
-    for part in parts:
-        same = next((n for n, other in enumerate(found) if other[1:3] == part[1:3]), None)
-        if same is None:
-            found.append(part)
-        else:
-            rows = (found[same].rows or frozenset()) | (part.rows or frozenset())
-            found[same] = found[same]._replace(rows=rows, variants={**found[same].variants, **part.variants})
-    return tuple(found)
+def _add(parts: dict[str, Part], block: _Block, fits: Iterable[FitPlan], rows: Iterable[Names]) -> None:
+    """Add a block to the part of its title, with the names of the fits that it measures."""
+    title = block.run.title
+    part = parts.get(title, Part(title, (), (), {}))
+    measured = {names: (*(part.rows or {}).get(names, ()), *block.metrics_on(names[1])) for names in rows}
+    labels = {fit.recipe.label: block.run.label for fit in fits if block.run.label and block.run.settings}
+    parts[title] = Part(
+        title,
+        tuple(dict.fromkeys((*part.metrics, *block.metrics))),
+        (*part.grids, *(grid for grid in block.grids if grid not in part.grids)),
+        {**(part.rows or {}), **measured},
+        {**part.variants, **labels},
+    )
+
+
+def _names(fits: Iterable[tuple[Run, FitPlan]]) -> DisplayNames:
+    """Return the display names of models; where --set makes two trainings the same, both names."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for run, fit in fits:
+        if run.name:
+            found.setdefault((str(fit.model), fit.recipe.label), {})[run.name] = None
+    return {key: " / ".join(names) for key, names in found.items()}
 
 
 # --- what a suite says of results that are there ----------------------------------------------------------------------
@@ -179,68 +157,49 @@ def _merged(parts: Sequence[Part]) -> tuple[Part, ...]:
 def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
     """Return the parts of a suite as it stands, for results that are there already.
 
-    A fit is shown in the parts that train its dataset by its recipe; in all of them, if none does.
+    A fit is shown with the blocks that train its dataset by its recipe; with all of them, if none does.
 
     Raises:
         SpecError: for a metric that does not exist, or has no such option.
     """
-    names, members, asked = {fit.names for fit in fits}, suite.parts, _Asked(suite.metric_names)
-    shown_in = {name: [part for part in members if _is_by(name, part)] or members for name in names}
-    return tuple(
-        _part(part, asked)._replace(rows=frozenset(name for name, parts in shown_in.items() if part in parts))
-        for part in members
-    )
+    names, parts = dict.fromkeys(fit.names for fit in fits), dict[str, Part]()
+    planned = {name for name in names if any(_is_by(name, run) for run in suite.runs)}
+    for block in _blocks(suite):
+        rows = [name for name in names if (_is_by(name, block.run) if name in planned else block.run.covers(name[1]))]
+        _add(parts, block, block.fits(suite), rows)
+    return tuple(parts.values())
 
 
-def _is_by(names: tuple[str, str, str], part: Suite) -> bool:
+def _is_by(names: Names, run: Run) -> bool:
     model, dataset, recipe = names
-    return f"{recipe}+".startswith(f"{part.recipe_for(model, dataset)}+")
+    return run.covers(dataset) and f"{recipe}+".startswith(f"{run.recipe_for(model, dataset)}+")
 
 
 def fit_names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
-    """Model, dataset, recipe and seed of each fit of a suite, in its order. No data are read for them.
-
-    Of a folder of images that is not here, the fits by each recipe that may be its default: their number decides.
+    """Return model, dataset, recipe and seed of each fit of a suite, in its order. No data are read for them.
 
     Raises:
         SpecError: for any name or option that does not exist.
     """
-    asked, found = _Asked.of(suite, None, (), None), dict[tuple[str, str, str, int], None]()
-    for each in asked.all_trainings(suite.parts):
-        for recipe in _recipes_of(each):
-            fit = fit_of(each.model.spec, each.dataset, recipe, each.settings)
-            found |= {(str(fit.model), str(fit.dataset), fit.recipe.label, seed): None for seed in each.seeds}
-    return list(found)
-
-
-def _recipes_of(training: _Training) -> list[str]:
-    usual = recipes.usual_for(bare_name(training.model.spec), bare_name(training.dataset))
-    is_open = training.recipe in usual and recipes.training_images(training.dataset) is None
-    return usual if is_open else [training.recipe]
+    _check(suite, ())
+    found = (
+        (str(fit.model), str(fit.dataset), fit.recipe.label, seed)
+        for block in _blocks(suite)
+        for fit in block.fits(suite)
+        for seed in block.run.seeds
+    )
+    return list(dict.fromkeys(found))
 
 
 def labels_of(suites: Iterable[Suite]) -> set[str]:
     """Return the labels of the recipes that some suites change. Suites that cannot be planned have none."""
     found: set[str] = set()
-    for part in (part for suite in suites for part in suite.parts):
+    for suite in suites:
         with contextlib.suppress(JembenchError):
-            found |= {each.label for each in _Asked(part.metric_names).all_trainings([part]) if each.settings}
+            found |= {fit.recipe.label for block in _blocks(suite) if block.settings for fit in block.fits(suite)}
     return found
 
 
-def display_names_of(suite: Suite, asked: _Asked | None = None) -> DisplayNames:
-    """Return the display names of a suite's models, as it stands or as it is asked for.
-
-    A spec with one name has it under every recipe; of several, each is that of a recipe with its settings.
-    """
-    asked = asked or _Asked(suite.metric_names)
-    trainings = [(registry.canonical("models", each.model.spec), each) for each in asked.all_trainings(suite.parts)]
-    by_spec: dict[str, set[str]] = {}
-    for model, each in trainings:
-        by_spec.setdefault(model, set()).add(each.model.name)
-    found: dict[tuple[str, str], dict[str, None]] = {}
-    for model, each in trainings:
-        if each.model.name:
-            label = each.label if len(by_spec[model]) > 1 else ""
-            found.setdefault((each.model.spec, label), {})[each.model.name] = None
-    return {key: " / ".join(names) for key, names in found.items()}  # several: --set made them the same training
+def display_names_of(suite: Suite) -> DisplayNames:
+    """Return the display names of a suite's models, by their specs and the labels of their recipes."""
+    return _names((block.run, fit) for block in _blocks(suite) if block.run.name for fit in block.fits(suite))

@@ -1,4 +1,4 @@
-"""Suites: what crosses models, datasets, metrics and seeds. Imports no torch.
+"""Suites: blocks of models, datasets, metrics and seeds that are crossed. Imports no torch.
 
 An experiment is a suite in a file of its own: it may also say how the work is carried out and what is written then.
 """
@@ -6,18 +6,18 @@ An experiment is a suite in a file of its own: it may also say how the work is c
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from jembench.catalog import spec
 from jembench.catalog.validation import Option
+from jembench.errors import SpecError
 from jembench.experiment import recipe_files as recipes
-from jembench.experiment.attacks import Attack
+from jembench.experiment.attacks import attack_metrics
 from jembench.experiment.claims import Claim
 from jembench.experiment.recipe import AtLeast1, Positive
-from jembench.experiment.sweep import Grid, Model, Variant, bare_name
+from jembench.experiment.sweep import Grid, bare_name, covers
 
 Recipes = str | Mapping[str, Option]
 """The recipe of all models; or dataset's name, or "default" -> the recipe of models that have none of their own."""
@@ -25,6 +25,100 @@ Recipes = str | Mapping[str, Option]
 
 Shown = Mapping[str, tuple[Option, ...]]
 """Options of a command that shows results: one value or several."""
+
+
+class Imported(NamedTuple):
+    """An imported fit, which stands in a plan like a model."""
+
+    spec: str
+    name: str  # that reports show
+    recipe: str
+    settings: tuple[str, ...]
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Run:
+    """A block of a suite: its models, datasets, seeds and metrics are crossed by themselves."""
+
+    title: str = ""  # of the table; blocks of one title share it
+    models: tuple[str, ...] = ()
+    datasets: tuple[str, ...] = ()  # that the block is for, by their names; "!digits": all but digits; none: all
+    metrics: tuple[str, ...] = ()
+    grid: tuple[Grid, ...] = ()
+    seeds: tuple[int, ...] = (0,)
+    recipe: Recipes = field(default_factory=dict)
+    settings: tuple[str, ...] = ()  # as for --set
+    name: str = ""  # of its only model in tables; "": its spec
+    label: str = ""  # of its recipe with these settings in tables
+    own_models: bool = False  # whether others do not replace them: of those, the ones of the same names stay
+
+    def covers(self, dataset: str) -> bool:
+        """Return whether the block is for a dataset, given by its spec."""
+        return covers(self.datasets, dataset)
+
+    @property
+    def metric_names(self) -> set[str]:
+        """The names of its metrics, whatever their options: ``{"accuracy", "ood"}``."""
+        return {spec.parse(metric).name for metric in (*self.metrics, *(grid.metric for grid in self.grid))}
+
+    def recipe_for(self, model: str, dataset: str) -> str:
+        """Return the name of the recipe that a model is trained by on a dataset, both given by their specs.
+
+        One that is made for the model comes before the block's recipe for a dataset, which is made for models like JEM.
+        """
+        if isinstance(self.recipe, str):
+            return self.recipe
+        own = recipes.made_for(model, dataset)
+        stated = self.recipe.get(bare_name(dataset)) or self.recipe.get("default")
+        return own or stated or recipes.default_for(dataset)
+
+    def with_models(self, models: Sequence[str | Imported]) -> list[Run]:
+        """Return the block with other models: one block, or one for each model if some are imported.
+
+        Of a block that has models of its own, those remain whose names are among ``models``.
+        """
+        if self.own_models:
+            names = {bare_name(model) for model in models if isinstance(model, str)}
+            own = tuple(model for model in self.models if bare_name(model) in names)
+            return [dataclasses.replace(self, models=own)] if own else []
+        specs = [model for model in models if isinstance(model, str)]
+        if len(specs) == len(models):
+            return [dataclasses.replace(self, models=tuple(specs))]
+        return [self._with_model(model) for model in models]
+
+    def _with_model(self, model: str | Imported) -> Run:
+        if isinstance(model, str):
+            return dataclasses.replace(self, models=(model,))
+        return dataclasses.replace(
+            self,
+            models=(model.spec,),
+            name=model.name,
+            recipe=model.recipe,
+            settings=(*self.settings, *model.settings),
+            label="",
+            seeds=(model.seed,),
+        )
+
+    def under(self, block: Run, stated: Set[str]) -> list[Run]:
+        """Return the block as another one includes it, with the ``stated`` fields of that one in place of its own.
+
+        Settings are added. The recipes that the other names for datasets are for a block that names none.
+        """
+        replaced: dict[str, Any] = {key: getattr(block, key) for key in {"seeds", "name", "label"} & stated}
+        if stated & {"metrics", "grid"}:
+            replaced |= {"title": block.title, "metrics": block.metrics, "grid": block.grid}
+        if "datasets" in stated:
+            replaced["datasets"] = tuple(filter(self.covers, block.datasets))
+        if isinstance(block.recipe, str):
+            replaced["recipe"] = block.recipe
+        elif not isinstance(self.recipe, str):
+            replaced["recipe"] = {**block.recipe, **self.recipe}
+        settings = (*self.settings, *block.settings)
+        own = dataclasses.replace(self, settings=settings, **replaced)
+        if "datasets" in stated and not own.datasets:
+            return []
+        return own.with_models(block.models) if "models" in stated else [own]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,188 +141,105 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """Models, datasets, seeds and metrics that are crossed; or the union of other suites."""
+    """Blocks of work, the datasets that they are carried out on, and how the results are shown."""
 
     name: str
     title: str
-    models: tuple[str, ...] = ()
-    model: tuple[Model, ...] = ()  # models with recipes, settings or seeds of their own, after the others
-    datasets: tuple[str, ...] = ()
-    metrics: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = (0,)
-    reference: tuple[str, ...] | None = None  # tables of published numbers, "paper/table"; None: those of ``included``
-    recipe: Recipes = field(default_factory=dict)
-    settings: tuple[str, ...] = ()  # as for --set
+    runs: tuple[Run, ...] = ()
+    datasets: tuple[str, ...] = ()  # specs; on each of them, the blocks that are for it
     limit: AtLeast1 | None = None  # test images, None: all
-    grid: tuple[Grid, ...] = ()
-    attack: tuple[Attack, ...] = ()
-    variant: tuple[Variant, ...] = ()  # where there are some, they are all that is trained
-    claim: tuple[Claim, ...] = ()  # what is said of the results
-    run: Execution = Execution()
+    references: tuple[str, ...] = ()  # tables of published numbers, "paper/table"
+    claims: tuple[Claim, ...] = ()  # what is said of the results
+    execution: Execution = Execution()
     report: tuple[Shown, ...] = ()  # what is written after a run: options of ``jembench report``
     figures: tuple[Shown, ...] = ()  # of ``jembench figures``
-    included: tuple[Suite, ...] = ()
     text: str = ""  # the content of its file; "": it is installed
 
     @property
-    def parts(self) -> list[Suite]:
-        """The separate parts of a report: the included suites, each once, and each attack; or the suite itself."""
-        if self.included:
-            return list({part.name: part for suite in self.included for part in suite.parts}.values())
-        crossed = itertools.product(self.datasets, self.attack)
-        attacks = [self._attacked(attack, dataset) for dataset, attack in crossed if attack.covers(dataset)]
-        own = dataclasses.replace(self, attack=())
-        return [*([own] if self.metrics or self.grid or not attacks else []), *attacks]
-
-    def _attacked(self, attack: Attack, dataset: str) -> Suite:
-        return dataclasses.replace(
-            self,
-            name=f"{self.name} {attack.name} {self.attack.index(attack)} {dataset}",
-            title=f"Robustness: {attack.name}",
-            datasets=(dataset,),
-            metrics=attack.specs(dataset),
-            grid=(),
-            attack=(),
-        )
-
-    @property
-    def claims(self) -> list[Claim]:
-        """Its own, and those of the suites that it includes, each once."""
-        found = [*self.claim, *(claim for suite in self.included for claim in suite.claims)]
-        return [claim for number, claim in enumerate(found) if claim not in found[:number]]
-
-    @property
     def metric_names(self) -> set[str]:
-        """Whatever the options: ``{"accuracy", "ood"}``."""
-        of_tables = (*(grid.metric for grid in self.grid), *(attack.name for attack in self.attack))
-        own = {spec.parse(metric).name for metric in (*self.metrics, *of_tables)}
-        return own.union(*(suite.metric_names for suite in self.included))
-
-    def recipe_for(self, model: str, dataset: str) -> str:
-        """Return the name of the recipe that a model is trained by on a dataset, both given by their specs.
-
-        One that is made for the model comes before the suite's recipe for a dataset, which is made for models like JEM.
-        """
-        if isinstance(self.recipe, str):
-            return self.recipe
-        name = bare_name(dataset)
-        own = recipes.made_for(model, dataset)
-        return own or self.recipe.get(name) or self.recipe.get("default") or recipes.default_for(dataset)
-
-    def variants_on(self, dataset: str) -> list[Variant]:
-        """Return the variants on a dataset, given by its spec: the plain recipe if the suite names none."""
-        if not self.variant:
-            return [Variant(name="")]
-        return [variant for variant in self.variant if variant.covers(dataset)]
-
-    def models_of(self, variant: Variant) -> list[Model]:
-        """Return the models that are trained in a variant."""
-        known = [*(Model(spec=text) for text in self.models), *self.model]
-        return _described(variant.models, known) if variant.models else known
+        """The names of its metrics, whatever their options: ``{"accuracy", "ood"}``."""
+        return set().union(*(run.metric_names for run in self.runs))
 
     @property
-    def references(self) -> list[str]:
-        """Its tables of published numbers, or else those of the suites that it includes."""
-        if self.reference is not None:
-            return list(self.reference)
-        return list(dict.fromkeys(name for suite in self.included for name in suite.references))
+    def lacking(self) -> str:
+        """The first of models, metrics, datasets and seeds of which a block has none; "": each has all."""
+        for run in self.runs or [Run()]:
+            found = {
+                "models": run.models,
+                "datasets": self.datasets,
+                "metrics": run.metrics or run.grid,
+                "seeds": run.seeds,
+            }
+            if missing := [name for name, some in found.items() if not some]:
+                return missing[0]
+        return ""
 
-    def under(self, union: Suite) -> Suite:
-        """Return the suite with the limit, the settings and the recipe of one that includes it in place of its own.
-
-        The recipes that a union names for datasets are for a suite that names none.
-        """
-        if self.included:
-            return dataclasses.replace(self, included=tuple(suite.under(union) for suite in self.included))
-        for_all, recipe = isinstance(union.recipe, str), self.recipe
-        if for_all:
-            recipe = union.recipe
-        elif not isinstance(recipe, str):
-            recipe = {**union.recipe, **recipe}  # type: ignore[dict-item]
-        return dataclasses.replace(
-            self,
-            recipe=recipe,
-            limit=self.limit if union.limit is None else union.limit,
-            settings=(*self.settings, *union.settings),
-            model=tuple(one.under(union.settings, keep_recipe=not for_all) for one in self.model),
-            variant=tuple(one.set(union.settings) for one in self.variant),
-        )
-
-    def choose(
+    def replaced(
         self,
         *,
-        models: Sequence[str | Model] | None = None,
+        models: Sequence[str | Imported] | None = None,
         metrics: Sequence[str] | None = None,
         datasets: Sequence[str] | None = None,
         seeds: Sequence[int] | None = None,
     ) -> Suite:
-        """Return the suite, or each that it includes, with these specs and seeds in place of its own; None: its own.
+        """Return the suite with these specs and seeds in place of its own; None: its own.
 
-        A model that has a table keeps the table, but for its seeds if others are chosen. Metrics replace grids and
-        attacks too. Of variants that name models, those remain whose models are among ``models``.
+        Metrics replace grids too. Of blocks that have models of their own, those remain whose names are among
+        ``models``.
+
+        Raises:
+            SpecError: for a model that no block takes.
         """
-        if self.included:
-            parts = (
-                suite.choose(models=models, metrics=metrics, datasets=datasets, seeds=seeds) for suite in self.included
-            )
-            return dataclasses.replace(self, included=tuple(parts))
-        tables = self.model if seeds is None else tuple(dataclasses.replace(model, seeds=()) for model in self.model)
-        return dataclasses.replace(
-            self,
-            models=self.models if models is None else (),
-            model=tables if models is None else tuple(_described(models, tables)),
-            metrics=self.metrics if metrics is None else tuple(metrics),
-            grid=self.grid if metrics is None else (),
-            attack=self.attack if metrics is None else (),
-            datasets=self.datasets if datasets is None else tuple(datasets),
-            seeds=self.seeds if seeds is None else tuple(seeds),
-            variant=self.variant if models is None else _with_models(self.variant, models),
-        )
+        changes: dict[str, Any] = {}
+        if metrics is not None:
+            changes |= {"title": self.title, "metrics": tuple(metrics), "grid": ()}
+        if seeds is not None:
+            changes["seeds"] = tuple(seeds)
+        runs = [dataclasses.replace(run, **changes) for run in self.runs]
+        if models is not None:
+            self._check_taken(models)
+            runs = [new for run in runs for new in run.with_models(models)]
+        on = self.datasets if datasets is None else tuple(datasets)
+        return dataclasses.replace(self, runs=tuple(runs), datasets=on)
 
-
-def _described(models: Iterable[str | Model], tables: Sequence[Model]) -> list[Model]:
-    """Return the tables of these models; of each that has none a new one."""
-    found: list[Model] = []
-    for model in models:
-        if isinstance(model, Model):
-            found.append(model)
-        else:
-            found += [table for table in tables if table.spec == model] or [Model(spec=model)]
-    return found
-
-
-def _with_models(variants: Sequence[Variant], models: Sequence[str | Model]) -> tuple[Variant, ...]:
-    """Return the variants that name no models, and the others with those of their models that are among ``models``."""
-    names = {bare_name(model if isinstance(model, str) else model.spec) for model in models}
-    found = (
-        dataclasses.replace(variant, models=tuple(model for model in variant.models if bare_name(model) in names))
-        for variant in variants
-    )
-    return tuple(new for old, new in zip(variants, found, strict=True) if new.models or not old.models)
+    def _check_taken(self, models: Sequence[str | Imported]) -> None:
+        for model in models:
+            if not any(run.with_models([model]) for run in self.runs):
+                text = model if isinstance(model, str) else model.name
+                named = ", ".join(dict.fromkeys(own for run in self.runs for own in run.models))
+                raise SpecError(
+                    f"No block of the suite {self.name} takes the model {text}: each [[run]] names models of its own, "
+                    f"which are {named}. Choose of these, or write a [[run]] for {text}."
+                )
 
 
 def of_attack(
     name: str,
     options: Mapping[str, Any],
     *,
-    models: Sequence[str | Model],
+    models: Sequence[str | Imported],
     datasets: Sequence[str],
     seeds: Sequence[int],
 ) -> Suite:
-    """One attack on some models.
+    """Return the suite of one attack on some models.
 
     Args:
         name: of an attack or of a metric.
-        options: of the attack, as :meth:`jembench.experiment.attacks.Attack.of` takes them.
-        models: specs, or models with recipes of their own.
+        options: of the attack, as :func:`jembench.experiment.attacks.attack_metrics` takes them.
+        models: specs, or imported fits.
         datasets: specs.
         seeds: of the models.
+
+    Raises:
+        SpecError: if there is no such attack.
     """
-    return Suite(
-        name="robustness",
-        title=f"Robustness: {name}",
-        model=tuple(_described(models, ())),
-        datasets=tuple(datasets),
-        seeds=tuple(seeds),
-        attack=(Attack.of(name, options),),
-    )
+    title, runs = f"Robustness: {name}", list[Run]()
+    for dataset in datasets:
+        block = Run(
+            title=title if len(datasets) == 1 else f"{title}, {bare_name(dataset)}",
+            datasets=(dataset,),
+            metrics=attack_metrics(name, options, dataset),
+            seeds=tuple(seeds),
+        )
+        runs += block.with_models(models)
+    return Suite(name="robustness", title=title, runs=tuple(runs), datasets=tuple(datasets))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shlex
-from collections.abc import Callable, Mapping, Sequence, Set
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from jembench.catalog import packages, spec
 from jembench.catalog.validation import parse, read
-from jembench.errors import JembenchError, SpecError
+from jembench.errors import JembenchError, SpecError, unknown
 from jembench.experiment import claims
-from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import Grid, Model
+from jembench.experiment.suite import Run, Suite
+from jembench.experiment.sweep import Grid
+
+_OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models"} | {"include"}
+_OF_FILES = {"title", "datasets", "limit", "reference", "claim", "execution", "report", "figures"}
 
 
 def names() -> list[str]:
@@ -31,7 +34,7 @@ def load(name: str) -> Suite:
 
 
 def every() -> list[Suite]:
-    """Every installed suite that can be read; `jembench run` of the others says what is wrong with them."""
+    """Return every installed suite that can be read; `jembench run` of the others says what is wrong with them."""
     found = []
     for name in names():
         with contextlib.suppress(JembenchError):
@@ -42,10 +45,11 @@ def every() -> list[Suite]:
 def all_grids() -> list[Grid]:
     """Return the grids of every suite that can be used, each once and with all values."""
     found: list[Grid] = []
-    for suite in every():
+    for grid in (grid for suite in every() for run in suite.runs for grid in run.grid):
         with contextlib.suppress(JembenchError):
-            grids = [grid for part in suite.parts for grid in part.grid if grid.places]
-            found += [grid for grid in (dataclasses.replace(grid, values=()) for grid in grids) if grid not in found]
+            whole = dataclasses.replace(grid, values=())
+            if grid.places and whole not in found:
+                found.append(whole)
     return found
 
 
@@ -56,65 +60,85 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
     source, is_file = packages.source("suite", name), packages.is_file(name)
     where = source.where if is_file else f"suite {source.name}"
     fields = parse(source.content, source.where)
-    included = tuple(_load(other, (*including, source.name)) for other in _included(fields, where))
+    _refuse_former(fields, where)
+    blocks = _blocks(fields, where)
+    if extra := sorted(fields.keys() - _OF_BLOCKS - _OF_FILES):
+        raise unknown(f"key in {where}", extra[0], _OF_BLOCKS | _OF_FILES | {"run"}, "")
+    includes = dict.fromkeys(other for block in blocks for other in block.include)
+    included = {other: _load(other, (*including, source.name)) for other in includes}
+    runs = [run for block in blocks for run in _runs(block, included, where)]
+    of_file = _in_fields({key: fields[key] for key in fields.keys() & _OF_FILES}, name, source.name, where)
+    of_file.setdefault("datasets", list(dict.fromkeys(_datasets(blocks, included))))
+    references = (reference for other in included.values() for reference in other.references)
+    of_file.setdefault("references", list(dict.fromkeys(references)))
+    of_file.setdefault("limit", next((other.limit for other in included.values() if other.limit), None))
     text = source.content.decode() if is_file else ""
-    suite = read(Suite, _in_fields(fields, name, source.name, where), where, name=source.name, included=(), text=text)
-    for number, attack in enumerate(suite.attack):
-        attack.check(f"attack[{number}] of {where}")
-    _check_names(suite, where)
-    if included:
-        suite = _union(suite, included, fields.keys())
-    else:
-        any_of = {"models": ("models", "model"), "datasets": ("datasets",), "metrics": ("metrics", "grid", "attack")}
-        if missing := [key for key, others in any_of.items() if fields.keys().isdisjoint(others)]:
-            raise SpecError(f"{where} lacks {', '.join(missing)}. Add it to the file.")
+    suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), text=text)
+    if suite.lacking:
+        raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
     _check_claims(suite, where)
-    return suite
+    of_included = (claim for other in included.values() for claim in other.claims)
+    return dataclasses.replace(suite, claims=tuple(dict.fromkeys((*suite.claims, *of_included))))
 
 
-def _included(fields: dict[str, Any], where: str) -> list[str]:
-    """Take the key ``include`` out of a suite's fields."""
-    include = fields.pop("include", [])
+class _Block(NamedTuple):
+    """A ``[[run]]`` of a file."""
+
+    path: str  # the keys that lead to it, for errors
+    table: dict[str, Any]  # with what the head of the file says for all blocks
+    include: list[str]  # the suites whose blocks it takes
+    own_models: bool
+
+
+def _blocks(fields: dict[str, Any], where: str) -> list[_Block]:
+    """Take the blocks out of a file. One without any is a block."""
+    tables = fields.pop("run", None)
+    if tables is not None and not (isinstance(tables, list) and all(isinstance(table, dict) for table in tables)):
+        raise SpecError(f"In {where}, run is {tables!r}; it must be blocks, each under a line [[run]].")
+    head = {key: fields[key] for key in fields.keys() & _OF_BLOCKS if key != "datasets"}
+    found = []
+    for number, own in enumerate(tables or [{}]):
+        table = head | own
+        if isinstance(of_all := head.get("settings"), list) and isinstance(own.get("settings"), list):
+            table["settings"] = of_all + own["settings"]
+        path = "" if tables is None else f".run[{number}]"
+        found.append(_Block(path, table, _included(table, where), "models" in own))
+    return found
+
+
+def _included(table: dict[str, Any], where: str) -> list[str]:
+    """Take the key ``include`` out of a block."""
+    include = table.pop("include", [])
     if not isinstance(include, list) or any(not isinstance(one, str) or packages.is_file(one) for one in include):
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
-    if include and "variant" in fields:
-        raise SpecError(
-            f"{where} includes others, and has variants of its own. Write these into a suite of their own, and include "
-            "it as well."
-        )
     return include
 
 
-def _union(suite: Suite, included: Sequence[Suite], keys: Set[str]) -> Suite:
-    """Return the suites that one includes, with what it names itself in place of theirs, and its grids and attacks."""
-    models: list[str | Model] | None = [*suite.models, *suite.model] if keys & {"models", "model"} else None
-    own: dict[str, Any] = {key: getattr(suite, key) for key in ("metrics", "datasets", "seeds") if key in keys}
-    chosen = [one.under(suite).choose(models=models, **own) for one in included]
-    if suite.grid or suite.attack:
-        first = dataclasses.replace(chosen[0].parts[0], metrics=(), variant=(), reference=None)
-        chosen.append(
-            dataclasses.replace(first, name=suite.name, title=suite.title, grid=suite.grid, attack=suite.attack)
-        )
-    return dataclasses.replace(
-        suite, models=(), model=(), datasets=(), metrics=(), grid=(), attack=(), included=tuple(chosen)
-    )
-
-
-def _check_names(suite: Suite, where: str) -> None:
-    """Check that models that are trained alike have one name."""
-    names: dict[tuple[object, ...], str] = {}
-    for model in suite.model:
-        name = names.setdefault((model.spec, model.recipe, model.settings), model.name)
-        if name != model.name:
+def _runs(block: _Block, included: Mapping[str, Suite], where: str) -> list[Run]:
+    """Return a block; or, where it includes suites, theirs with what it says in place of what they say."""
+    run = read(Run, block.table, where, path=block.path, own_models=block.own_models)
+    run = dataclasses.replace(run, grid=tuple(dataclasses.replace(one, datasets=run.datasets) for one in run.grid))
+    of_suites = [other for name in block.include for other in included[name].runs]
+    found = [new for other in of_suites for new in other.under(run, block.table.keys())] if block.include else [run]
+    for run in found:
+        if run.name and len(run.models) > 1:
             raise SpecError(
-                f"{where} gives {model.spec} the names {name!r} and {model.name!r}, and trains both by the same "
-                "recipe. Leave one out, or give it a recipe or settings of its own."
+                f"{where} gives {', '.join(run.models)} the name {run.name!r}, which is that of one model. Write a "
+                "[[run]] for each."
             )
+    return found
+
+
+def _datasets(blocks: list[_Block], included: Mapping[str, Suite]) -> Iterator[str]:
+    """Yield the datasets of a file that says none for all blocks: those that the blocks name, or their suites."""
+    for block in blocks:
+        named = block.table.get("datasets") or [one for name in block.include for one in included[name].datasets]
+        yield from (dataset for dataset in named if not dataset.startswith("!"))
 
 
 def _check_claims(suite: Suite, where: str) -> None:
     """Check that the metrics of claims are measured."""
-    for claim in suite.claim:
+    for claim in suite.claims:
         for metric in (*claim.metric, *claim.than_metric):
             if spec.parse(metric).name not in suite.metric_names:
                 raise SpecError(
@@ -123,10 +147,26 @@ def _check_claims(suite: Suite, where: str) -> None:
                 )
 
 
+def _refuse_former(fields: Mapping[str, Any], where: str) -> None:
+    """Check that a file has none of the tables that blocks stand in place of."""
+    former = [f"[[{key}]]" for key in ("variant", "model", "arm", "attack") if key in fields]
+    former += ["[run]"] * isinstance(fields.get("run"), Mapping)
+    grids = fields.get("grid", [])
+    former += [key for key in ("on", "except") if any(key in grid for grid in grids if isinstance(grid, Mapping))]
+    if former:
+        raise SpecError(
+            f"{where} has {', '.join(former)}, which suites no longer have. Write a [[run]] block for each variant, "
+            "model and attack: it crosses its models, datasets, seeds and metrics by a recipe with settings, and what "
+            "it leaves out is as above the blocks. Its name stands in tables for its model, its label for its recipe. "
+            '`datasets = ["digits"]` of a block is what on was, and `datasets = ["!digits"]` what except was. The '
+            "execution is in [execution]."
+        )
+
+
 # --- what is written shorter in a file than it is held ----------------------------------------------------------------
 
 
-def _in_fields(fields: Mapping[str, Any], name: str, stem: str, where: str) -> dict[str, Any]:
+def _in_fields(fields: dict[str, Any], name: str, stem: str, where: str) -> dict[str, Any]:
     """Return the content of a file in the form of the dataclasses."""
     source = {"title": where, "cite": fields.get("title") or stem, "url": ""}
     command = f"jembench run {shlex.quote(name)}"
@@ -135,29 +175,19 @@ def _in_fields(fields: Mapping[str, Any], name: str, stem: str, where: str) -> d
         return {"paper": source, **claims.in_fields(stem, {"where": "", "measure": [command], **table})}
 
     forms: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-        **dict.fromkeys(("grid", "variant"), _with_besides),
-        **dict.fromkeys(("report", "figures"), _listed),
-        "attack": _with_options,
         "claim": claim,
+        "report": _listed,
+        "figures": _listed,
     }
-    found = dict(fields)
     for key, form in forms.items():
-        if isinstance(tables := found.get(key), list):
-            found[key] = [form(table) if isinstance(table, Mapping) else table for table in tables]
-    return found
-
-
-def _with_besides(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the key ``except``, which is a word of Python, under the name of the field."""
-    return {"besides" if key == "except" else key: value for key, value in table.items()}
-
-
-def _with_options(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of an attack, which stand beside its name, together: each a value or several."""
-    own = {key: table[key] for key in ("name", "on", "except") if key in table}
-    return {**_with_besides(own), "options": _listed({key: value for key, value in table.items() if key not in own})}
+        if isinstance(tables := fields.get(key), list):
+            fields[key] = [form(table) if isinstance(table, Mapping) else table for table in tables]
+    return {_PLURALS.get(key, key): value for key, value in fields.items()}
 
 
 def _listed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Each value, or several, as a list."""
+    """Return each value, or several, as a list."""
     return {key: value if isinstance(value, list) else [value] for key, value in table.items()}
+
+
+_PLURALS = {"reference": "references", "claim": "claims"}

@@ -1,7 +1,4 @@
-"""Crossings beyond models, datasets and seeds: a metric's options in grids, and variants of a recipe.
-
-Imports no torch.
-"""
+"""Grids: a metric under every combination of some of its options. Imports no torch."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from jembench.catalog import discovery, registry, spec
 from jembench.catalog.options import Content, marked
 from jembench.catalog.spec import Spec
-from jembench.catalog.validation import Option
+from jembench.catalog.validation import Option, Rule
 from jembench.errors import JembenchError
 
 Axes = Mapping[str, tuple[Option, ...]]
@@ -31,24 +28,8 @@ class Place(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnDatasets:
-    """An entry of a suite that is for some datasets alone."""
-
-    on: tuple[str, ...] = ()  # the names of the datasets that it is for; none: all
-    besides: tuple[str, ...] = ()  # "except": those that it is not for
-
-    def covers(self, dataset: str) -> bool:
-        """Return whether it is for a dataset, given by its spec."""
-        name = bare_name(dataset)
-        return (not self.on or name in self.on) and name not in self.besides
-
-
-@dataclass(frozen=True, kw_only=True)
-class Grid(OnDatasets):
-    """One metric under every combination of some of its options; shown as a table of its own for each value.
-
-    Without options to combine, it is one metric that the main table has on these datasets.
-    """
+class Grid:
+    """One metric under every combination of some of its options; shown as a table of its own for each value."""
 
     title: str
     metric: str
@@ -56,11 +37,16 @@ class Grid(OnDatasets):
     rows: Axes = field(default_factory=dict)
     values: tuple[str, ...] = ()  # the labels that are shown; none: all
     fixed: Mapping[str, Option] = field(default_factory=dict)  # options that are the same throughout
+    datasets: Annotated[tuple[str, ...], Rule("left out, since its block names datasets", lambda own: not own)] = ()
 
     @property
     def crosses(self) -> bool:
         """Return whether there are options to combine."""
         return bool(self.rows or self.columns)
+
+    def covers(self, dataset: str) -> bool:
+        """Return whether its block is for a dataset, given by its spec."""
+        return covers(self.datasets, dataset)
 
     @cached_property
     def places(self) -> list[Place]:
@@ -91,37 +77,20 @@ class Grid(OnDatasets):
 
 
 def combinations(axes: Axes) -> list[tuple[str, ...]]:
-    """Every combination of the values of some options, the last option changing fastest."""
+    """Return every combination of the values of some options, the last option changing fastest."""
     return list(itertools.product(*axes.values()))
 
 
-@dataclass(frozen=True, kw_only=True)
-class Variant(OnDatasets):
-    """A recipe with something changed, or other models, under a name: one line of an ablation study."""
+def covers(datasets: Sequence[str], dataset: str) -> bool:
+    """Return whether a dataset is among some, whatever its options.
 
-    name: str
-    settings: tuple[str, ...] = ()  # as for --set
-    models: tuple[str, ...] = ()  # in place of the suite's own; none: those
-
-    def set(self, settings: Sequence[str]) -> Variant:
-        """Return the same with further settings, unless it changes no recipe."""
-        return dataclasses.replace(self, settings=(*self.settings, *settings)) if self.settings else self
-
-
-@dataclass(frozen=True, kw_only=True)
-class Model:
-    """A model of a suite, with what is its own."""
-
-    spec: str
-    name: str = ""  # that reports show; "": its spec
-    recipe: str = ""  # "": the suite's
-    settings: tuple[str, ...] = ()  # as for --set
-    seeds: tuple[int, ...] = ()  # none: the suite's
-
-    def under(self, settings: Sequence[str], *, keep_recipe: bool) -> Model:
-        """Return the same with further settings, and with its own recipe or the suite's."""
-        recipe = self.recipe if keep_recipe else ""
-        return dataclasses.replace(self, recipe=recipe, settings=(*self.settings, *settings))
+    Args:
+        datasets: specs; ``!digits`` stands for all but digits. None: all datasets.
+        dataset: its spec.
+    """
+    name = bare_name(dataset)
+    named = [bare_name(one) for one in datasets if not one.startswith("!")]
+    return f"!{name}" not in datasets and (not named or name in named)
 
 
 def bare_name(text: str) -> str:

@@ -147,7 +147,7 @@ def _asked(part: Part, row: Subject) -> Collection[str]:
     """The metrics that a part asks for of a row, as they are planned."""
     if part.rows is None:
         return part.metrics
-    return part.metrics_on(row.dataset) if row.names in part.rows else ()
+    return part.rows.get(row.names, ())
 
 
 def _divergences(subject: Subject) -> Iterator[str]:

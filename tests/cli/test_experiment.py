@@ -11,20 +11,23 @@ from jembench.errors import SpecError
 
 EXPERIMENT = """
 title = "Mine"
-models = ["zoo_of_tests:classifier"]
 datasets = ["zoo_of_tests:data"]
 metrics = ["accuracy", "ece"]
 recipe = "{recipe}"
 settings = ["ece.bins=5"]
 limit = 9
-[[model]]
-spec = "zoo_of_tests:jem"
-settings = ["epochs=0.5"]
-seeds = [3]
-[run]
+[execution]
 store = "mine"
 device = "cpu"
 max_hours = 100
+"""
+BLOCKS = """
+[[run]]
+models = ["zoo_of_tests:classifier"]
+[[run]]
+models = ["zoo_of_tests:jem"]
+settings = ["epochs=0.5"]
+seeds = [3]
 """
 TRUSTED = "zoo_of_tests:classifier,zoo_of_tests:data,zoo_of_tests:jem"
 
@@ -36,7 +39,7 @@ def experiment(jembench, zoo_of_tests, monkeypatch):
 
     def write(more="", name="mine.toml"):
         path = Path(name)
-        path.write_text(EXPERIMENT.format(recipe=zoo_of_tests / "tiny.toml") + more)
+        path.write_text(EXPERIMENT.format(recipe=zoo_of_tests / "tiny.toml") + more + BLOCKS)
         return path
 
     return write
@@ -142,8 +145,8 @@ def test_files_that_are_written_after_a_run(experiment, jembench):
 
 
 NAMED = """
-[[model]]
-spec = "zoo_of_tests:jem"
+[[run]]
+models = ["zoo_of_tests:jem"]
 name = "JEM, longer"
 settings = ["epochs=1"]
 seeds = [3]
@@ -234,7 +237,7 @@ def test_a_report_of_a_file_shows_what_the_file_names_alone(experiment, jembench
         ("jem", "tiny+epochs=0.75", [3]),
     ]
     other = experiment(name="other.toml").read_text().replace("0.5", "0.25").replace("[3]", "[9]")
-    Path("other.toml").write_text(other.replace('models = ["zoo_of_tests:classifier"]\n', ""))
+    Path("other.toml").write_text(other.replace('[[run]]\nmodels = ["zoo_of_tests:classifier"]\n', ""))
     assert jembench("report", "other.toml").out == (
         "mine holds no such results yet: `jembench run other.toml --limit 9 --store mine` makes some.\n"
     )

@@ -28,7 +28,7 @@ def test_every_line_that_is_commented_out_can_be_used(jembench, tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text(used)
     plan = make_plan(suites.load(str(path)))
-    assert [fit.model.component.name for fit in plan.fits] == ["jem", "baseline", "jem"]
+    assert [fit.model.component.name for fit in plan.fits] == ["jem", "jem", "baseline"]
     assert {cell.metric.component.name for cell in plan.cells} >= {"accuracy", "pgd"}
 
 

@@ -11,8 +11,7 @@ from jembench.experiment import recipe_files as recipes
 from jembench.experiment import suite_files as suite
 from jembench.experiment.plan import resolve_model
 from jembench.experiment.planning import make_plan, parts_of
-from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import Model
+from jembench.experiment.suite import Run, Suite
 from jembench.sampling import factories as samplers
 from jembench.store.outcome import FitKey
 
@@ -20,17 +19,20 @@ ANY = "jembench.sampling.factories:sgld"
 """A model's factory as far as planning can tell: it is imported, and never called."""
 
 
+def suite_of(on, **lists):
+    """Make a suite of one block that is run on some datasets."""
+    block = Run(**{key: tuple(values) for key, values in lists.items()})
+    return Suite(name="zoo", title="", datasets=tuple(on), runs=(block,))
+
+
 @pytest.fixture
 def make(zoo_of_tests):
     """Make a plan of the zoo's components, by their names there."""
 
     def make(models="jem", metrics="score", *, seeds=(0,), settings=(), limit=None, recipe="tiny", dataset="data"):
-        listed = {
-            "models": [f"zoo_of_tests:{name}" for name in models.split()],
-            "metrics": [f"zoo_of_tests:{name}" for name in metrics.split()],
-            "datasets": [f"zoo_of_tests:{dataset}"] if dataset == "data" else [dataset],
-        }
-        chosen = Suite(name="zoo", title="", seeds=tuple(seeds), **{key: tuple(value) for key, value in listed.items()})
+        named = {"models": models.split(), "metrics": metrics.split()}
+        listed = {key: [f"zoo_of_tests:{name}" for name in names] for key, names in named.items()}
+        chosen = suite_of([f"zoo_of_tests:{dataset}" if dataset == "data" else dataset], seeds=seeds, **listed)
         path = str(zoo_of_tests / f"{recipe}.toml") if recipe == "tiny" else recipe
         return make_plan(chosen, recipe=path, settings=settings, limit=limit)
 
@@ -105,11 +107,11 @@ def test_the_folders_of_recipes_are_listed_once(monkeypatch):
 
 
 def test_recipes_are_chosen_once_for_each_name_and_not_for_each_result(make, monkeypatch):
-    chosen = counted(monkeypatch, Suite, "recipe_for")
+    chosen = counted(monkeypatch, Run, "recipe_for")
     results = [FitKey(model="jem", dataset="digits", recipe="digits", seed=seed, id=str(seed)) for seed in range(500)]
     (part,) = parts_of(suite.load("hybrid"), results)
-    assert part.rows == {("jem", "digits", "digits")}
-    assert len(chosen) == 3  # by the name of the results, and for each model of the suite
+    assert part.rows.keys() == {("jem", "digits", "digits")}
+    assert len(chosen) == 2 + 2  # of the results' name, and of each model of the suite
 
 
 def test_cells_of_a_fit_are_found_without_a_look_at_the_others(make):
@@ -130,16 +132,17 @@ def test_cells_of_a_fit_are_found_without_a_look_at_the_others(make):
 
 @pytest.mark.parametrize("lacking", ["models", "datasets", "metrics", "seeds"])
 def test_a_suite_that_was_left_with_nothing(lacking):
-    emptied = dataclasses.replace(suite.load("hybrid"), grid=(), **{lacking: ()})
-    with pytest.raises(SpecError, match=f"the suite hybrid was left without {lacking}. Name some"):
-        make_plan(emptied)
+    with pytest.raises(SpecError, match=f"the suite hybrid has a block without {lacking}."):
+        make_plan(suite.load("hybrid").replaced(**{lacking: []}))
 
 
-def test_each_dataset_is_trained_by_its_own_recipe():
-    chosen = Suite(name="zoo", title="", models=(ANY,), datasets=("digits", "cifar10"), metrics=("accuracy",))
-    recipes = {str(fit.dataset): fit.recipe.name for fit in make_plan(chosen).fits}
-    assert recipes == {"digits": "digits", "cifar10": "paper"}
-    assert {fit.recipe.name for fit in make_plan(chosen, recipe="code").fits} == {"code"}
+@pytest.mark.parametrize(
+    ("dataset", "expected"), [("svhn", "no block of the suite zoo is for svhn"), ("cifar10", "no metric of the suite")]
+)
+def test_a_suite_of_which_nothing_is_for_the_dataset(dataset, expected):
+    chosen = suite_of([dataset], models=[ANY], datasets=["cifar10"], metrics=["ood:set=cifar10"])
+    with pytest.raises(SpecError, match=f"^There is nothing to run: {expected}"):
+        make_plan(chosen)
 
 
 # --- --set ------------------------------------------------------------------------------------------------------------
@@ -153,11 +156,9 @@ def test_settings_go_to_the_metric_that_they_name_or_to_the_recipe(make):
 
 
 def test_a_setting_of_a_registered_metric():
-    chosen = Suite(name="", title="", models=(ANY,), datasets=("digits",), metrics=("ece", "nll"))
+    chosen = suite_of(["digits"], models=[ANY], metrics=["ece", "nll", "ece:bins=10"])
     plan = make_plan(chosen, settings=["ece.bins=15"])
     assert [str(cell.metric) for cell in plan.cells] == ["ece:bins=15", "nll"]
-    overridden = dataclasses.replace(chosen, metrics=("ece:bins=10",))
-    assert str(make_plan(overridden, settings=["ece.bins=15"]).cells[0].metric) == "ece:bins=15"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +257,7 @@ def test_what_else_is_installed_changes_no_id_but_another_distribution_does(make
         catalogue = discovery.Catalogue((*others, *map(component, installed)), ())
         monkeypatch.setattr(discovery, "catalogue", lambda catalogue=catalogue: catalogue)
         chosen = f"{installed[0]}/lion"
-        plan = make_plan(Suite(name="", title="", models=(chosen,), datasets=("digits",), metrics=("nll",)))
+        plan = make_plan(suite_of(["digits"], models=[chosen], metrics=["nll"]))
         ids.append(fit_id(plan))
         names.append(plan.fits[0].key.model)
     assert names == ["lion", "a/lion", "lion"]
@@ -269,7 +270,7 @@ def test_an_update_of_a_plugin_keeps_the_id(make, monkeypatch):
         others = tuple(c for c in discovery.catalogue().components if c.name != "lion")
         catalogue = discovery.Catalogue((*others, component("a", version=version)), ())
         monkeypatch.setattr(discovery, "catalogue", lambda catalogue=catalogue: catalogue)
-        ids.add(fit_id(make_plan(Suite(name="", title="", models=("lion",), datasets=("digits",), metrics=("nll",)))))
+        ids.add(fit_id(make_plan(suite_of(["digits"], models=["lion"], metrics=["nll"]))))
     assert len(ids) == 1
 
 
@@ -313,30 +314,7 @@ def test_a_plan_s_models_have_the_recipe_s_options(make):
     assert [fit.key.model for fit in plan.fits] == ["zoo_of_tests:jem:unused=1", "zoo_of_tests:classifier"]
 
 
-# --- which recipe a model is trained by -------------------------------------------------------------------------------
-
-
-def recipes_of(models, **chosen):
-    fields = {"name": "", "title": "", "datasets": ("digits",), "metrics": ("accuracy",), **chosen}
-    plan = make_plan(Suite(models=tuple(models), **fields))
-    return {fit.model.component.name: fit.recipe.label for fit in plan.fits}
-
-
-def test_each_model_of_a_run_has_its_own_recipe():
-    found = recipes_of(["jem", "baseline", "igebm", "glow"])
-    assert found == {"jem": "digits", "baseline": "digits", "igebm": "igebm-digits", "glow": "glow-digits"}
-
-
-def test_a_model_trained_elsewhere_has_the_recipe_that_trains_nothing():
-    settings = ("epochs=3", "chains.sampler=sgld:steps=5")
-    given = Model(spec="glow", recipe="pretrained", settings=("source=0123456789ab",))
-    suite = Suite(name="", title="", models=("jem",), model=(given,), datasets=("digits",), metrics=("accuracy",))
-    jem, given = make_plan(suite, settings=settings).fits
-    assert jem.recipe.label == "digits+epochs=3+chains.sampler=sgld:steps=5"
-    assert given.recipe.label == "pretrained+chains.sampler=sgld:steps=5+source=0123456789ab"
-
-
 def test_a_recipe_without_chains_names_no_sampler():
-    (fit,) = make_plan(Suite(name="", title="", models=("glow",), datasets=("digits",), metrics=("accuracy",))).fits
+    (fit,) = make_plan(suite_of(["digits"], models=["glow"], metrics=["accuracy"])).fits
     assert fit.sampler is None
     assert {component.name for component in fit.components(sampled=True)} == {"glow", "digits"}

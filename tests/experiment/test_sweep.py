@@ -1,4 +1,4 @@
-"""Grids and variants: what they cross, for which datasets, and how they are written."""
+"""Grids: what they cross, for which datasets, and how they are written."""
 
 import pytest
 
@@ -7,9 +7,9 @@ from jembench.errors import SpecError
 from jembench.experiment.sweep import (
     Grid,
     Place,
-    Variant,
     bare_name,
     compares_with_itself,
+    covers,
     with_options,
 )
 
@@ -62,18 +62,18 @@ def test_an_option_that_is_set_on_the_command_line():
     assert len(one.places) == 2
 
 
-@pytest.mark.parametrize("kind", [grid, lambda **changes: Variant(name="", **changes)])
-def test_for_which_datasets(kind):
-    assert kind().covers("digits")
-    on, besides = kind(on=("digits", "svhn")), kind(besides=("digits",))
-    assert [on.covers(data) for data in ("digits", "jembench/digits", "svhn:root=/a", "cifar10")] == [True] * 3 + [
-        False
-    ]
-    assert [besides.covers(data) for data in ("digits", "jembench/digits", "cifar10:root=/digits")] == [
-        False,
-        False,
-        True,
-    ]
+@pytest.mark.parametrize(
+    ("datasets", "expected"),
+    [
+        ([], [True, True, True, True]),
+        (["digits", "svhn:root=/b"], [True, True, True, False]),
+        (["!digits"], [False, False, True, True]),
+        (["!digits", "!svhn"], [False, False, False, True]),
+    ],
+)
+def test_for_which_datasets(datasets, expected):
+    asked = ["digits", "jembench/digits", "svhn:root=/a", "cifar10:root=/digits"]
+    assert [covers(datasets, dataset) for dataset in asked] == expected
 
 
 def test_outliers_that_are_the_dataset_itself():

@@ -10,7 +10,7 @@ from jembench import __version__
 from jembench.catalog import code_identity, trust
 from jembench.errors import DamagedError, SpecError
 from jembench.experiment.planning import make_plan
-from jembench.experiment.suite import Suite
+from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import Work, code_of, planned, works
 from jembench.store import records
 from jembench.store.records import Record
@@ -23,14 +23,9 @@ def make(zoo_of_tests):
     """Make a plan of the zoo's models, by their names there."""
 
     def make(models="jem", metrics="accuracy", *, seeds=(0,), limit=None, settings=()):
-        chosen = Suite(
-            name="zoo",
-            title="",
-            models=tuple(f"zoo_of_tests:{name}" for name in models.split()),
-            metrics=tuple(metrics.split()),
-            datasets=("zoo_of_tests:data",),
-            seeds=seeds,
-        )
+        named = tuple(f"zoo_of_tests:{name}" for name in models.split())
+        block = Run(models=named, metrics=tuple(metrics.split()), seeds=seeds)
+        chosen = Suite(name="zoo", title="", datasets=("zoo_of_tests:data",), runs=(block,))
         return make_plan(chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit)
 
     return make
@@ -183,7 +178,7 @@ def test_another_version_is_refused(make, trusted):
 
 
 def test_a_plugin_is_one_of_the_versions():
-    chosen = Suite(name="", title="", models=("jem",), metrics=("accuracy",), datasets=("digits",))
+    chosen = Suite(name="", title="", datasets=("digits",), runs=(Run(models=("jem",), metrics=("accuracy",)),))
     (unit,) = works(make_plan(chosen), untrained)
     assert set(unit.versions) == {"jembench", "jembench-jem"}
 

@@ -84,13 +84,9 @@ def plan(command):
         return make_plan(of_attack(given["attack"], what, **chosen))
     assert words[:2] == ["jembench", "run"]
     given = run_command.make_context("run", words[2:], resilient_parsing=True).params
-    suite = suites.load(given["suite"])
-    changes = {
-        "models": tuple(given["models"] or suite.models),
-        "datasets": tuple(given["dataset"] or suite.datasets),
-        "seeds": given["seeds"] or suite.seeds,
-    }
-    return make_plan(dataclasses.replace(suite, **changes), recipe=given["recipe"])
+    chosen = {"models": given["models"], "datasets": given["dataset"], "seeds": given["seeds"]}
+    suite = suites.load(given["suite"]).replaced(**{name: value for name, value in chosen.items() if value})
+    return make_plan(suite, recipe=given["recipe"])
 
 
 FILE = """

@@ -9,7 +9,7 @@ import json
 import pytest
 
 from jembench.experiment.plan import Part
-from jembench.experiment.sweep import Grid
+from jembench.experiment.sweep import Grid, compares_with_itself
 from jembench.interfaces import Value
 from jembench.report import sections
 from jembench.report.formats import render
@@ -62,8 +62,11 @@ def full(ood):
 
 
 def part(cells, *metrics, grids=(GRID,), title=""):
-    rows = frozenset((cell.fit.model, cell.fit.dataset, cell.fit.recipe) for cell in cells)
-    return Part(title, metrics, tuple(grids), rows)
+    def asked(dataset):
+        of_grids = [place.metric for grid in grids if grid.covers(dataset) for place in grid.places]
+        return tuple(metric for metric in (*metrics, *of_grids) if not compares_with_itself(metric, dataset))
+
+    return Part(title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells})
 
 
 def pivots(cells, *metrics, grid=GRID, **others):
@@ -164,7 +167,7 @@ def test_outliers_that_are_the_dataset_itself_have_no_place(ood):
 
 
 def test_a_grid_of_other_datasets_shows_none_of_these(full):
-    others = Grid(title="Others", metric=GRID.metric, rows=GRID.rows, columns=GRID.columns, besides=("cifar10",))
+    others = Grid(title="Others", metric=GRID.metric, rows=GRID.rows, columns=GRID.columns, datasets=("!cifar10",))
     assert [grid.title.split(" · ")[0] for grid in tables(build(full, parts=[part(full, grids=[GRID, others])]))] == [
         "Outliers"
     ]
@@ -242,7 +245,7 @@ def test_a_grid_without_options_is_a_column_of_the_main_table_on_its_datasets(ce
     cells = [
         cell("jem", metric, dataset=dataset, **{metric: Value(1.0, 0.9, 1.1, 9)}) for metric in ("accuracy", "ece")
     ]
-    grid = Grid(title="Noisy", metric="accuracy", fixed={"data_noise": "0.03"}, besides=("digits",))
+    grid = Grid(title="Noisy", metric="accuracy", fixed={"data_noise": "0.03"}, datasets=("!digits",))
     (table,) = pivots(cells, "accuracy", "ece", grid=grid)
     assert labels(table)[1:] == expected
 
@@ -326,7 +329,7 @@ def test_a_metric_stands_in_the_grid_that_leaves_fewer_of_its_options_open(ood):
 
 def test_what_a_grid_of_other_data_holds_is_in_the_main_table(ood):
     cells = [ood("jem", "log-px", set, dataset=dataset) for set in SETS for dataset in ("cifar10", "digits")]
-    grid = dataclasses.replace(GRID, on=("digits",))
+    grid = dataclasses.replace(GRID, datasets=("digits",))
     metrics = tuple(dict.fromkeys(cell.metric for cell in cells))
     main, pivot = tables(build(cells, parts=[Part("", metrics, (grid,))]))
     assert "dataset cifar10" in main.title

@@ -39,12 +39,12 @@ def store(tmp_path_factory):
     """Every accuracy, ECE, IS, FID and AUROC of two suites on CIFAR-10."""
     root = Store(tmp_path_factory.mktemp("cifar10") / "runs")
     for name in ("hybrid", "ood"):
-        suite = suite_files.load(name).choose(datasets=["cifar10"])
-        (part,) = planning.parts_of(suite, [])
+        suite = suite_files.load(name).replaced(datasets=["cifar10"])
         for model in MODELS:
-            recipe = suite.recipe_for(model, "cifar10")
+            recipe = suite.runs[0].recipe_for(model, "cifar10")
             fit = FitKey(model=model, dataset="cifar10", recipe=recipe, seed=0, id=model)
-            for metric in part.metrics_on("cifar10"):
+            (part,) = planning.parts_of(suite, [fit])
+            for metric in part.rows[fit.names]:
                 if parse(metric).name in ("accuracy", "ece", "is", "fid", "ood"):
                     cell = Cell(id=stable_hash([model, metric]), fit=fit, metric=metric, outcome=outcome(metric))
                     root.write_cell(cell, {})

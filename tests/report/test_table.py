@@ -59,7 +59,7 @@ def test_places_are_looked_up_once_a_metric_and_not_once_a_cell(cell, monkeypatc
         cells = [
             cell(f"jem:net=small-{n}", metric, auroc=Value(1, 0, 1, 9)) for n in range(models) for metric in metrics
         ]
-        parts = [Part("", (), (grid,), frozenset((one.fit.model, "digits", "r") for one in cells))]
+        parts = [Part("", (), (grid,), dict.fromkeys((one.fit.model, "digits", "r") for one in cells))]
         del looked_up[:]
         build(cells, parts=parts)
         return len(looked_up)

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 
 from jembench.experiment.planning import make_plan
-from jembench.experiment.suite import Suite
+from jembench.experiment.suite import Run, Suite
 from jembench.running import session
 from jembench.running.session import RunOptions
 from jembench.store.store import Store
@@ -67,14 +67,12 @@ def plan(zoo_of_tests):
     """Make a plan of the zoo's components, by their names there."""
 
     def plan(models, metrics="score", *, seeds=(0,), settings=(), limit=None):
-        chosen = Suite(
-            name="zoo",
-            title="",
+        block = Run(
             models=tuple(f"zoo_of_tests:{name}" for name in models.split()),
             metrics=tuple(name if name == "stability" else f"zoo_of_tests:{name}" for name in metrics.split()),
-            datasets=("zoo_of_tests:data",),
             seeds=tuple(seeds),
         )
+        chosen = Suite(name="zoo", title="", datasets=("zoo_of_tests:data",), runs=(block,))
         return make_plan(chosen, recipe=str(zoo_of_tests / "tiny.toml"), settings=settings, limit=limit)
 
     return plan

@@ -9,7 +9,7 @@ from PIL import Image
 
 from jembench.errors import JembenchError, PluginError, StoreError
 from jembench.experiment.planning import make_plan
-from jembench.experiment.suite import Suite
+from jembench.experiment.suite import Run, Suite
 from jembench.models import settings
 from jembench.running import driver
 from jembench.running.events import Events
@@ -192,14 +192,9 @@ def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorde
                     pixels = np.full((4, 4), 100 * shade + n, dtype=np.uint8)
                     Image.fromarray(pixels).save(tmp_path / folder / split / name / f"{n}.png")
     (tmp_path / broken).write_bytes(b"\x89PNG\r\n\x1a\n cut short")
-    suite = Suite(
-        name="zoo",
-        title="",
-        models=("zoo_of_tests:jem",),
-        datasets=(f"imagefolder:root={tmp_path}/own,grey=true,name=shades",),
-        metrics=("accuracy", f"ood:set=imagefolder:root={tmp_path}/others"),
-        seeds=(0,),
-    )
+    data = (f"imagefolder:root={tmp_path}/own,grey=true,name=shades",)
+    metrics = ("accuracy", f"ood:set=imagefolder:root={tmp_path}/others")
+    suite = Suite(name="zoo", title="", datasets=data, runs=(Run(models=("zoo_of_tests:jem",), metrics=metrics),))
     whole = make_plan(suite, recipe=str(Path(__file__).parents[1] / "zoo" / "tiny.toml"))
     with pytest.raises(JembenchError, match=r"0\.png cannot be decoded as an image"):
         driver.carry_out(whole, store, LocalExecutor(), Events(recorder, store))

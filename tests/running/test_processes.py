@@ -29,7 +29,7 @@ from jembench.running.events import Events
 from jembench.running.local import LocalExecutor
 from jembench.experiment.planning import make_plan
 from jembench.store.store import Store
-from jembench.experiment.suite import Suite
+from jembench.experiment.suite import Run, Suite
 
 torch.set_num_threads(1)
 store, recipe, models, log, twice = sys.argv[1:6]
@@ -41,8 +41,9 @@ class Watch:
             with open(log, "a") as file:
                 file.write(f"{line}{event.fit['model']} {event.fit['seed']}\\n")
 
-chosen = Suite(name="zoo", title="", models=tuple(models.split()), datasets=("zoo_of_tests:data",),
-               metrics=("zoo_of_tests:score", "zoo_of_tests:brightness"), seeds=(0, 1))
+metrics = ("zoo_of_tests:score", "zoo_of_tests:brightness")
+block = Run(models=tuple(models.split()), metrics=metrics, seeds=(0, 1))
+chosen = Suite(name="zoo", title="", datasets=("zoo_of_tests:data",), runs=(block,))
 plan = make_plan(chosen, recipe=recipe)
 other = os.fork() if twice == "True" else 0  # two begin at once, and import torch once
 store = Store(Path(store))

@@ -11,7 +11,7 @@ from jembench.catalog import trust
 from jembench.catalog.options import pretrained
 from jembench.errors import OutOfTime, SpecError, StoreError
 from jembench.experiment.planning import make_plan
-from jembench.experiment.suite import Suite
+from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import code_of, works
 from jembench.metrics import features
 from jembench.running.events import Events
@@ -37,9 +37,8 @@ def make(zoo_of_tests, monkeypatch):
     monkeypatch.setattr("jembench.metrics.attacks.SHARD_REFINED", 2)
 
     def make(*metrics, model="jem", limit=None):
-        chosen = Suite(
-            name="zoo", title="", models=(f"zoo_of_tests:{model}",), metrics=metrics, datasets=("zoo_of_tests:data",)
-        )
+        block = Run(models=(f"zoo_of_tests:{model}",), metrics=metrics)
+        chosen = Suite(name="zoo", title="", datasets=("zoo_of_tests:data",), runs=(block,))
         return make_plan(chosen, recipe=str(zoo_of_tests / "tiny.toml"), limit=limit)
 
     return make
