@@ -5,7 +5,8 @@ Legend: B images, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from collections.abc import Callable
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -18,6 +19,8 @@ from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
 from jembench.models import predictions
 from jembench.models.capabilities import is_differentiable, require_gradients
+
+T = TypeVar("T")
 
 LOOKS = 5
 """The number of predictions of a stochastic classifier, all of which must be wrong before it counts as deceived.
@@ -64,8 +67,7 @@ class Target:
         self.stochastic = isinstance(model, Stochastic)
         self.passes = 0
         """The number of network passes so far: one per image and forward pass, with or without a backward pass."""
-        copies, self._passes_an_image = (model.copies, model.passes) if isinstance(model, Stochastic) else (1, 1)
-        self._parts = predictions.Parts(data.shape, copies)
+        self._copies, self._passes_an_image = (model.copies, model.passes) if isinstance(model, Stochastic) else (1, 1)
         self._finite: list[Tensor] = []  # bool (), one for each pass since the last check
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
@@ -74,9 +76,12 @@ class Target:
         Raises:
             Diverged: as for :meth:`check`.
         """
-        logits = torch.cat(self._parts(len(x), x.device, lambda part: self._logits(x[part])))
+        logits = torch.cat(self._in_parts(lambda part: self._logits(x[part]), x))
         self.check()
         return logits
+
+    def _in_parts(self, work: Callable[[slice], T], x: Tensor) -> list[T]:
+        return predictions.in_parts(work, len(x), x.device, self.data.shape, self._copies)
 
     def _logits(self, x: Tensor) -> Tensor:
         with settled(self.model, x.device):
@@ -112,7 +117,7 @@ class Target:
             NotApplicable: if the model has no gradients.
         """
         require_gradients(is_differentiable(self.model))
-        parts = self._parts(len(x), x.device, lambda part: self._slope(x[part], y[part]))
+        parts = self._in_parts(lambda part: self._slope(x[part], y[part]), x)
         return LossGradient(*map(torch.cat, zip(*parts, strict=True)))
 
     def _slope(self, x: Tensor, y: Tensor) -> LossGradient:

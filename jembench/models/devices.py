@@ -13,7 +13,7 @@ import torch
 
 from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import DataSpec
-from jembench.models.execution import Execution, Precision
+from jembench.models.execution import Execution
 
 SMALL = 1024
 """The most values of a small image. Small images are computed in one CPU thread and in float32, not compiled."""
@@ -33,18 +33,15 @@ def execution(
     one, and compiling takes a minute, as long as a whole training on small images. On GPUs a chain is one CUDA graph,
     which is captured within a second, unless ``compile`` is off.
     """
+    if precision == "auto":  # bfloat16 where hardware multiplies it
+        fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
+        precision = "bfloat16" if fast and data.dimensions > SMALL else "float32"
     return Execution(
-        precision=_fastest_precision(data, device) if precision == "auto" else precision,
+        precision=precision,
         channels_last=layout != "contiguous",
         compiled=device.type == "cuda" and data.dimensions > SMALL if compile == "auto" else compile == "on",
         captured=device.type == "cuda" and compile != "off",
     )
-
-
-def _fastest_precision(data: DataSpec, device: torch.device) -> Precision:
-    """Return bfloat16 for large images on GPUs whose hardware multiplies it, and float32 elsewhere."""
-    fast = device.type == "cuda" and torch.cuda.is_bf16_supported(including_emulation=False)
-    return "bfloat16" if fast and data.dimensions > SMALL else "float32"
 
 
 @contextmanager

@@ -65,29 +65,23 @@ def state_dict(content: Any, path: Path, entry: str = "") -> dict[str, Tensor]:
         entry: the keys that lead to the dictionary, ``outer.inner``; "": there is only one.
 
     Raises:
-        CheckpointError: if there is none, if there are several, or if tensors are not stored as plain numbers.
+        CheckpointError: if there is none, or if there are several and ``entry`` names none of them.
     """
     candidates = dict(_state_dicts(content))
     if not candidates:
-        raise CheckpointError(f"{path} holds no state_dict, a dictionary of tensors alone. {_REMEDY}")
+        raise CheckpointError(f"{path} holds no state_dict, a dictionary of dense tensors alone. {_REMEDY}")
     if entry not in candidates and (entry or len(candidates) > 1):
         wrong = f"has no state_dict {entry!r}" if entry else "holds several state_dicts"
         names = ", ".join(name or "itself" for name in list(candidates)[:5])
         raise CheckpointError(f"{path} {wrong}; those in it: {names}. Name one: `jembench import weights:entry=NAME`.")
     chosen = candidates.get(entry) or next(iter(candidates.values()))
-    weights = {str(name): tensor for name, tensor in chosen.items()}
-    if others := [name for name, tensor in weights.items() if not is_plain(tensor)]:
-        raise CheckpointError(
-            f"{path} holds tensors that are not stored as plain numbers: {', '.join(others[:5])}. Save them dense and "
-            "with their values."
-        )
-    return weights
+    return {str(name): tensor for name, tensor in chosen.items()}
 
 
 def _state_dicts(content: Any, place: str = "", depth: int = 3) -> Iterator[tuple[str, Mapping[Any, Tensor]]]:
     """Yield the dictionaries of tensors in nested ones, to a limited depth: a dictionary may contain itself."""
     if isinstance(content, Mapping) and content:
-        if all(isinstance(item, Tensor) for item in content.values()):
+        if all(isinstance(item, Tensor) and is_plain(item) for item in content.values()):
             yield place, content
         elif depth:
             for name, part in content.items():
@@ -130,9 +124,7 @@ class StateDict(NamedTuple):
             raise SpecError(
                 "A plain state_dict does not say which model it is of. Name it: --model baseline:net=wrn-28-10."
             )
-        found = state_dict(read(path), path, self.entry)
-        if not any(name.startswith(self.prefix) for name in found):
-            found = unwrapped(found)  # the prefix follows those of the wrappers
+        found = unwrapped(state_dict(read(path), path, self.entry))
         mine = {name.removeprefix(self.prefix): value for name, value in found.items() if name.startswith(self.prefix)}
         if not mine:
             raise CheckpointError(

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Sequence, Set
-from typing import Any, NamedTuple, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import torch
 from jaxtyping import Float, UInt8
@@ -21,6 +21,8 @@ from jembench.interfaces import Classifier, DataSpec, Density, Quantity
 from jembench.models.capabilities import is_differentiable, require_gradients
 from jembench.models.energies import LogitModel, marginal_energy
 from jembench.models.execution import at_least_float32, frozen, mode
+
+Done = TypeVar("Done")
 
 Readings = dict[Quantity, Tensor]
 """On the CPU, float32 (float64 of a float64 model): logits (N, K), energy (N,), grad-norm (N,)."""
@@ -56,12 +58,13 @@ def read(
     """
     if "grad-norm" in wanted:
         require_gradients(is_differentiable(model))
+
+    def one_pass(part: slice) -> Readings:
+        x = images[part].to(device)
+        return _one_pass(model, x if x.is_floating_point() else to_float(x, data.bounds), wanted)
+
     with mode(model, train=False), frozen(cast(nn.Module, model)):
-        parts = Parts(data.shape)(
-            len(images),
-            device,
-            lambda part: _one_pass(model, _in_units(images[part].to(device), data), wanted),
-        )
+        parts = in_parts(one_pass, len(images), device, data.shape)
     return {quantity: torch.cat([part[quantity] for part in parts]).cpu() for quantity in parts[0]}
 
 
@@ -80,10 +83,6 @@ def noisy(images: UInt8[Tensor, "N C H W"], std: float, bounds: Bounds) -> Float
     return to_float(images, bounds) + noise_to_model(std, bounds) * torch.stack(drawn)
 
 
-def _in_units(images: Tensor, data: DataSpec) -> Tensor:
-    return images if images.is_floating_point() else to_float(images, data.bounds)
-
-
 def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
     """Return the number of images of a shape (C, H, W) per pass, each of which takes ``copies`` rows of the batch.
 
@@ -100,24 +99,16 @@ def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
     return max(1, whole // copies)
 
 
-Done = TypeVar("Done")
+def in_parts(
+    work: Callable[[slice], Done], count: int, device: torch.device, shape: Sequence[int], copies: int = 1
+) -> list[Done]:
+    """Return the results of ``work`` for each batch of ``count`` images; for one empty batch, if there are none.
 
-
-class Parts(NamedTuple):
-    """Work on any number of images, a batch at a time."""
-
-    shape: Sequence[int]  # of an image, (C, H, W)
-    copies: int = 1  # rows of a batch that an image takes
-
-    def __call__(self, count: int, device: torch.device, work: Callable[[slice], Done]) -> list[Done]:
-        """Return the results of ``work`` for each part of ``count`` images; for one empty part, if there are none."""
-        results: list[Done] = []
-        size = batch(device, self.shape, self.copies)
-        with progress.phase("", count, "images") as at:
-            for start in range(0, max(1, count), size):
-                results.append(work(slice(start, min(start + size, count))))
-                at.done = min(start + size, count)
-        return results
+    ``shape`` and ``copies`` as for :func:`batch`.
+    """
+    size = batch(device, shape, copies)
+    parts = [slice(start, min(start + size, count)) for start in range(0, max(1, count), size)]
+    return [work(part) for part in progress.track(parts, "", "images", lambda part: part.stop - part.start)]
 
 
 def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) -> Readings:

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import torch
-from torch.backends import cudnn, mkldnn
+from torch.backends import cudnn
 
 from jembench.errors import Remark
 from jembench.stopping import contained
@@ -24,23 +24,8 @@ class Setting(NamedTuple):
     standard: Any = None  # the value while a plugin's code runs; None: what the user has set
 
 
-def _attribute(name: str, module: Any, attribute: str, standard: Any = None) -> Setting:
-    return Setting(name, partial(getattr, module, attribute), partial(setattr, module, attribute), standard)
-
-
-def _read_autocast() -> tuple[bool, bool, int]:
-    """Return whether autocast is on for the CPU and for GPUs, and the number of open contexts."""
-    torch.autocast_increment_nesting()
-    depth = torch.autocast_decrement_nesting()
-    return torch.is_autocast_enabled("cpu"), torch.is_autocast_enabled("cuda"), depth
-
-
-def _write_autocast(value: tuple[bool, bool, int]) -> None:
-    torch.set_autocast_enabled("cpu", value[0])
-    torch.set_autocast_enabled("cuda", value[1])
-    while (depth := _read_autocast()[2]) != value[2]:
-        _ = torch.autocast_increment_nesting() if depth < value[2] else torch.autocast_decrement_nesting()
-    torch.clear_autocast_cache()  # PyTorch does so when the last context ends
+def _of_cudnn(name: str, attribute: str) -> Setting:
+    return Setting(name, partial(getattr, cudnn, attribute), partial(setattr, cudnn, attribute))
 
 
 def _read_precision() -> str:
@@ -57,13 +42,11 @@ SETTINGS = (
     Setting("the grad mode", torch.is_grad_enabled, torch.set_grad_enabled, standard=True),
     Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     Setting("the default device", torch.get_default_device, _write_device, torch.device("cpu")),
-    Setting("autocast", _read_autocast, _write_autocast, (False, False, 0)),
     Setting("the precision of float32 matrix products", _read_precision, torch.set_float32_matmul_precision),
     Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
     Setting("deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    _attribute("mkldnn", mkldnn, "enabled", standard=True),
-    _attribute("cuDNN's TF32", cudnn, "allow_tf32"),
-    _attribute("cuDNN's benchmark", cudnn, "benchmark"),
+    _of_cudnn("cuDNN's TF32", "allow_tf32"),
+    _of_cudnn("cuDNN's benchmark", "benchmark"),
 )
 
 

@@ -9,8 +9,7 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Callable
 from typing import NamedTuple, cast
 
 import torch
@@ -71,13 +70,18 @@ class ActNorm(nn.Module):
 Norm = Callable[[int], nn.Module]
 """The function from the number of channels to a normalisation layer."""
 
-NORMS: Mapping[str, Norm] = {
-    "none": lambda channels: nn.Identity(),
-    "batch": nn.BatchNorm2d,
-    "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
-    "layer": lambda channels: nn.GroupNorm(1, channels),
-    "act": ActNorm,
-}
+
+def _norm(name: str, momentum: float) -> Norm:
+    norms: dict[str, Norm] = {
+        "none": lambda channels: nn.Identity(),
+        "batch": lambda channels: nn.BatchNorm2d(channels, momentum=momentum),
+        "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
+        "layer": lambda channels: nn.GroupNorm(1, channels),
+        "act": ActNorm,
+    }
+    if name not in norms:
+        raise SpecError(f"There is no norm named {name!r}. Write one of {', '.join(norms)}.")
+    return norms[name]
 
 
 class Projection(nn.Conv2d):
@@ -181,12 +185,6 @@ def in_full(head: nn.Linear, features: Float[Tensor, "B D"]) -> Float[Tensor, "B
         return cast(Tensor, head(features))
     with torch.autocast(features.device.type, enabled=False):
         return cast(Tensor, head(features))
-
-
-def _norm(name: str, momentum: float) -> Norm:
-    if name not in NORMS:
-        raise SpecError(f"There is no norm named {name!r}. Write one of {', '.join(NORMS)}.")
-    return partial(nn.BatchNorm2d, momentum=momentum) if name == "batch" else NORMS[name]
 
 
 def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: Norm, dropout: float) -> nn.Sequential:

@@ -345,10 +345,11 @@ def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int
 
 def _in_batches(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
     """Return the same with a few images a network pass. The chains go on as one: no random number depends on it."""
-    parts = predictions.Parts(data.shape)
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        found = parts(len(x), x.device, lambda part: grad_energy(x[part], None if y is None else y[part]))
+        found = predictions.in_parts(
+            lambda part: grad_energy(x[part], None if y is None else y[part]), len(x), x.device, data.shape
+        )
         progress.passed(len(x))
         energies, grads = zip(*found, strict=True)
         return torch.cat(energies), torch.cat(grads)

@@ -166,14 +166,14 @@ def test_whatever_is_damaged_is_an_error_of_the_file(zipped, path):
     [[1, 2], {}, {"a": torch.ones(1), "epoch": 3}, {"state_dict": {"a": torch.ones(1), "calls": 3}}, {0: WEIGHTS}],
 )
 def test_content_without_a_state_dictionary_is_refused(content, path):
-    with pytest.raises(CheckpointError, match=r"holds no state_dict, a dictionary of tensors alone"):
+    with pytest.raises(CheckpointError, match="holds no state_dict, a dictionary of dense tensors alone"):
         importing.state_dict(content, path)
 
 
 @pytest.mark.parametrize("tensor", [torch.eye(2).to_sparse(), torch.ones(2, device="meta")], ids=["sparse", "meta"])
-def test_tensors_that_are_not_plain_numbers_are_named(tensor, path):
+def test_tensors_that_are_not_plain_numbers_are_refused(tensor, path):
     torch.save({"a": torch.ones(1), "b": tensor}, path)
-    with pytest.raises(CheckpointError, match=r"not stored as plain numbers: b\. Save them dense"):
+    with pytest.raises(CheckpointError, match="holds no state_dict, a dictionary of dense tensors alone"):
         importing.state_dict(importing.read(path), path)
 
 

@@ -116,11 +116,11 @@ def test_no_value_depends_on_the_size_of_the_parts(monkeypatch):
 
 def test_the_size_of_a_batch_is_set_by_a_variable(monkeypatch):
     monkeypatch.setenv("JEMBENCH_BATCH", "6")
-    parts = predictions.Parts(DATA.shape, copies=2)
-    assert parts(8, CPU, lambda part: (part.start, part.stop)) == [(0, 3), (3, 6), (6, 8)]
+    parts = predictions.in_parts(lambda part: (part.start, part.stop), 8, CPU, DATA.shape, copies=2)
+    assert parts == [(0, 3), (3, 6), (6, 8)]
     monkeypatch.setenv("JEMBENCH_BATCH", "none")
     with pytest.raises(SpecError, match="JEMBENCH_BATCH is 'none'; it must be a whole number from 1 up, of images"):
-        parts(8, CPU, lambda part: None)
+        predictions.in_parts(lambda part: None, 8, CPU, DATA.shape)
 
 
 def test_as_many_images_a_pass_as_the_memory_of_a_gpu_holds(monkeypatch):

@@ -47,21 +47,10 @@ def test_the_code_runs_under_standard_settings_and_those_of_the_user_come_back(l
     assert {name for name in found if found[name] == of_user[name]} == kept
 
 
-def test_weights_that_autocast_has_copied_are_not_used_again(left):
-    weight = torch.ones(2, 2, requires_grad=True)
-    with isolated("x", str):
-        torch.autocast("cpu", torch.bfloat16).__enter__()
-        torch.nn.functional.linear(torch.ones(2), weight)
-    with torch.no_grad():
-        weight.zero_()
-    with torch.autocast("cpu", torch.bfloat16):
-        assert torch.nn.functional.linear(torch.ones(2), weight).tolist() == [0, 0]
-
-
 def test_without_a_place_for_it_the_sentence_is_a_warning(left):
-    said = pytest.warns(Remark, match="The factory of x left mkldnn, cuDNN's TF32 of PyTorch changed")
+    said = pytest.warns(Remark, match="The factory of x left the grad mode, cuDNN's TF32 of PyTorch changed")
     with said, isolated("The factory of x"):
-        left["mkldnn"](), left["cuDNN's TF32"]()
+        left["the grad mode"](), left["cuDNN's TF32"]()
 
 
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, Stopped])
@@ -71,7 +60,7 @@ def test_a_failure_of_the_code_and_an_interrupt_pass(left, error, monkeypatch):
 
     @isolated("x", notes.append)
     def fail():
-        left["mkldnn"]()
+        left["the grad mode"]()
         raise error
 
     with pytest.raises(error):

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from jembench.errors import SpecError
 from jembench.models.nets import shape_of, small, wide
-from jembench.models.wide_resnet import NORMS, ActNorm, ResidualNet
+from jembench.models.wide_resnet import ActNorm, ResidualNet
 
 
 def images(*shape, seed=0):
@@ -146,7 +146,7 @@ def test_the_shortcut_sees_the_raw_input_of_the_block():
     assert torch.equal(x, before)
 
 
-@pytest.mark.parametrize("norm", NORMS)
+@pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer", "act"])
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 9, 7), (1, 28, 28), (5, 33, 20)])
 def test_any_image_size_channels_and_classes(norm, shape):
     net = ResidualNet(shape[0], 7, small(2), norm=norm)
@@ -175,8 +175,8 @@ def test_batch_norm_makes_the_rows_of_a_training_batch_dependent():
 
 @pytest.mark.parametrize("norm", ["batch", "instance", "layer", "act"])
 def test_every_activation_has_a_norm_before_it(norm):
-    kind = type(NORMS[norm](4))
     net = ResidualNet(3, 10, wide(16, 1), norm=norm)
+    kind = type(net.norm)
     norms = [name for name, module in net.named_modules() if isinstance(module, kind)]
     assert len(norms) == 2 * 6 + 1
     assert all(list(module.parameters()) for module in net.modules() if isinstance(module, kind))

@@ -85,11 +85,9 @@ LEFT = {
     "the grad mode": lambda: torch.set_grad_enabled(False),
     "the default dtype": lambda: torch.set_default_dtype(torch.float64),
     "the default device": lambda: torch.set_default_device("meta"),
-    "autocast": lambda: torch.autocast("cpu", torch.bfloat16).__enter__(),
     "the precision of float32 matrix products": lambda: torch.set_float32_matmul_precision("medium"),
     "the number of threads": lambda: torch.set_num_threads(torch.get_num_threads() + 1),
     "deterministic algorithms": lambda: torch.use_deterministic_algorithms(True),
-    "mkldnn": lambda: setattr(torch.backends.mkldnn, "enabled", False),
     "cuDNN's TF32": lambda: setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32),
     "cuDNN's benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", not torch.backends.cudnn.benchmark),
 }
