@@ -1,4 +1,4 @@
-"""The conformance kit: what models, samplers, metrics and datasets promise, for plugins to test themselves.
+"""The conformance kit: checks of the promises of models, samplers, metrics and datasets, for the tests of plugins.
 
 In a test of a plugin::
 
@@ -10,7 +10,7 @@ In a test of a plugin::
 
 ``jembench plugin check my-package`` runs the same checks for every component of a distribution.
 
-Every function here raises SpecError if there is no such component, and PluginError if it cannot be imported.
+Every function raises SpecError if there is no such component, and PluginError if it cannot be imported.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:
 
     Args:
         spec: ``my-ebm:hidden=8``, or an import path such as ``my_ebm:build``.
-        data: the dataset that the model is made for.
+        data: the description of the images that the model is made for.
     """
     from jembench.testing.models import ModelSubject
 
@@ -54,7 +54,7 @@ def check_metric(spec: str) -> list[Check]:
 
 
 def check_dataset(spec: str) -> list[Check]:
-    """Return the checks of a dataset: its spec, types and ranges, and that it is the same each time."""
+    """Return the checks of a dataset: its spec, types, ranges and determinism."""
     from jembench.testing.datasets import DatasetSubject
 
     return checks_of(spec, DatasetSubject)
@@ -63,7 +63,7 @@ def check_dataset(spec: str) -> list[Check]:
 def parametrize(checks: Sequence[Check]) -> Callable[[Any], Any]:
     """Return a decorator that makes a pytest test for each check, with the check's name.
 
-    The test function takes ``check`` and calls it. A check that cannot hold is declared there, by ``pytest.xfail``.
+    The test function takes ``check`` and calls it, and calls ``pytest.xfail`` for a check that cannot pass.
     """
     import pytest
 

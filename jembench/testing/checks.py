@@ -1,4 +1,4 @@
-"""Checks: one function for each promise, registered in one table. Imports neither torch nor pytest."""
+"""Checks: one function per promise, registered in a table. Imports neither torch nor pytest."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from jembench.stopping import contained
 
 
 class CheckFailed(AssertionError):
-    """A component breaks a promise. The text says what was found, and how to fix it."""
+    """The failure of a check. The text says what is wrong and how to fix it."""
 
 
 class DoesNotApply(unittest.SkipTest):
-    """A check that does not apply to a component: test runners count it as skipped."""
+    """The end of a check that does not apply to a component. Test runners count it as skipped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One promise of one component. Calling it checks the promise.
+    """The check of one promise of one component; calling it runs the check.
 
     Raises:
         CheckFailed: when called, if the promise is broken.
@@ -69,7 +69,7 @@ def perform(check: Check) -> Result:
 
 @dataclass(frozen=True)
 class Subject:
-    """A component under test. Every check gets a subject of its own, so that no check disturbs another."""
+    """A component under test. Every check gets its own subject, so that checks are independent."""
 
     resolved: Resolved
     context: tuple[Any, ...] = ()  # the factory's arguments beside the options
@@ -78,7 +78,7 @@ class Subject:
 
     @property
     def data(self) -> DataSpec:
-        """The images that the component is made for."""
+        """The description of the images that the component is made for."""
         data: DataSpec = self.context[0]
         return data
 
@@ -86,11 +86,11 @@ class Subject:
         """Call the factory and check that the component has every part of its protocol."""
         made = self.resolved.make(*self.context)
         missing = [part for part in self.parts if not hasattr(made, part)]
-        require(not missing, f"The factory gives a {type(made).__name__}, which has no {', '.join(missing)}.")
+        require(not missing, f"The factory returns a {type(made).__name__}, which has no {', '.join(missing)}.")
         return made
 
     def make(self) -> Any:
-        """Make a new component. Skip the check if that fails, which the first check reports."""
+        """Make a new component. Skip the check if that fails, since the first check reports it."""
         try:
             return self.build()
         except Unavailable:
@@ -104,7 +104,7 @@ def checks_of(spec: str, subject: type[Subject], *context: Any) -> list[Check]:
 
     Args:
         spec: of the component.
-        subject: the class whose instance a check gets, anew for each check.
+        subject: the class of the subject, of which each check gets a new instance.
         context: the factory's arguments beside the options.
 
     Raises:
@@ -126,11 +126,11 @@ class Promise(NamedTuple):
 
     name: str  # "each-image-alone"
     text: str
-    remedy: str  # ends the message of a failure
+    remedy: str  # the end of the message of a failure
     function: Callable[[Any], None]
 
     def bind(self, subject: Callable[[], Subject]) -> Callable[[], None]:
-        """Return a function that checks a subject, and raises CheckFailed and DoesNotApply alone."""
+        """Return a function that checks a subject, and raises only CheckFailed and DoesNotApply."""
 
         def run() -> None:
             try:
@@ -141,10 +141,9 @@ class Promise(NamedTuple):
             except Unavailable as missing:
                 raise DoesNotApply(str(missing)) from missing
             except Exception as error:
-                is_told = isinstance(error, (CheckFailed, JembenchError))
                 place = traceback.extract_tb(error.__traceback__)[-1]
-                where = f"({place.filename}:{place.lineno})"
-                message = str(error) if is_told else f"{error_text(error)} {where}."
+                located = f"{error_text(error)} ({place.filename}:{place.lineno})."
+                message = str(error) if isinstance(error, (CheckFailed, JembenchError)) else located
                 raise CheckFailed(f"{message} {self.remedy}".strip()) from error
 
         return run
@@ -155,9 +154,9 @@ PROMISES: dict[str, list[Promise]] = defaultdict(list)
 
 
 def promise(*kinds: str) -> Callable[[Callable[[Any], None]], Callable[[Any], None]]:
-    """Register a function as the check of a promise of these kinds.
+    """Register a function as the check of a promise of some kinds of components.
 
-    The function's name is that of the check, the first paragraph of its docstring the promise, the second the remedy.
+    The check is named after the function; the first paragraph of its docstring is the promise, the second the remedy.
     """
 
     def register(function: Callable[[Any], None]) -> Callable[[Any], None]:
@@ -171,7 +170,7 @@ def promise(*kinds: str) -> Callable[[Callable[[Any], None]], Callable[[Any], No
 
 
 def require(holds: bool, text: str) -> None:
-    """Fail the check with a text, unless a condition holds."""
+    """Fail the check with a message, unless a condition holds."""
     if not holds:
         raise CheckFailed(text)
 
@@ -183,15 +182,15 @@ def only_if(applies: bool, reason: str) -> None:
 
 
 def is_count(number: Any, least: int = 1) -> bool:
-    """Return True for a whole number of at least ``least``."""
+    """Return whether a value is a whole number of at least ``least``."""
     return isinstance(number, int) and not isinstance(number, bool) and number >= least
 
 
 @promise("models", "samplers", "metrics", "datasets")
 def can_be_made(subject: Subject) -> None:
-    """The factory gives a component with every part of the protocol of its kind.
+    """The factory returns a component with every part of the protocol of its kind.
 
     See jembench.interfaces. The factory is called with the options of the spec; those of models and samplers get the
-    DataSpec first. What is missing on this machine raises jembench.plugin.Unavailable, with the remedy.
+    DataSpec first. Raise jembench.plugin.Unavailable, with the remedy, if something is missing on this machine.
     """
     subject.build()

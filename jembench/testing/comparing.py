@@ -1,4 +1,4 @@
-"""Bitwise comparison of values, and global random generators."""
+"""Bitwise comparison of values, and control of the global random generators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SEED = 20_191_206
 
 
 def same(a: Any, b: Any) -> bool:
-    """Compare two values bit for bit; tensors and arrays in their types and shapes as well. NaN equals NaN."""
+    """Compare two values bit for bit, with the types and shapes of tensors and arrays. NaN equals NaN."""
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         return a.keys() == b.keys() and all(same(a[key], b[key]) for key in a)
     if isinstance(a, list | tuple) and isinstance(b, list | tuple):
@@ -28,7 +28,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 def different(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Return the names of the values that the second mapping lacks, or that differ there."""
+    """Return the names of the values that are missing or different in the second mapping."""
     return [name for name, value in first.items() if name not in second or not same(value, second[name])]
 
 
@@ -36,7 +36,7 @@ def fingerprint(values: Tensor | np.ndarray[Any, Any]) -> str:
     """Return a hash of the type, the shape and every bit of a tensor or an array."""
     header = f"{values.dtype}{tuple(values.shape)}".encode()
     if isinstance(values, Tensor):
-        bits = values.detach().cpu().contiguous().flatten().view(torch.uint8)  # numpy has not all types of torch
+        bits = values.detach().cpu().contiguous().flatten().view(torch.uint8)  # numpy lacks some of torch's types
         values = bits.numpy()
     return hashlib.sha256(header + values.tobytes()).hexdigest()
 
@@ -45,10 +45,10 @@ def fingerprint(values: Tensor | np.ndarray[Any, Any]) -> str:
 def known_randomness() -> Iterator[None]:
     """Seed the global generators, and restore them afterwards.
 
-    A component that draws from them then fails the check of global randomness alone.
+    So a component that draws from them fails only the check of global randomness.
     """
     before = global_states()
-    np.random.seed(_SEED)  # noqa: NPY002 - the global generator is what is watched
+    np.random.seed(_SEED)  # noqa: NPY002 - the global generator is under test
     torch.default_generator.manual_seed(_SEED)
     try:
         yield
@@ -66,11 +66,11 @@ def untouched_randomness(name: str) -> Iterator[None]:
         changed = different(before, global_states())
     require(
         not changed,
-        f"{name} draws from or seeds the global generator of {' and '.join(changed)}: then all other random numbers of "
-        "a run depend on it. Draw from a generator of your own, or from the one that is passed in.",
+        f"{name} draws from or seeds the global generator of {' and '.join(changed)}, so that all other random numbers "
+        "of a run depend on it. Draw from a generator of your own, or from the one that is passed in.",
     )
 
 
 def global_states() -> dict[str, Any]:
-    """Return the state of each global generator, but not of Python's: runtime type checkers draw from that."""
+    """Return the state of each global generator except Python's, which runtime type checkers draw from."""
     return {"numpy.random": np.random.get_state(), "torch": torch.get_rng_state()}  # noqa: NPY002

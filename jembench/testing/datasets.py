@@ -35,13 +35,13 @@ class DatasetSubject(Subject):
         return dataset
 
     def spec(self) -> DataSpec:
-        """Return the spec of the dataset. Skip the check for a fault that the check spec reports."""
-        found: DataSpec = self.make().spec
-        only_if(not find_fault(found), "See the check spec.")
-        return found
+        """Return the spec of the dataset. Skip the check if the check ``spec`` reports a fault."""
+        data: DataSpec = self.make().spec
+        only_if(not find_fault(data), "See the check spec.")
+        return data
 
     def splits(self, dataset: Dataset | None = None) -> dict[SplitName, Split]:
-        """Return the parts of a dataset, by default of a new one. Skip the check unless they are tensors."""
+        """Return the splits of a dataset, by default of a new one. Skip the check unless they are tensors."""
         dataset = dataset or self.make()
         splits = {name: Split(*dataset.split(name)) for name in get_args(SplitName)}
         are_tensors = all(
@@ -59,11 +59,11 @@ def spec(subject: DatasetSubject) -> None:
 
 
 def find_fault(data: Any) -> str:
-    """Return a fault of a spec with the remedy; empty if there is none."""
+    """Return the fault of a spec with the remedy; "" if there is none."""
     if not isinstance(data, DataSpec):
         return f"spec is a {type(data).__name__}; it must be a jembench.interfaces.DataSpec."
     if not isinstance(data.name, str) or not data.name.strip():
-        return f"The spec's name is {data.name!r}; results are filed under it, so there must be one."
+        return f"The spec's name is {data.name!r}; it must not be empty, since results are stored under it."
     if not isinstance(data.shape, tuple) or len(data.shape) != 3 or not all(map(is_count, data.shape)):
         return f"The spec's shape is {data.shape!r}; it must be a tuple (C, H, W) of three whole numbers of at least 1."
     classes, names, bounds = data.num_classes, data.class_names, data.bounds
@@ -82,7 +82,7 @@ def images(subject: DatasetSubject) -> None:
     """Both parts hold images, uint8 (N, C, H, W), of the spec's shape, contiguous in memory.
 
     Give torch.from_numpy(...) of an array, torch.uint8 (N, C, H, W) with (C, H, W) as in the spec, and N at least 1;
-    .contiguous(), for every pass over a view with gaps is slow.
+    call .contiguous(), since passes over a view with gaps are slow.
     """
     shape, dataset = subject.spec().shape, subject.make()
     for name in get_args(SplitName):
@@ -119,7 +119,7 @@ def labels(subject: DatasetSubject) -> None:
 def test_apart_from_train(subject: DatasetSubject) -> None:
     """At most 1 % of the test images are among the training images.
 
-    Split the images into two parts that share none: a model could learn them by heart.
+    Split the images into two parts without common images, which a model could memorise.
     """
     train, test = (split.images.numpy() for split in subject.splits().values())
     known = {image.tobytes() for image in train}
@@ -129,10 +129,10 @@ def test_apart_from_train(subject: DatasetSubject) -> None:
 
 @promise("datasets")
 def same_each_time(subject: DatasetSubject) -> None:
-    """Every call, of every dataset of this spec, gives the same images in order, whatever was done to earlier ones.
+    """Every call, of every dataset of this spec, returns the same images in order, even if earlier ones were changed.
 
-    Draw whatever is random, the order of the images too, from a generator with a fixed seed; sort the files that you
-    read; give out a .clone() of what is kept.
+    Draw random numbers, for the order of the images too, from a generator with a fixed seed; sort the files that you
+    read; return a .clone() of tensors that are kept.
     """
     first, second = subject.make(), subject.make()
     splits = subject.splits(first)
@@ -159,6 +159,6 @@ def _add_to_first(splits: dict[SplitName, Split], number: int) -> None:
 
 @promise("datasets")
 def global_randomness(subject: DatasetSubject) -> None:
-    """The global generators of random numbers are left alone."""
+    """The global generators of random numbers are neither used nor seeded."""
     with untouched_randomness("It"):
         subject.splits()

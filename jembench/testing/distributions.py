@@ -46,7 +46,7 @@ def check_component(kind: str, spec: str) -> list[Check]:
 
 
 def _check_installed(component: Component) -> list[Check]:
-    """Return the checks of a component by its name alone, if it needs no options."""
+    """Return the checks of a component with default options, or one skipped check if it needs options."""
     kind, name, described = component.kind, component.name, describe(component)
     if described.problem or kind not in CHECKS:
         return [_import_check(kind, name, CheckFailed(described.problem) if described.problem else None)]
@@ -62,7 +62,7 @@ def _check_installed(component: Component) -> list[Check]:
 
 
 def _import_check(kind: str, name: str, problem: Exception | None) -> Check:
-    """Return a check of the import, whose outcome is known."""
+    """Return the check of the import, with its known outcome."""
 
     def run() -> None:
         if problem:

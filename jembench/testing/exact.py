@@ -1,4 +1,4 @@
-"""A model known in closed form and images drawn from it: what samplers and metrics are checked on.
+"""A model in closed form and images drawn from it, for the checks of samplers and metrics.
 
 Legend: B images, N samples, K classes, C channels, H height, W width.
 """
@@ -20,20 +20,19 @@ from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives, Split,
 from jembench.models.densities import ByBayes, ClassGaussians
 
 SPREAD = 0.25
-"""The standard deviation of a pixel, of half the range of pixels."""
+"""The standard deviation of a pixel in units of half the range of pixels."""
 
 APART = 4.0
-"""The approximate distance of two class means in standard deviations: nine of ten images can be classified."""
+"""The approximate distance of two class means in standard deviations: 90 % of the images are classified correctly."""
 
 IMAGES: dict[SplitName, int] = {"train": 200, "test": 100}
 
 
 class Mixture(ByBayes, nn.Module):
-    """K isotropic Gaussians, a class each, all as likely: p(x, k) = N(x; m_k, s^2 I) / K.
+    """A mixture of K isotropic Gaussians, one per class, with equal weights: p(x, k) = N(x; m_k, s^2 I) / K.
 
     E(x) = -log p(x) and E(x, k) = -log p(x, k) without an unknown constant, and p(y|x) is exact. The bounds of pixels
-    lie almost four s away from the means, and densities do not know of them: they leave out of account that what would
-    lie beyond is clamped.
+    lie almost 4 s away from the means; the density ignores that samples are clamped to them.
 
     Args:
         data: the shape, bounds and number of classes K; without classes there is one Gaussian.
@@ -51,27 +50,27 @@ class Mixture(ByBayes, nn.Module):
             self.gaussians.log_scale.fill_(math.log(deviation(data)))
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """log p(x|k), nats."""
+        """Return log p(x|k) in nats."""
         return self.gaussians.log_prob(x)
 
     def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """-log p(x), or -log p(x, y); nats."""
+        """Return -log p(x), or -log p(x, y), in nats."""
         return -self.log_prob(x, y) + (0 if y is None else math.log(self.data.num_classes))
 
     @torch.no_grad()
     def draw(self, y: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
-        """Images of the classes y, clamped to the bounds."""
+        """Draw images of the classes y, clamped to the bounds."""
         return self.gaussians.sample(y, generator).clamp_(*self.data.bounds)
 
 
 def deviation(data: DataSpec) -> float:
-    """The standard deviation s of a pixel, in the units of the bounds."""
+    """Return the standard deviation s of a pixel, in the units of the bounds."""
     low, high = data.bounds
     return SPREAD * (high - low) / 2
 
 
-class Exposing(nn.Module):
-    """A model that has some of another's methods, and nothing else of it."""
+class WithMethods(nn.Module):
+    """A model that has only some methods of another one."""
 
     def __init__(self, model: nn.Module, methods: Iterable[str]) -> None:
         super().__init__()
@@ -80,8 +79,8 @@ class Exposing(nn.Module):
             setattr(self, method, getattr(model, method))
 
 
-class ByChains(Exposing):
-    """A model as after training with chains: it has no images but theirs."""
+class WithChains(WithMethods):
+    """The mixture as a model that was trained with chains, and has no samples but theirs."""
 
     chains: Chains = "marginal"
 
@@ -89,14 +88,14 @@ class ByChains(Exposing):
         super().__init__(model, ("logits", "energy", "log_prob"))
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """There is nothing to be learned: the model is exact."""
+        """Raise NotImplementedError, since the model is exact and not trained."""
         raise NotImplementedError
 
 
 def drawn_images(data: DataSpec) -> LazyDataset:
-    """A dataset drawn from a mixture, the same each time: 200 images for training and 100 for the test.
+    """Return a deterministic dataset drawn from a mixture: 200 images for training and 100 for the test.
 
-    Classes take turns; without classes there are no labels.
+    Classes alternate; without classes there are no labels.
     """
     model = Mixture(data)
 

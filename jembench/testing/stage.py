@@ -1,4 +1,4 @@
-"""What metrics are checked on: a model known exactly, as after training with chains.
+"""The fits for checks of metrics: models in closed form, with chains as after training.
 
 Legend: N images, K classes.
 """
@@ -29,14 +29,14 @@ from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin
 from jembench.sampling.starts import ClassGaussianStart
 from jembench.store.store import Store
-from jembench.testing.exact import ByChains, Exposing, Mixture, deviation, drawn_images
+from jembench.testing.exact import Mixture, WithChains, WithMethods, deviation, drawn_images
 
 DATA = DataSpec(name="mixture", shape=(1, 8, 8), num_classes=10)
 
 CHAINS = 100
 EPOCHS = 5
 ITERATIONS = 4
-"""An epoch, of a quarter of the chains each."""
+"""Iterations per epoch, each with a quarter of the chains."""
 
 _METHODS: Mapping[Capability, str] = {
     "logits": "logits",
@@ -47,17 +47,17 @@ _METHODS: Mapping[Capability, str] = {
 
 
 def trained() -> TrainedFit:
-    """The model with all that training leaves: chains, the last epochs' too, and validation images.
+    """Return a new fit with the results of a training: chains, buffers of the last epochs, and validation images.
 
-    Everything in it is new, but for the feature networks and what they say of images.
+    Only the feature networks and their features of images are shared between fits.
     """
     sampler, buffers = copy.deepcopy(_chains())
-    return _fit(ByChains(Mixture(DATA)), _dataset(), sampler, buffers)
+    return _fit(WithChains(Mixture(DATA)), _dataset(), sampler, buffers)
 
 
-def able(capabilities: Iterable[Capability]) -> TrainedFit:
-    """The model as one that can do this alone. It draws its samples without chains."""
-    return _fit(Exposing(Mixture(DATA), [_METHODS[capability] for capability in capabilities]), _dataset())
+def with_capabilities(capabilities: Iterable[Capability]) -> TrainedFit:
+    """Return a fit of the model with only these capabilities. It draws samples without chains."""
+    return _fit(WithMethods(Mixture(DATA), [_METHODS[capability] for capability in capabilities]), _dataset())
 
 
 def _dataset() -> LazyDataset:
@@ -66,7 +66,7 @@ def _dataset() -> LazyDataset:
 
 @cache
 def _chains() -> tuple[Sampler, tuple[Samples, ...]]:
-    """Chains that have gone on for five epochs, by proper Langevin dynamics, and are of several ages."""
+    """Run chains of proper Langevin dynamics for five epochs, and return the sampler and a buffer per epoch."""
     model = Mixture(DATA)
     step_size = deviation(DATA) ** 2 / 10
     langevin = Langevin(steps=3, step_size=step_size, noise=math.sqrt(2 * step_size))
@@ -84,7 +84,7 @@ def _chains() -> tuple[Sampler, tuple[Samples, ...]]:
 
 
 def _fit(
-    model: Exposing, dataset: LazyDataset, sampler: Sampler | None = None, buffers: tuple[Samples, ...] = ()
+    model: WithMethods, dataset: LazyDataset, sampler: Sampler | None = None, buffers: tuple[Samples, ...] = ()
 ) -> TrainedFit:
     return TrainedFit(
         model=model.eval(),
@@ -101,7 +101,7 @@ def _fit(
 
 @cache
 def _bank() -> FeatureBank:
-    """Training a feature network takes seconds: once a process."""
+    """Return the feature networks, which are trained once per process, since training takes seconds."""
     folder = tempfile.TemporaryDirectory(prefix="jembench-testing-")
     atexit.register(folder.cleanup)
     return FeatureBank(_dataset(), Store(Path(folder.name)), torch.device("cpu"))

@@ -41,4 +41,4 @@ def test_a_second_time_it_is_refused(jembench):
     assert jembench("plugin", "new", "model", "my-ebm").code == 0
     done = jembench("plugin", "new", "model", "my-ebm")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "Error: my-ebm is there already, and not an empty folder. Choose another one with --folder.\n"
+    assert done.err == "Error: my-ebm exists already and is not an empty folder. Choose another one with --folder.\n"

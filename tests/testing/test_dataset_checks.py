@@ -181,7 +181,7 @@ def test_a_planted_fault_fails_its_check_and_no_other(fault):
 @pytest.mark.parametrize(
     ("fault", "words"),
     [
-        ("WithoutSpec", "The factory gives a WithoutSpec, which has no spec. See jembench.interfaces"),
+        ("WithoutSpec", "The factory returns a WithoutSpec, which has no spec. See jembench.interfaces"),
         ("TrainAlone", "KeyError: 'test' ("),
         ("ShapeInAList", "shape is [1, 4, 5]; it must be a tuple (C, H, W)"),
         ("OfNumpy", "The train images are a ndarray, not a tensor. Give torch.from_numpy"),

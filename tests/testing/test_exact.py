@@ -11,7 +11,7 @@ from jembench.interfaces import DataSpec
 from jembench.models.capabilities import capabilities
 from jembench.testing import stage
 from jembench.testing.comparing import same
-from jembench.testing.exact import SPREAD, ByChains, Exposing, Mixture, drawn_images
+from jembench.testing.exact import SPREAD, Mixture, WithChains, WithMethods, drawn_images
 
 DATA = DataSpec(name="toy", shape=(1, 3, 4), num_classes=5, bounds=(0.0, 1.0))
 X = torch.rand(7, 1, 3, 4, generator=torch.Generator().manual_seed(0))
@@ -63,9 +63,9 @@ def test_images_are_the_same_each_time_and_have_labels_if_there_are_classes(num_
 
 def test_a_model_that_exposes_some_methods_can_do_that_alone():
     model = Mixture(DATA)
-    assert capabilities(Exposing(model, ["energy"])) == {"energy"}
-    assert capabilities(Exposing(model, ["logits", "sample"])) == {"logits", "samples"}
-    assert capabilities(ByChains(model)) == {"logits", "energy", "log_prob", "samples"}
+    assert capabilities(WithMethods(model, ["energy"])) == {"energy"}
+    assert capabilities(WithMethods(model, ["logits", "sample"])) == {"logits", "samples"}
+    assert capabilities(WithChains(model)) == {"logits", "energy", "log_prob", "samples"}
 
 
 def test_two_stages_are_the_same_and_share_nothing_that_changes():

@@ -23,7 +23,7 @@ FAULTS = {
     "ByTheClock": "randomness-by-generator",
     "AlwaysTheSame": "randomness-by-generator",
     "Global": "global-randomness",
-    "CountsStarts": "looking",
+    "CountsStarts": "inspection",
     "StateOfNumbers": "resumes",
     "ForgetsItsMomentum": "resumes",
     "AgesInFloats": "kept-are-chains",

@@ -1,4 +1,4 @@
-"""Promises of a metric's conduct: reproducibility, one protocol for one number, no side effects."""
+"""Promises of a metric's behaviour: reproducibility, protocols that tell options apart, no side effects."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ AFFORDABLE = 5_000
 def same_twice(subject: MetricSubject) -> None:
     """Two evaluations of one model give the same measurement, bit for bit.
 
-    Draw random numbers from evaluation.services.generator(purpose) alone, and let nothing depend on the time or on the
+    Draw random numbers only from evaluation.services.generator(purpose), and depend neither on the time nor on the
     order of a set.
     """
     first, second = subject.run.measurement, compute(subject.make(), stage.trained()).measurement
@@ -37,9 +37,9 @@ def same_twice(subject: MetricSubject) -> None:
 
 @promise("metrics")
 def one_protocol_one_number(subject: MetricSubject) -> None:
-    """Options that give other numbers give another protocol, or the values another label.
+    """Options that change a value also change the protocol, or the label of the value.
 
-    Write the option into the protocol: otherwise the two numbers would be compared.
+    Add the option to the protocol: otherwise the two values would be compared.
     """
     first, tried = subject.run.measurement, 0
     for option, metric in _with_other_options(subject):
@@ -50,13 +50,13 @@ def one_protocol_one_number(subject: MetricSubject) -> None:
         tried += 1
         shared = first.values.keys() & second.values.keys() if isinstance(second, Measurement) else set()
         changed = sorted(label for label in shared if not same(first.values[label].value, second.values[label].value))
-        found = f"With another {option}, {', '.join(changed)} is another number under the protocol {first.protocol!r}."
+        found = f"With another {option}, {', '.join(changed)} is another value under the protocol {first.protocol!r}."
         require(not changed or second.protocol != first.protocol, found)
-    only_if(tried > 0, "The metric has no option that could be set otherwise here.")
+    only_if(tried > 0, "The metric has no option that the check can change.")
 
 
 def _with_other_options(subject: MetricSubject) -> Iterator[tuple[str, Metric]]:
-    """Yield each option that can be changed at a moderate cost, and the metric with another value of it."""
+    """Yield each option that can be changed at a moderate cost, with the metric for another value of it."""
     resolved = subject.resolved
     for name, option in options_of(resolved.factory).items():
         other = _choose_other(resolved.bound.arguments[name], option.annotation)
@@ -71,7 +71,7 @@ def _with_other_options(subject: MetricSubject) -> Iterator[tuple[str, Metric]]:
 
 
 def _choose_other(value: Scalar, annotation: Any) -> Scalar:
-    """Return another value of an option; None if none is known."""
+    """Return another value of an option; None if the check knows none."""
     if get_origin(annotation) is Literal:
         return next((choice for choice in get_args(annotation) if choice != value), None)
     if isinstance(value, bool):
@@ -83,11 +83,11 @@ def _choose_other(value: Scalar, annotation: Any) -> Scalar:
 
 @promise("metrics")
 def nothing_changed(subject: MetricSubject) -> None:
-    """The model, the sampler, what metrics share and the global generators are left as they are.
+    """The metric does not change the model, the sampler, shared data or the global generators.
 
-    jembench.plugin has mode and frozen, which restore a model; torch.autograd.grad towards x leaves no gradients. init
-    and finish of a sampler are for training: use evaluation.samples, or jembench.parts.chain.run. Draw from
-    evaluation.services.generator(purpose), and work on copies of images, logits, energies and samples.
+    jembench.parts.execution has mode and frozen, which restore a model; torch.autograd.grad with respect to x leaves no
+    gradients. init and finish of a sampler are for training: use evaluation.samples, or jembench.parts.chain.run. Draw
+    from evaluation.services.generator(purpose), and change only copies of images, logits, energies and samples.
     """
     changed = subject.run.changed
     require(not changed, f"It changes {' and '.join(changed)}.")

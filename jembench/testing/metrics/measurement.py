@@ -22,12 +22,12 @@ from jembench.testing.checks import only_if, promise, require
 from jembench.testing.metrics.subject import MetricSubject, compute
 
 CLOSE = 1e-6
-"""Relative: sums of the same numbers in another order are as close."""
+"""The largest relative error of a sum in another order."""
 
 
 @promise("metrics")
 def needs_are_capabilities(subject: MetricSubject) -> None:
-    """It has a name, and requires and reads needs and quantities that exist."""
+    """The metric has a name, and requires and reads only needs and quantities that exist."""
     metric = subject.make()
     named = isinstance(metric.name, str) and bool(metric.name.strip())
     require(named, f"The metric's name is {metric.name!r}; it must say what is measured.")
@@ -39,34 +39,34 @@ def needs_are_capabilities(subject: MetricSubject) -> None:
 
 @promise("metrics")
 def computes(subject: MetricSubject) -> None:
-    """It measures something of a model that can do everything, under a protocol.
+    """The metric measures a model with all capabilities, under a protocol.
 
-    It must give a Measurement with a value at least, and a protocol that names the metric, the data and everything else
-    that decides what the number means. What cannot be measured raises Unavailable, with the remedy.
+    Return a Measurement with at least one value, and a protocol that names the metric, the data and everything else
+    that the value depends on. Raise Unavailable, with the remedy, if the metric cannot be measured.
     """
     found = subject.compute().measurement
-    require(isinstance(found, Measurement), f"It gives a {type(found).__name__}.")
-    require(len(found.values) > 0, "It gives no values.")
+    require(isinstance(found, Measurement), f"It returns a {type(found).__name__}.")
+    require(len(found.values) > 0, "It returns no values.")
     require(isinstance(found.protocol, str) and bool(found.protocol.strip()), f"The protocol is {found.protocol!r}.")
 
 
 @promise("metrics")
 def needs_are_all(subject: MetricSubject) -> None:
-    """A model that can do what the metric requires, and nothing else, is enough for it.
+    """The metric can be measured on a model that only has the capabilities that it requires.
 
-    Name everything that it needs in requires, or leave out what is missing.
+    Name every need in requires, or leave out values whose needs are missing.
     """
     _ = subject.run
     metric = subject.make()
-    compute(metric, stage.able(metric.requires & set(get_args(Capability))))
+    compute(metric, stage.with_capabilities(metric.requires & set(get_args(Capability))))
 
 
 @promise("metrics")
 def values_are_numbers(subject: MetricSubject) -> None:
     """Every value is a finite number with its unit, and with the number of observations.
 
-    n says of how many images, samples or timings a value is. Leave out what cannot be known, or raise Unavailable; a
-    model that gives NaN has diverged (jembench.plugin.Diverged).
+    n is the number of images, samples or timings of a value. Leave out values that cannot be computed, or raise
+    Unavailable; a model whose output is NaN has diverged (jembench.plugin.Diverged).
     """
     for label, value in _values(subject):
         require(_is_finite(value.value), f"{label} is {value.value!r}, not a finite number.")
@@ -79,10 +79,9 @@ def values_are_numbers(subject: MetricSubject) -> None:
 
 @promise("metrics")
 def intervals_hold_their_values(subject: MetricSubject) -> None:
-    """low <= value <= high, or both are None: an interval that is not known is not one of no width.
+    """Intervals have low <= value <= high and a width, or both ends are None.
 
-    Both ends are known, or both are None. Of a share that is 0 or 1, Wilson's interval has a width
-    (jembench.plugin.share).
+    Use None for an unknown interval. For a share of 0 or 1, Wilson's interval has a width (jembench.plugin.share).
     """
     for label, (value, low, high, *_) in _values(subject):
         if low is None and high is None:
@@ -104,13 +103,13 @@ def _values(subject: MetricSubject) -> Iterator[tuple[str, Value]]:
 
 @promise("metrics")
 def details_are_json(subject: MetricSubject) -> None:
-    """The details come back from a file as they were written.
+    """The details are the same after writing them to a file and reading it.
 
     Use plain numbers, texts and lists of them: float(...), .tolist().
     """
     details = encode(subject.run.measurement.details)
     again = json.loads(json.dumps(details, allow_nan=False))
-    require(again == details, "The details do not come back from JSON as they were written.")
+    require(again == details, "The details are different after encoding and decoding as JSON.")
 
 
 @promise("metrics")
@@ -123,15 +122,15 @@ def arrays_are_numbers(subject: MetricSubject) -> None:
         right = isinstance(array, np.ndarray) and array.dtype.kind in "biuf"
         kind = f"{type(array).__name__} of {getattr(array, 'dtype', 'no type')}"
         require(right, f"The array {label} is a {kind}.")
-        wild = int((~np.isfinite(array)).sum())
-        require(wild == 0, f"The array {label} holds {wild} numbers that are NaN or infinite.")
+        bad = int((~np.isfinite(array)).sum())
+        require(bad == 0, f"The array {label} holds {bad} numbers that are NaN or infinite.")
 
 
 @promise("metrics")
 def resamplings_give_the_values(subject: MetricSubject) -> None:
-    """From the arrays alone, resamplings give the very values, of the images as they are.
+    """The statistics of resamplings, computed from the arrays on all images, are the values.
 
-    Compute the value by the same formula. A statistic gives (R,) for index matrices (R, N).
+    Compute the value by the same formula. A statistic returns (R,) for index matrices (R, N).
     """
     metric, measurement = subject.make(), subject.run.measurement
     only_if(isinstance(metric, Resampled) and bool(measurement.arrays), "The metric keeps no arrays.")

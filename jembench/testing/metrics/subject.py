@@ -40,7 +40,7 @@ class MetricSubject(Subject):
 
     @property
     def run(self) -> Run:
-        """The outcome. Skip the check for an error, which another check reports."""
+        """The outcome. An error skips the check, since another check reports it."""
         try:
             run = self.compute()
         except (DoesNotApply, Unavailable):
@@ -53,11 +53,11 @@ class MetricSubject(Subject):
 
 
 _runs: dict[Any, Run] = {}
-"""By the factory and its options."""
+"""The runs so far, by the factory and its options."""
 
 
 def compute(metric: Metric, fit: TrainedFit) -> Run:
-    """Compute a metric, with the same global randomness each time, and find its side effects."""
+    """Compute a metric with seeded global generators, and record its side effects."""
     evaluation = fit.evaluation()
     with known_randomness():
         before = _take_snapshot(evaluation)

@@ -1,4 +1,4 @@
-"""Promises of a model's conduct: reproducibility, no side effects, and a state that holds everything."""
+"""Promises of a model's behaviour: reproducibility, no side effects, and a complete state."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from jembench.testing.comparing import different, same, untouched_randomness
 from jembench.testing.models.subject import ModelSubject, needs, require_equal
 
 LOSSES = 3
-"""Computed before a model is saved."""
+"""The number of losses that are computed before a model is saved."""
 
 
 @promise("models")
 def weights_by_seed(subject: ModelSubject) -> None:
     """Made twice under the same seed, the model has the same weights.
 
-    Draw weights from torch's global generator, which is seeded when a model is made: not from numpy's or Python's,
-    the clock or a generator of its own that goes on.
+    Draw weights from torch's global generator, which is seeded when a model is made, not from numpy's or Python's, the
+    clock or a generator that is shared between models.
     """
     first, second = subject.model.state_dict(), subject.make().state_dict()
     others = different(first, second)
@@ -35,8 +35,8 @@ def weights_by_seed(subject: ModelSubject) -> None:
 
 
 @promise("models")
-def same_answer_twice(subject: ModelSubject) -> None:
-    """In evaluation mode two calls with the same images, or equal generators, give the same answers, bit for bit.
+def same_output_twice(subject: ModelSubject) -> None:
+    """In evaluation mode two calls with the same images, or equal generators, give the same outputs, bit for bit.
 
     Switch dropout and noise off in evaluation mode, or draw the noise from a generator that is seeded at every
     call. Pass the generator of sample to every function that draws: torch.randn(..., generator=generator).
@@ -47,7 +47,7 @@ def same_answer_twice(subject: ModelSubject) -> None:
 
 @promise("models")
 def samples_by_generator(subject: ModelSubject) -> None:
-    """sample gives other images under another generator.
+    """sample returns other images for another generator.
 
     Pass the generator to every function that draws: torch.randn(..., generator=generator).
     """
@@ -55,12 +55,12 @@ def samples_by_generator(subject: ModelSubject) -> None:
     with torch.no_grad():
         first, other = ({name: draw() for name, draw in subject.draws(model, seed).items()} for seed in (0, 1))
     for name, images in first.items():
-        require(not same(images, other[name]), f"{name} gives the same images under another generator.")
+        require(not same(images, other[name]), f"{name} returns the same images for another generator.")
 
 
 @promise("models")
 def global_randomness(subject: ModelSubject) -> None:
-    """In evaluation mode no answer and no sample draws from a global generator: torch's or numpy's."""
+    """In evaluation mode no output and no sample uses a global generator, torch's or numpy's."""
     _ = subject.model, subject.takes_labels("energy")
     with untouched_randomness("It"):
         subject.outputs(subject.model)
@@ -70,13 +70,13 @@ def global_randomness(subject: ModelSubject) -> None:
 def nothing_changed(subject: ModelSubject) -> None:
     """No method changes a mode or its arguments; in evaluation mode none changes weights, buffers or gradients.
 
-    Call neither train() nor eval(). Write x = x + 1 in place of x += 1. Update buffers only if self.training. Use
-    torch.autograd.grad(energy.sum(), x) in place of backward(), and jembench.parts.execution.frozen to put
-    requires_grad back.
+    Call neither train() nor eval(). Write x = x + 1 instead of x += 1. Update buffers only if self.training. Use
+    torch.autograd.grad(energy.sum(), x) instead of backward(), and jembench.parts.execution.frozen, which restores
+    requires_grad.
     """
     model, x, y = subject.model, subject.x, subject.y
     calls: dict[str, Callable[[], Any]] = {
-        **{name: partial(ask, x, y) for name, ask in subject.calls(model).items()},
+        **{name: partial(method, x, y) for name, method in subject.calls(model).items()},
         **subject.draws(model),
     }
     for name, call in calls.items():
@@ -107,10 +107,10 @@ def _values(model: Any) -> dict[str, Any]:
 
 @promise("models")
 def saved_and_loaded(subject: ModelSubject) -> None:
-    """Its state, saved and loaded into a model of another seed, gives the same answers, samples and losses.
+    """The state, saved and loaded into a model of another seed, gives the same outputs, samples and losses.
 
-    Something that counts is neither a parameter nor a buffer: register_buffer makes it a part of the state. Hold
-    tensors in it alone, each once, with shapes that follow from the spec and the data, unless it has fit.
+    A part of the state is neither a parameter nor a buffer: call register_buffer. The state may only hold tensors, each
+    once, with shapes that are determined by the spec and the data, unless the model has fit.
     """
     model, loaded = _compute_losses(subject), subject.build(seed=1)
     with tempfile.TemporaryDirectory() as folder:
@@ -121,14 +121,14 @@ def saved_and_loaded(subject: ModelSubject) -> None:
     if isinstance(model, Trainable):
         models: tuple[Any, ...] = (model, _compute_losses(replace(subject)), loaded)
         uninterrupted, again, resumed = (subject.loss(each.train()).total.detach() for each in models)
-        only_if(same(uninterrupted, again), "Its loss differs each time: see the check loss-by-seed.")
+        only_if(same(uninterrupted, again), "Its loss is not deterministic: see the check loss-by-seed.")
         found = f"After {LOSSES} losses the next is {uninterrupted.tolist()}, and after loading {resumed.tolist()}"
-        require(same(uninterrupted, resumed), f"{found}: a training that is interrupted becomes another one.")
+        require(same(uninterrupted, resumed), f"{found}: a resumed training would differ.")
 
 
 def _compute_losses(subject: ModelSubject) -> Any:
-    """Return the model after some losses, if it is trained here: its state must include what they change."""
-    model = subject.shaken.train()
+    """Return the model after some losses, if it is trainable, since losses may change its state."""
+    model = subject.perturbed.train()
     for _ in range(LOSSES if isinstance(model, Trainable) else 0):
         subject.loss(model)
     return model.eval()

@@ -1,4 +1,4 @@
-"""Promises of outputs that must agree: energies, densities and logits, classes, gradients.
+"""Promises of the consistency of a model's energies, densities, logits and gradients.
 
 Legend: B images, K classes.
 """
@@ -18,67 +18,69 @@ from jembench.testing.comparing import same
 from jembench.testing.models.subject import IMAGES, ModelSubject, close, distance, has, needs, sampling
 
 TOLERANCE = 1e-4
-"""Of equations between outputs, relative to the largest: float32 sums over pixels and classes."""
+"""The largest error of equations between outputs, relative to the largest output: rounding of sums in float32."""
 
 STEPS = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3)
-"""Lengths of a finite difference: the larger meet kinks and curvature, the smaller rounding."""
+"""Lengths of a finite difference: kinks and curvature limit the larger ones, rounding the smaller ones."""
 
 AGREEMENT = 0.03
-"""The largest difference of a finite difference, relative to the derivatives; networks have kinks."""
+"""The largest error of a finite difference, relative to the derivatives; networks have kinks."""
 
 
 @promise("models")
 def energy_is_minus_log_density(subject: ModelSubject) -> None:
-    """Where there are both, energy(x) = -log_prob(x) + one constant.
+    """A model with both has energy(x) = -log_prob(x) + constant.
 
-    Lower energy = likelier: E(x) is -log p(x). Derive one from the other.
+    E(x) is -log p(x), so that a lower energy means a higher density. Compute one from the other.
     """
-    energy, log_prob = subject.answer("energy"), subject.answer("log_prob")
+    energy, log_prob = subject.output("energy"), subject.output("log_prob")
     _require_constant("energy(x) + log_prob(x)", energy + log_prob, energy, log_prob)
 
 
 @promise("models")
 def energy_sums_over_classes(subject: ModelSubject) -> None:
-    """Where there is energy(x, y), energy(x) = -logsumexp over y of -energy(x, y), up to one constant.
+    """A model with energy(x, y) has energy(x) = -logsumexp over y of -energy(x, y), up to a constant.
 
-    Energies are of one joint p(x, y): jembench.parts.marginal_energy computes E(x) from the logits -E(x, y).
+    Both energies are of one joint density p(x, y): jembench.parts.marginal_energy computes E(x) from the logits -E(x,
+    y).
     """
-    energy, joint = subject.answer("energy"), subject.each_class("energy")
+    energy, joint = subject.output("energy"), subject.each_class("energy")
     _require_constant("energy(x) + logsumexp_y(-energy(x, y))", energy + (-joint).logsumexp(dim=1), energy, joint)
 
 
 @promise("models")
 def energy_follows_from_logits(subject: ModelSubject) -> None:
-    """Where the model says so, energy(x) is -logsumexp of logits(x): one is then computed from the other.
+    """A model with energy_follows_from_logits has energy(x) = -logsumexp of logits(x), and is evaluated in one pass.
 
     Leave out the attribute energy_follows_from_logits, or return jembench.parts.marginal_energy(logits).
     """
-    follows = predictions.energy_follows_from_logits(needs(subject.shaken, "energy"))
-    only_if(bool(follows), "It does not say that its energy follows from its logits.")
-    energy, expected = subject.answer("energy"), marginal_energy(subject.answer("logits"))
+    follows = predictions.energy_follows_from_logits(needs(subject.perturbed, "energy"))
+    only_if(bool(follows), "It does not set energy_follows_from_logits.")
+    energy, expected = subject.output("energy"), marginal_energy(subject.output("logits"))
     found = f"energy(x) differs from -logsumexp(logits(x)) by {distance(energy, expected)}."
     require(close(energy, expected), found)
 
 
 @promise("models")
 def class_energies_agree_with_logits(subject: ModelSubject) -> None:
-    """Where there are both, softmax over y of -energy(x, y) is softmax of logits(x).
+    """A model with both has the same softmax over y of -energy(x, y) and of logits(x).
 
-    Lower energy = likelier: E(x, y) = -f(x)[y], up to what does not depend on y.
+    Return E(x, y) = -f(x)[y], up to a term that does not depend on y.
     """
-    logits, joint = subject.answer("logits"), subject.each_class("energy")
-    ours, theirs = logits.softmax(dim=1), (-joint).softmax(dim=1)
-    found = f"p(y|x) by softmax of logits and by softmax of -energy(x, y) differs by {distance(theirs, ours)}."
-    require(close(theirs, ours, TOLERANCE), found)
+    logits, joint = subject.output("logits"), subject.each_class("energy")
+    by_logits, by_energies = logits.softmax(dim=1), (-joint).softmax(dim=1)
+    difference = distance(by_energies, by_logits)
+    found = f"p(y|x) by softmax of logits and by softmax of -energy(x, y) differs by {difference}."
+    require(close(by_energies, by_logits, TOLERANCE), found)
 
 
 @promise("models")
 def class_densities_agree_with_logits(subject: ModelSubject) -> None:
-    """Where there are both, logits(x) and log_prob(x, y) give the same p(y|x) by Bayes' rule, for some p(y).
+    """A model with both has logits(x) and log_prob(x, y) that give the same p(y|x) by Bayes' rule, for some p(y).
 
     Return log p(x|y) + log p(y), or p(y|x) of the same joint density.
     """
-    logits, densities = subject.answer("logits"), subject.each_class("log_prob")
+    logits, densities = subject.output("logits"), subject.each_class("log_prob")
     prior = logits - densities  # log p(y) + c(x)
     interaction = prior - prior.mean(dim=1, keepdim=True) - prior.mean(dim=0) + prior.mean()
     worst = float(interaction.abs().max())
@@ -88,19 +90,18 @@ def class_densities_agree_with_logits(subject: ModelSubject) -> None:
 
 @promise("models")
 def density_within_its_classes(subject: ModelSubject) -> None:
-    """Where there is log_prob(x, y), log_prob(x) lies between its smallest and its largest value over y.
+    """A model with log_prob(x, y) has log_prob(x) between its smallest and largest value over y.
 
-    A mixture lies between its parts: return logsumexp_y(log p(x|y) + log p(y)), where log p(y) is -log K for
-    classes of equal size.
+    Return logsumexp_y(log p(x|y) + log p(y)), with log p(y) = -log K for classes of equal size.
     """
-    marginal, by_class = subject.answer("log_prob"), subject.each_class("log_prob")
+    marginal, by_class = subject.output("log_prob"), subject.each_class("log_prob")
     slack = TOLERANCE * _scale(by_class)
     outside = (marginal < by_class.amin(dim=1) - slack) | (marginal > by_class.amax(dim=1) + slack)
     require(not bool(outside.any()), "log_prob(x) lies outside of log_prob(x, y) over all y.")
 
 
 def _require_constant(name: str, values: Tensor, *terms: Tensor) -> None:
-    """Fail the check unless the values are equal, as far as the size of their terms allows."""
+    """Fail the check unless the values are equal, up to the rounding of their terms."""
     worst = float((values - values.mean()).abs().max())
     require(worst <= TOLERANCE * _scale(*terms), f"{name} varies by {worst:.2g} nats from image to image.")
 
@@ -111,17 +112,17 @@ def _scale(*values: Tensor) -> float:
 
 @promise("models")
 def depends_on_the_class(subject: ModelSubject) -> None:
-    """Where labels are taken, energy(x, y), log_prob(x, y) and sample(n, y) are not the same whatever y is.
+    """A model that takes labels has energy(x, y), log_prob(x, y) and sample(n, y) that depend on y.
 
-    Let them depend on y; a model without classes raises jembench.plugin.SpecError for labels, and its chains and
-    samples are then of p(x).
+    Use y; or raise jembench.plugin.SpecError for labels if the model has no classes: its chains and samples are then of
+    p(x).
     """
     methods = [method for method in ("energy", "log_prob", "sample") if subject.takes_labels(method)]
-    only_if(bool(methods) and subject.data.num_classes >= 2, "It has nothing that could be asked by class.")
+    only_if(bool(methods) and subject.data.num_classes >= 2, "It has no method that takes labels.")
     for method in methods:
         first, *others = _by_class(subject, method)
         low, high = subject.data.bounds
-        clamped = method == "sample" and bool(((first == low) | (first == high)).all())  # as some models begin
+        clamped = method == "sample" and bool(((first == low) | (first == high)).all())  # as of some initial weights
         found = f"{method} with y is the same for all {subject.data.num_classes} classes, with other weights too."
         require(clamped or not all(same(first, other) for other in others), found)
 
@@ -131,30 +132,30 @@ def _by_class(subject: ModelSubject, method: str) -> list[Tensor]:
     if method != "sample":
         return list(subject.each_class(method).unbind(dim=1))
     classes = [torch.full((IMAGES,), k) for k in range(subject.data.num_classes)]
-    return [subject.shaken.sample(IMAGES, y, generator=sampling()) for y in classes]
+    return [subject.perturbed.sample(IMAGES, y, generator=sampling()) for y in classes]
 
 
 @promise("models")
 def energy_has_a_gradient(subject: ModelSubject) -> None:
     """dE/dx, or -d log p(x)/dx, exists, is finite, and is not zero everywhere.
 
-    Leave out detach, no_grad, item and rounding on the way from x to the energy, and clamps or saturated layers;
-    look for square roots and logarithms of 0, and for where().
+    Do not use detach, no_grad, item, rounding, clamps or saturated layers between x and the energy; look for square
+    roots and logarithms of 0, and for where().
     """
     _needs_energy(subject.model)
-    for model in (subject.model, subject.shaken):
+    for model in (subject.model, subject.perturbed):
         gradient = subject.gradient(model)
         require(bool(gradient.isfinite().all()), "dE/dx is not finite.")
-    require(bool(gradient.any()), "dE/dx is zero everywhere, with other weights too: no chain would move.")
+    require(bool(gradient.any()), "dE/dx is zero everywhere, with other weights too, so that no chain moves.")
 
 
 @promise("models")
 def gradient_is_of_the_energy(subject: ModelSubject) -> None:
-    """dE/dx is how the energy changes: along a direction it agrees with a finite difference.
+    """dE/dx along a direction agrees with a finite difference of the energy.
 
-    Something on the way from x to the energy is detached, rounded, or has a backward pass of its own.
+    An operation between x and the energy is detached, rounded, or has a backward pass of its own.
     """
-    model = _needs_energy(subject.shaken)
+    model = _needs_energy(subject.perturbed)
     try:
         gradient = subject.gradient(model)
     except RuntimeError as error:
@@ -172,11 +173,11 @@ def gradient_is_of_the_energy(subject: ModelSubject) -> None:
 
 def _needs_energy(model: Any) -> Any:
     """Return the model. Skip the check if it has no gradients, or neither energies nor densities."""
-    only_if(is_differentiable(model), "It says that it cannot be differentiated.")
+    only_if(is_differentiable(model), "It sets differentiable = False.")
     return model if has(model, "energy") else needs(model, "log_prob")
 
 
 def _scale_to_unit(direction: Tensor) -> Tensor:
-    """Scale each image to length 1; zero stays zero."""
+    """Scale each image to L2 norm 1; leave zero unchanged."""
     length: Tensor = direction.flatten(1).norm(dim=1).clamp(min=1e-30)
     return direction / length.view(-1, 1, 1, 1)

@@ -1,11 +1,11 @@
-"""A density integrates to 1, as bits per dimension assume.
+"""The promise that a density integrates to 1, which bits per dimension assume.
 
 Images of one pixel are few enough for an integral over all of them. The midpoint rule covers the bounds, and
 
     x = m + h r sinh(t),   int p(x) dx = int p(x(t)) h r cosh(t) dt,
 
-all x, with m the middle of the bounds and h half of their range. In steps of t the middle is passed through slowly, and
-the points reach 550 h, where heavy tails have their mass. The trapezoidal rule converges faster than any power of the
+all x, with m the middle of the bounds and h half of their range. Equal steps of t are fine around the middle, and the
+points reach 550 h, which covers heavy tails. The trapezoidal rule converges faster than any power of the
 step where p is smooth.
 """
 
@@ -21,7 +21,7 @@ from jembench.testing.checks import DoesNotApply, only_if, promise, require
 from jembench.testing.models.subject import ModelSubject, needs
 
 POINTS = 2561
-"""Ten for each of the 256 levels of a pixel, and an odd number, so that every other one includes both ends."""
+"""Ten for each of the 256 levels of a pixel, and one more, so that every other point includes both ends."""
 
 NARROW, FAR = 0.05, 10.0
 """r and the largest t."""
@@ -30,23 +30,23 @@ TOLERANCE = 0.02
 """The largest distance of the integral from 1, which is 0.03 bits."""
 
 PRECISION = 0.005
-"""The largest relative difference of an integral from that of every other point, and without those at its ends."""
+"""The largest relative difference of an integral from one over every other point, and from one without the ends."""
 
 
 @promise("models")
 def density_integrates_to_1(subject: ModelSubject) -> None:
-    """Over all images of one pixel exp(log_prob(x)) integrates to 1, or over those within the bounds.
+    """exp(log_prob(x)) integrates to 1 over all images of one pixel, or over those within the bounds.
 
-    Add the log-determinant of every step from x on, that of scaling the pixels too, and the constant of the prior.
-    Where log_prob is the probability of one of the 256 levels of a pixel, subtract log((high - low) / 255) for each of
-    the D pixels of all channels.
+    Add the log-determinant of every transformation of x, the scaling of pixels included, and the constant of the prior.
+    If log_prob is the probability of one of the 256 levels of a pixel, subtract log((high - low) / 255) for each of the
+    D pixels of all channels.
     """
     needs(subject.model, "log_prob")
     pixel = ModelSubject(subject.resolved, (dataclasses.replace(subject.data, shape=(1, 1, 1)),))
     try:
         with torch.no_grad():
-            pixel.shaken.log_prob(pixel.x)
-    except Exception as error:  # a refusal, or a fault that shapes-from-data reports
+            pixel.perturbed.log_prob(pixel.x)
+    except Exception as error:  # the check shapes-from-data reports faults
         raise DoesNotApply("It cannot be made for one pixel, over which its density could be integrated.") from error
     low, high = subject.data.bounds
     centres = (torch.arange(POINTS) + 0.5) / POINTS
@@ -65,9 +65,9 @@ def density_integrates_to_1(subject: ModelSubject) -> None:
 
 
 def _integrate(pixel: ModelSubject, points: Tensor, steps: Tensor | float) -> Tensor:
-    """Return what each point contributes to the integral: float64 (N,)."""
+    """Return the contribution of each point to the integral, float64 (N,)."""
     with torch.no_grad():
-        log_prob: Tensor = pixel.shaken.log_prob(points.float().view(-1, 1, 1, 1))
+        log_prob: Tensor = pixel.perturbed.log_prob(points.float().view(-1, 1, 1, 1))
     return log_prob.double().exp() * steps
 
 

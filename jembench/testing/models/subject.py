@@ -22,16 +22,16 @@ from jembench.testing.checks import DoesNotApply, Subject, only_if, require
 from jembench.testing.comparing import same
 
 IMAGES = 5
-"""B and N: different from likely numbers of channels, pixels and classes."""
+"""B and N, different from common numbers of channels, pixels and classes."""
 
 BATCH = 32
-"""Training images: enough for models that set parameters by the statistics of their first batch."""
+"""Images of a training batch: enough for models that initialise themselves by its statistics."""
 
 FITTED = 20
-"""Training images of each class, for models that are fitted at once."""
+"""Training images per class, for models that are fitted at once."""
 
 Outputs = Mapping[str, Tensor]
-"""Outputs of a model by the call that gave them: ``energy(x, y)``."""
+"""The outputs of a model by their call: ``energy(x, y)``."""
 
 
 @dataclass(frozen=True)
@@ -41,10 +41,12 @@ class ModelSubject(Subject):
     kind = "models"
 
     def build(self, seed: int = 0) -> Any:
-        """Make the model in evaluation mode, its weights drawn under a seed."""
+        """Make the model in evaluation mode, with weights of a seed."""
         with seeds.initialising(seed):
             model = super().build()
-            require(isinstance(model, nn.Module), f"The factory gives a {type(model).__name__}, not a torch.nn.Module.")
+            require(
+                isinstance(model, nn.Module), f"The factory returns a {type(model).__name__}, not a torch.nn.Module."
+            )
             if not capabilities(model) and not isinstance(model, Trainable):
                 model = as_classifier(model, self.data, str(self.resolved))
             if is_fitted(model):
@@ -52,7 +54,7 @@ class ModelSubject(Subject):
         return model.eval()
 
     def fit(self, model: Any, seed: int = 0, purpose: str = "training") -> None:
-        """Fit a model that is fitted at once, to images of each class."""
+        """Call the model's fit with images of each class."""
         n = FITTED * max(self.data.num_classes, 1)
         labels = self.labels(n) if self.data.num_classes else None
         with torch.no_grad():
@@ -60,12 +62,12 @@ class ModelSubject(Subject):
 
     @cached_property
     def model(self) -> Any:
-        """The model, made once for this check."""
+        """The model, which is made once for the check."""
         return self.make()
 
     @cached_property
-    def shaken(self) -> Any:
-        """Another model with parameters moved a little: a last layer that begins at zero hides all before it."""
+    def perturbed(self) -> Any:
+        """Another model with slightly changed parameters, since a last layer of zeros hides all other layers."""
         model, generator = self.make(), seeds.generator(0, "testing/shaken")
         with torch.no_grad():
             for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
@@ -76,20 +78,20 @@ class ModelSubject(Subject):
 
     @property
     def x(self) -> Tensor:
-        """Images within the bounds, none of them at the edge: (B, C, H, W)."""
+        """Images (B, C, H, W) inside of the bounds."""
         return self.images("images")
 
     @property
     def y(self) -> Tensor:
-        """Labels of the images: int64 (B,)."""
+        """The labels of the images, int64 (B,)."""
         return self.labels(IMAGES)
 
     def labels(self, n: int) -> Tensor:
-        """Return labels that take turns: int64 (n,)."""
+        """Return alternating labels, int64 (n,)."""
         return torch.arange(n) % max(self.data.num_classes, 1)
 
     def images(self, purpose: str, n: int = IMAGES) -> Tensor:
-        """Return images, other ones for each purpose: (n, C, H, W)."""
+        """Return random images (n, C, H, W), different for each purpose."""
         low, high = self.data.bounds
         uniform = torch.rand(n, *self.data.shape, generator=seeds.generator(0, f"testing/{purpose}"))
         return low + (high - low) * (0.1 + 0.8 * uniform)
@@ -97,7 +99,7 @@ class ModelSubject(Subject):
     # --- outputs ------------------------------------------------------------------------------------------------------
 
     def calls(self, model: Any) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
-        """Return every call that the model takes for images; with their labels too, if it takes them."""
+        """Return the methods of the model for images, without and with labels, by their call."""
         calls: dict[str, Callable[[Tensor, Tensor], Tensor]] = {}
         for name in filter(partial(has, model), ("logits", "energy", "log_prob")):
             calls[f"{name}(x)"] = partial(_call_without_labels, getattr(model, name))
@@ -106,7 +108,7 @@ class ModelSubject(Subject):
         return calls
 
     def draws(self, model: Any, seed: int = 0) -> dict[str, Callable[[], Tensor]]:
-        """Return every call that draws samples."""
+        """Return the methods that draw samples, by their call."""
         calls: dict[str, Callable[[], Tensor]] = {}
         if has(model, "sample"):
             calls["sample(n)"] = lambda: model.sample(IMAGES, generator=sampling(seed))
@@ -118,21 +120,21 @@ class ModelSubject(Subject):
     def outputs(self, model: Any, x: Tensor | None = None, y: Tensor | None = None) -> Outputs:
         """Return all outputs for images, by default ``x`` and ``y``, and all samples."""
         x, y = self.x if x is None else x, self.y if y is None else y
-        answers = {name: ask(x.clone(), y.clone()) for name, ask in self.calls(model).items()}
-        return answers | {name: draw() for name, draw in self.draws(model).items()}
+        outputs = {name: call(x.clone(), y.clone()) for name, call in self.calls(model).items()}
+        return outputs | {name: draw() for name, draw in self.draws(model).items()}
 
     def takes_labels(self, method: str) -> bool:
-        """Return True if energy, log_prob or sample can be called with labels."""
+        """Return whether energy, log_prob or sample can be called with labels."""
         return method in self._by_class
 
     @cached_property
     def _by_class(self) -> set[str]:
-        model, found = self.make(), set()
+        model, methods = self.make(), set()
         for method in ("energy", "log_prob", "sample") if self.data.num_classes else ():
-            with suppress(Exception), torch.no_grad():  # a refusal, or a fault that labels-taken-or-refused reports
+            with suppress(Exception), torch.no_grad():  # the check labels-taken-or-refused reports faults
                 self.call_by_class(model, method)
-                found.add(method)
-        return found
+                methods.add(method)
+        return methods
 
     def call_by_class(self, model: Any, method: str) -> Tensor:
         """Call energy, log_prob or sample with labels."""
@@ -141,32 +143,32 @@ class ModelSubject(Subject):
             return with_labels(IMAGES, self.y, generator=sampling())
         return with_labels(self.x, self.y)
 
-    def answer(self, method: str) -> Tensor:
-        """Return an output of the model with moved parameters. Skip the check if it has no such method."""
+    def output(self, method: str) -> Tensor:
+        """Return an output of the perturbed model. Skip the check if it has no such method."""
         with torch.no_grad():
-            answer: Tensor = getattr(needs(self.shaken, method), method)(self.x)
-        return answer
+            output: Tensor = getattr(needs(self.perturbed, method), method)(self.x)
+        return output
 
     def each_class(self, method: str) -> Tensor:
-        """Return energy or log_prob of every image with every class: (B, K)."""
+        """Return energy or log_prob of every image and every class, (B, K)."""
         only_if(self.takes_labels(method), f"It has no {method}(x, y).")
         classes = [torch.full((IMAGES,), k) for k in range(self.data.num_classes)]
         with torch.no_grad():
-            return torch.stack([getattr(self.shaken, method)(self.x, y) for y in classes], dim=1)
+            return torch.stack([getattr(self.perturbed, method)(self.x, y) for y in classes], dim=1)
 
     def energies(self, model: Any, x: Tensor) -> Tensor:
-        """Return E(x), or -log p(x) of a model that has a density alone: (B,), with gradients."""
+        """Return E(x), or -log p(x) of a model that has only a density, (B,), with gradients."""
         if isinstance(model, Energy):
             energies = model.energy(x)
         elif isinstance(model, Density):
             energies = -model.log_prob(x)
         else:
             raise DoesNotApply("It has neither an energy nor a density.")
-        only_if(energies.shape == (len(x),), "It has not one energy for each image: see the check output-shapes.")
+        only_if(energies.shape == (len(x),), "Its energies are not (B,): see the check output-shapes.")
         return energies
 
     def gradient(self, model: Any) -> Tensor:
-        """Return dE/dx: (B, C, H, W)."""
+        """Return dE/dx, (B, C, H, W)."""
         x = self.x.requires_grad_()
         (gradient,) = torch.autograd.grad(self.energies(model, x).sum(), x)
         return gradient
@@ -181,17 +183,17 @@ class ModelSubject(Subject):
 
     @property
     def batch(self) -> Batch:
-        """A batch of training."""
+        """A training batch."""
         return Batch(self.images("batch", BATCH), self.images("labelled batch", BATCH), self.labels(BATCH))
 
     def negatives(self, model: Any) -> Negatives | None:
-        """Return samples such as the model's loss needs."""
+        """Return the samples that the model's loss needs, if any."""
         if model.chains == "none":
             return None
         return Negatives(self.images("negatives", BATCH), self.labels(BATCH) if model.chains == "conditional" else None)
 
     def loss(self, model: Any, batch: Batch | None = None, negatives: Negatives | None = None) -> Loss:
-        """Compute the training loss under a seed; of the subject's own batch and negatives by default."""
+        """Compute the training loss under a seed, by default with the subject's batch and negatives."""
         with seeds.initialising(0):
             loss: Loss = model.training_loss(batch or self.batch, negatives or self.negatives(model))
         return loss
@@ -207,7 +209,7 @@ def sampling(seed: int = 0) -> Generator:
 
 
 def has(model: Any, method: str) -> bool:
-    """Return True if a model has the method; None in its place removes an inherited one."""
+    """Return whether a model has a method. The value None removes an inherited one."""
     return getattr(model, method, None) is not None
 
 
@@ -218,13 +220,13 @@ def needs(model: Any, method: str) -> Any:
 
 
 def require_equal(found: Outputs, expected: Outputs, how: str, equal: Callable[[Tensor, Tensor], bool] = same) -> None:
-    """Fail the check if outputs differ, by default in any bit."""
-    for name, answer in found.items():
-        require(equal(answer, expected[name]), f"{name}, {how}, differs by {distance(answer, expected[name])}.")
+    """Fail the check if outputs differ, by default bit for bit."""
+    for name, output in found.items():
+        require(equal(output, expected[name]), f"{name}, {how}, differs by {distance(output, expected[name])}.")
 
 
 def close(a: Tensor, b: Tensor, tolerance: float = 2e-5) -> bool:
-    """Return True if two outputs differ by rounding only, relative to the largest value."""
+    """Return whether two outputs are equal up to ``tolerance``, relative to the largest value."""
     scale = max(1.0, float(b.abs().max()))
     return a.shape == b.shape and bool(((a - b).abs() <= tolerance * scale).all())
 

@@ -1,4 +1,4 @@
-"""Promises that the shared training loop relies on.
+"""Promises of training, on which the training loop relies.
 
 Legend: B batch.
 """
@@ -19,40 +19,41 @@ from jembench.testing.models.subject import ModelSubject
 
 STEPS = 20
 RATES = (1e-3, 1e-4, 1e-5)
-"""Learning rates, from the common one to those of models that begin steeply."""
+"""Learning rates: a common one, and smaller ones for models with large initial gradients."""
 
 ROUNDING = 1e-5
-"""The relative change of a loss whose terms are summed up in another order."""
+"""The largest relative change of a loss by rounding."""
 
 UNPAIRED = 0.01
-"""Where x is mixed into x_labelled, both count. Labels are taken for those of x if x_labelled counts this much less."""
+"""Labels count as paired with x if they change the loss through x_labelled by less than this share of the change
+through x. A loss that mixes x and x_labelled passes the check."""
 
 
 @promise("models")
 def loss_is_a_number(subject: ModelSubject) -> None:
-    """training_loss gives a Loss whose total is one finite number with a gradient, for the samples of ``chains``.
+    """training_loss returns a Loss whose total is a finite number with a gradient, for the samples of ``chains``.
 
-    Return jembench.interfaces.Loss(total, parts). Make it one finite number, a mean over the batch; leave out
-    detach and no_grad on the way to it.
+    Return jembench.interfaces.Loss(total, parts), with the mean over the batch as total; do not use detach and no_grad
+    in its computation.
     """
     chains, known = subject.trained.chains, get_args(Chains)
     require(chains in known, f"chains is {chains!r}; it must be one of {', '.join(known)}.")
     loss = subject.loss(subject.trained)
-    require(isinstance(loss, Loss), f"training_loss gives a {type(loss).__name__}.")
+    require(isinstance(loss, Loss), f"training_loss returns a {type(loss).__name__}.")
     require(loss.total.shape == () and bool(loss.total.isfinite()), f"The total of the loss is {loss.total}.")
     require(loss.total.requires_grad, "The total of the loss has no gradient.")
 
 
 @promise("models")
 def energies_of_the_loss(subject: ModelSubject) -> None:
-    """The loss falls with the energies of the data, (B,), against those of the samples, (B,), if it gives any.
+    """The loss increases with the energies of the data, (B,), and decreases with those of the samples, (B,), if any.
 
-    Lower energy = likelier: it is mean E(data) - mean E(samples), to be minimised, and made of Energies(data,
-    samples), finite and attached.
+    The loss is mean E(data) - mean E(samples), to be minimised: compute it from Energies(data, samples), finite and
+    with gradients.
     """
     loss = subject.loss(subject.trained)
     if loss.energies is None:
-        raise DoesNotApply("Its loss gives no energies: no penalty and no divergence guard act on it.")
+        raise DoesNotApply("Its loss has no energies, which only the energy penalty and the divergence guard need.")
     for name, energies in loss.energies._asdict().items():
         right = energies.ndim == 1 and bool(energies.isfinite().all())
         require(right, f"The energies of the {name} have the shape {tuple(energies.shape)}, or are not finite.")
@@ -63,22 +64,22 @@ def energies_of_the_loss(subject: ModelSubject) -> None:
 
 @promise("models")
 def every_parameter_is_trained(subject: ModelSubject) -> None:
-    """training_loss gives every parameter that is to be trained a finite gradient.
+    """training_loss has a finite gradient for every parameter that requires one.
 
-    Use it in the loss without detach, or say that it is not trained: parameter.requires_grad_(False), or a buffer.
+    Use the parameter in the loss without detach; or call parameter.requires_grad_(False), or make it a buffer.
     """
     model = subject.trained
     torch.autograd.backward(subject.loss(model).total)
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     without = [name for name, parameter in trained.items() if parameter.grad is None]
     require(bool(trained) and not without, f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}.")
-    wild = [name for name, parameter in trained.items() if not bool(parameter.grad.isfinite().all())]
-    require(not wild, f"The gradient of {', '.join(wild[:3])} is not finite, at the first step already.")
+    bad = [name for name, parameter in trained.items() if not bool(parameter.grad.isfinite().all())]
+    require(not bad, f"The gradient of {', '.join(bad[:3])} is not finite at the first step.")
 
 
 @promise("models")
 def loss_by_seed(subject: ModelSubject) -> None:
-    """The randomness in training_loss, as of dropout, comes from torch alone: the same seed, the same loss.
+    """Random numbers in training_loss, as for dropout, come from torch alone: equal seeds give equal losses.
 
     Draw noise from torch's generator, or from one that the model's state determines.
     """
@@ -93,10 +94,9 @@ def loss_by_seed(subject: ModelSubject) -> None:
 
 @promise("models")
 def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
-    """The loss pairs the labels of a batch with x_labelled, which they are of, and not with x.
+    """The loss pairs the labels of a batch with x_labelled and not with x.
 
-    batch.x is another draw of the data, of unknown classes: write logits(batch.x_labelled) wherever
-    batch.y_labelled is.
+    batch.x are other images, of unknown classes: use logits(batch.x_labelled) with batch.y_labelled.
     """
     _ = subject.trained
     only_if(subject.data.num_classes >= 2, f"{subject.data.name} has fewer than two classes.")
@@ -106,12 +106,12 @@ def labels_belong_to_x_labelled(subject: ModelSubject) -> None:
 
 
 def _changes_by_rolling_labels(subject: ModelSubject) -> list[float]:
-    """Return the change in the loss if labels change places, when only x varies, and when only x_labelled does.
+    """Return the change of the loss by exchanging labels, if only x varies, and if only x_labelled varies.
 
-    The images of the other kind, and the samples, are copies of one image.
+    The other images and the samples are copies of one image.
     """
-    model = subject.shaken.train()
-    subject.loss(model)  # sets what the first batch sets
+    model = subject.perturbed.train()
+    subject.loss(model)  # initialises models by their first batch
     model.eval()
     batch, negatives = subject.batch, subject.negatives(model)
     samples = None if negatives is None else negatives._replace(x=_repeat_first(negatives.x))
@@ -131,9 +131,9 @@ def _repeat_first(images: Tensor) -> Tensor:
 
 @promise("models")
 def training_lowers_the_loss(subject: ModelSubject) -> None:
-    """A few steps of gradient descent on one batch lower its loss, if they are small enough.
+    """A few small steps of gradient descent on one batch lower its loss.
 
-    The loss is minimised: see to its sign, and that its gradient reaches what it depends on.
+    The loss is minimised: check its sign and its gradients.
     """
     _ = subject.trained
     for rate in RATES:
@@ -160,10 +160,10 @@ def _train(subject: ModelSubject, learning_rate: float) -> list[float]:
 
 @promise("models")
 def fitted_by_generator(subject: ModelSubject) -> None:
-    """fit stores in buffers what it learns of the images, the same under equal generators.
+    """fit stores its result in buffers, and equal generators give equal results.
 
-    Register a buffer in __init__, of any shape, and assign to it in fit. Draw from the generator alone; give
-    scikit-learn a number from it: random_state=int(torch.randint(2**31, (), generator=generator)).
+    Register a buffer in __init__, of any shape, and assign to it in fit. Draw only from the generator; for
+    scikit-learn: random_state=int(torch.randint(2**31, (), generator=generator)).
     """
     model = subject.model
     only_if(is_fitted(model), "It is not fitted at once: it has no fit.")
@@ -174,4 +174,4 @@ def fitted_by_generator(subject: ModelSubject) -> None:
     require(not others, f"Fitted twice to the same images, it differs in {', '.join(others[:3])}.")
     subject.fit(model, purpose="other training")
     learnt = different(model.state_dict(), first)
-    require(bool(learnt), "Fitted to other images, its buffers are the same: what it learns is not stored.")
+    require(bool(learnt), "Fitted to other images, its buffers are the same, so that the result of fit is not stored.")

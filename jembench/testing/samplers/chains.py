@@ -1,4 +1,4 @@
-"""Promises of a sampler's chains: how they begin, and what a step does.
+"""Promises of a sampler's chains: their starts and steps.
 
 Legend: n chains, C channels, H height, W width.
 """
@@ -14,11 +14,11 @@ from jembench.testing.comparing import same
 from jembench.testing.samplers.subject import CHAINS, STEPS, SamplerSubject, copy_tensors, move, require_tensor, seeded
 
 STEEPNESS = (1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0, 1000.0)
-"""Of the bowls that chains must descend into; which of them suits a sampler depends on the size of its steps."""
+"""The steepnesses c of the quadratic energies that chains descend; the step size of a sampler suits some of them."""
 
 DOWNHILL_STEPS = 200
 DOWNHILL_SHARE = 0.2
-"""The largest share of the initial energy that may be left after these steps."""
+"""The largest share of the initial energy that may remain after these steps."""
 
 
 @promise("samplers")
@@ -31,18 +31,18 @@ def begins_as_images(subject: SamplerSubject) -> None:
     for y in subject.kinds:
         for begin in ("start", "init"):
             state = getattr(subject.make(), begin)(CHAINS, y, generator=seeded())
-            require(isinstance(state, ChainState), f"{begin} gives a {type(state).__name__}, not a ChainState.")
+            require(isinstance(state, ChainState), f"{begin} returns a {type(state).__name__}, not a ChainState.")
             require_tensor(state.x, (CHAINS, *subject.data.shape), begin)
             least, most = float(state.x.min()), float(state.x.max())
             within = begin == "init" or (least >= low and most <= high)
-            require(within, f"start gives pixels from {least:.3g} to {most:.3g}.")
+            require(within, f"start returns pixels from {least:.3g} to {most:.3g}.")
 
 
 @promise("samplers")
 def step_gives_images(subject: SamplerSubject) -> None:
-    """A step gives images, energies and gradients in their shapes, detached, and counts itself.
+    """A step returns images, energies and gradients in their shapes, detached, and increments the number of steps.
 
-    Let it give state._replace(x=..., steps=state.steps + 1) of detached tensors, and StepInfo(energy, grad): (n,) and
+    Return state._replace(x=..., steps=state.steps + 1) of detached tensors, and StepInfo(energy, grad): (n,) and
     (n, C, H, W).
     """
     shape = (CHAINS, *subject.data.shape)
@@ -51,7 +51,7 @@ def step_gives_images(subject: SamplerSubject) -> None:
         with torch.enable_grad():
             begun = sampler.init(CHAINS, y, generator=seeded())
             state, info = sampler.step(begun, subject.bowl(), seeded())
-        types = f"step gives a {type(state).__name__} and a {type(info).__name__}, not a ChainState and a StepInfo."
+        types = f"step returns a {type(state).__name__} and a {type(info).__name__}, not a ChainState and a StepInfo."
         require(isinstance(state, ChainState) and isinstance(info, StepInfo), types)
         require_tensor(state.x, shape, "step")
         require_tensor(info.grad, shape, "step, as StepInfo.grad,")
@@ -62,26 +62,26 @@ def step_gives_images(subject: SamplerSubject) -> None:
 
 @promise("samplers")
 def labels_stay(subject: SamplerSubject) -> None:
-    """Chains on E(x, y) keep the labels that they were given; those on E(x) have none.
+    """Chains on E(x, y) keep their labels; chains on E(x) have none.
 
-    Pass state.y on; of chains on E(x), ChainState.y is None.
+    Pass state.y on; for chains on E(x), ChainState.y is None.
     """
     only_if(subject.labels is not None, f"{subject.data.name} has no classes.")
     for y in subject.kinds:
         sampler = subject.make()
         for begin in (sampler.start, sampler.init):
             state = begin(CHAINS, copy_tensors(y), generator=seeded())
-            require(same(state.y, y), f"{begin.__name__} is given the labels {y} and gives {state.y}.")
+            require(same(state.y, y), f"{begin.__name__} gets the labels {y} and returns {state.y}.")
             moved = move(sampler, state, subject.bowl())
             require(same(moved.y, y), "step changes the labels of its chains, or loses them.")
 
 
 @promise("samplers")
 def asks_grad_energy(subject: SamplerSubject) -> None:
-    """A step asks grad_energy(x, y) alone, of images and their own labels, and describes them in StepInfo.
+    """Only a step calls grad_energy(x, y), with images and their own labels, and it returns the results in StepInfo.
 
-    Call grad_energy(state.x, state.y) in step, or of a part grad_energy(state.x[i], state.y[i]). Give
-    StepInfo(energy, grad) as they were before the move, neither clipped nor scaled: diagnostics read them.
+    Call grad_energy(state.x, state.y) in step, or for a part grad_energy(state.x[i], state.y[i]). Return
+    StepInfo(energy, grad) of the images before the move, neither clipped nor scaled: diagnostics read them.
     """
     asked: list[tuple[Tensor, Tensor | None, Tensor, Tensor]] = []
 
@@ -102,12 +102,12 @@ def asks_grad_energy(subject: SamplerSubject) -> None:
         if len(x) == CHAINS:
             require(same(labels, y), "step asks for the gradient with other labels than those of its chains.")
             right = torch.allclose(info.energy, energy) and torch.allclose(info.grad, grad)
-            require(right, "StepInfo is not what grad_energy says of the images that the step sets out from.")
+            require(right, "StepInfo differs from grad_energy of the images before the step.")
 
 
 @promise("samplers")
 def leaves_its_arguments(subject: SamplerSubject) -> None:
-    """The states and the training images that are handed in are not changed in place.
+    """States and training images that are arguments are not changed in place.
 
     Make a new state, state._replace(x=...), and keep copies.
     """
@@ -128,22 +128,22 @@ def leaves_its_arguments(subject: SamplerSubject) -> None:
 
 @promise("samplers")
 def stays_finite(subject: SamplerSubject) -> None:
-    """Chains stay finite where the energy is flat.
+    """Chains stay finite if the energy is constant.
 
-    A gradient may be 0: never divide by its size alone.
+    A gradient may be 0: do not divide by its norm alone.
     """
     sampler = subject.make()
     state = move(sampler, sampler.init(CHAINS, generator=seeded()), subject.bowl(0), steps=10)
-    require(bool(state.x.isfinite().all()), "Where the energy is flat, chains become NaN or infinite.")
+    require(bool(state.x.isfinite().all()), "Chains become NaN or infinite if the energy is constant.")
 
 
 @promise("samplers")
 def goes_downhill(subject: SamplerSubject) -> None:
-    """Chains go down into a bowl: where energy is low, images are likely.
+    """Chains decrease a quadratic energy, since images of low energy are likely.
 
-    Lower energy is likelier, and grad_energy gives dE/dx: move against it, in steps that suit a bowl of some steepness.
+    A lower energy means a higher density, and grad_energy returns dE/dx: move against it.
     """
-    found = []
+    changes = []
     for steepness in STEEPNESS:
         bowl = subject.bowl(steepness)
         sampler = subject.make()
@@ -152,5 +152,5 @@ def goes_downhill(subject: SamplerSubject) -> None:
         end = float(bowl(move(sampler, state, bowl, steps=DOWNHILL_STEPS).x, None)[0].mean())
         if end < DOWNHILL_SHARE * start:
             return
-        found.append(f"from {start:.3g} to {end:.3g} with c = {steepness:g}")
-    raise CheckFailed(f"In bowls c |x - m|^2 / 2, {DOWNHILL_STEPS} steps take the mean energy {', '.join(found)}.")
+        changes.append(f"from {start:.3g} to {end:.3g} with c = {steepness:g}")
+    raise CheckFailed(f"With E = c |x - m|^2 / 2, {DOWNHILL_STEPS} steps take the mean energy {', '.join(changes)}.")

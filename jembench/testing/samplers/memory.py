@@ -1,4 +1,4 @@
-"""Promises of a sampler's memory: its state, and the chains that it keeps.
+"""Promises of a sampler's state and of the chains that it keeps.
 
 Legend: N kept chains, C channels, H height, W width.
 """
@@ -17,10 +17,10 @@ from jembench.testing.samplers.subject import CHAINS, SamplerSubject, copy_tenso
 
 @promise("samplers")
 def resumes(subject: SamplerSubject) -> None:
-    """A sampler that loads the state of another goes on as that one does, bit for bit.
+    """A sampler that loads the state of another continues as that one does, bit for bit.
 
-    state_dict must hold everything that outlives a chain: otherwise a resumed training is another one. Checkpoints hold
-    tensors alone: torch.tensor(...) makes one.
+    state_dict must hold everything that outlives a chain: otherwise a resumed training differs. Checkpoints only hold
+    tensors: torch.tensor(...) makes one.
     """
     for y in subject.kinds:
         first, second = subject.make(), subject.make()
@@ -31,18 +31,18 @@ def resumes(subject: SamplerSubject) -> None:
         safetensors.torch.save({name: value.detach().cpu().contiguous() for name, value in state.items()})
         second.load_state_dict(copy_tensors(state))
         subject.require_deterministic()
-        require(same(first.kept(), second.kept()), "The kept chains are lost on the way through state_dict.")
+        require(same(first.kept(), second.kept()), "The kept chains are not in state_dict.")
         for seed in (10, 20):
             ends = [subject.iterate(sampler, y, seed) for sampler in (first, second)]
             goes_on = same(*ends) and same(first.kept(), second.kept())
-            require(goes_on, "Chains do not go on as they would have after load_state_dict.")
+            require(goes_on, "After load_state_dict, chains do not continue as they would have.")
 
 
 @promise("samplers")
 def kept_are_chains(subject: SamplerSubject) -> None:
-    """kept gives a copy of its chains: images with labels and ages, or without.
+    """kept returns a copy of its chains: images, with labels and ages or without.
 
-    Give a ChainState of clones: (N, C, H, W), and int64 (N,) of at least 0 or None.
+    Return a ChainState of clones: (N, C, H, W), and int64 (N,) of at least 0 or None.
     """
     for y in subject.kinds:
         sampler = subject.make()
@@ -53,19 +53,19 @@ def kept_are_chains(subject: SamplerSubject) -> None:
             right = values is None or (
                 values.dtype == torch.int64 and tuple(values.shape) == (n,) and bool((values >= 0).all())
             )
-            require(right, f"kept gives {values} for {name}.")
+            require(right, f"kept returns {values} for {name}.")
         before = copy_tensors(kept)
         for values in (kept.x, kept.y, kept.ages):
             if values is not None:
                 values.add_(1)
-        require(same(sampler.kept(), before), "Changing what kept gives changes the chains.")
+        require(same(sampler.kept(), before), "Changing the result of kept changes the chains.")
 
 
 @promise("samplers")
 def goes_on(subject: SamplerSubject) -> None:
-    """A sampler that keeps chains keeps the ends of an iteration, and goes on with some.
+    """A sampler that keeps chains keeps the ends of an iteration, and continues some of them.
 
-    Write the chains back in finish, and let init take some of them.
+    Write the chains back in finish, and let init return some of them.
     """
     for y in subject.kinds:
         sampler = subject.make()
@@ -73,7 +73,7 @@ def goes_on(subject: SamplerSubject) -> None:
         lost = sum(not _is_among(x, kept.x) for x in ended.x)
         require(lost == 0, f"After finish, the ends of {lost} of {CHAINS} chains are not in kept().")
         begun = [x for seed in range(20) for x in sampler.init(CHAINS, y, generator=seeded(seed)).x]
-        found = "The sampler keeps chains, and its init goes on with none of them."
+        found = "The sampler keeps chains, and its init continues none of them."
         require(any(_is_among(x, kept.x) for x in begun), found)
 
 

@@ -1,4 +1,4 @@
-"""Promises of a sampler's randomness: every chain is its own, and draws from the generator alone.
+"""Promises of a sampler's randomness: independent chains, and random numbers from the generator alone.
 
 Legend: n chains, C channels, H height, W width.
 """
@@ -14,31 +14,31 @@ from jembench.testing.comparing import known_randomness, same, untouched_randomn
 from jembench.testing.samplers.subject import CHAINS, GENTLE, SamplerSubject, seeded
 
 BOWLS = (GENTLE, 1.0)
-"""Steepnesses: in the first large steps are not rejected, in the other small ones are seen."""
+"""Steepnesses: the first rejects no large steps, the second shows small ones."""
 
 STEEPER = 1e4
-"""The factor of the first chain's gradient: a limit to all gradients together is exceeded."""
+"""The factor of the first chain's gradient, which exceeds any limit on the gradients of a batch."""
 
 ROUNDING = 1e-5
-"""Relative to the range of pixels."""
+"""The largest error of a pixel by rounding, relative to the range of pixels."""
 
 
 @promise("samplers")
 def chains_do_not_disturb_each_other(subject: SamplerSubject) -> None:
-    """Another gradient of one chain leaves the step of all others as it is.
+    """The gradient of one chain does not change the step of the others.
 
-    Compute norms, means and limits for each image alone: grad.flatten(1).norm(dim=1).
+    Compute norms, means and limits for each image separately: grad.flatten(1).norm(dim=1).
     """
     subject.require_deterministic()
     low, high = subject.data.bounds
     for y in subject.kinds:
         for steepness in BOWLS:
             (alone, drawn), (disturbed, drawn_too) = (_step(subject, y, steepness, factor) for factor in (1, STEEPER))
-            only_if(same(drawn, drawn_too), "How much a step draws from the generator depends on the gradients.")
+            only_if(same(drawn, drawn_too), "The number of random numbers of a step depends on the gradients.")
             limit = ROUNDING * (high - low)
             undisturbed = torch.allclose(alone, disturbed, rtol=0, atol=limit, equal_nan=True)
             require(
-                undisturbed, f"With {STEEPER:g} times the gradient of the first chain, other chains move elsewhere."
+                undisturbed, f"With {STEEPER:g} times the gradient of the first chain, other chains move differently."
             )
 
 
@@ -47,7 +47,7 @@ def _step(subject: SamplerSubject, y: Tensor | None, steepness: float, factor: f
     sampler, generator, bowl = subject.make(), seeded(1), subject.bowl(steepness)
 
     def grad_energy(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        only_if(len(x) == CHAINS, "It asks about parts of the chains, which do not show which chain is the first.")
+        only_if(len(x) == CHAINS, "It evaluates parts of the chains, in which the first chain cannot be recognised.")
         energy, grad = bowl(x, y)
         energy[0] *= factor
         grad[0] *= factor
@@ -61,19 +61,19 @@ def _step(subject: SamplerSubject, y: Tensor | None, steepness: float, factor: f
 
 @promise("samplers")
 def randomness_by_generator(subject: SamplerSubject) -> None:
-    """Equal generators give equal chains, bit for bit, and others start others.
+    """Equal generators give equal chains, bit for bit, and different ones different starts.
 
     Draw every random number from the generator that is passed in.
     """
     require(subject.is_deterministic, "Equal generators give different chains.")
     with known_randomness():
         starts = [subject.make().start(CHAINS, generator=seeded(seed)).x for seed in (0, 1)]
-    require(not same(*starts), "Other generators start the same chains.")
+    require(not same(*starts), "Different generators give the same starts.")
 
 
 @promise("samplers")
 def global_randomness(subject: SamplerSubject) -> None:
-    """The global generators of random numbers are left alone."""
+    """The global generators of random numbers are neither used nor seeded."""
     sampler = subject.make()
     with untouched_randomness("The sampler"):
         state = sampler.init(CHAINS, subject.labels, generator=seeded())
@@ -82,17 +82,17 @@ def global_randomness(subject: SamplerSubject) -> None:
 
 
 @promise("samplers")
-def looking(subject: SamplerSubject) -> None:
-    """Looking at a sampler does not change its next chains.
+def inspection(subject: SamplerSubject) -> None:
+    """Calls of kept, state_dict and start do not change the next chains.
 
-    kept, state_dict and start must leave no trace: diagnostics call them.
+    These methods must have no side effects: diagnostics call them.
     """
     subject.require_deterministic()
     ends = []
-    for look in (False, True):
+    for inspected in (False, True):
         sampler: Sampler = subject.make()
         for number in (0, 1):
-            if look:
+            if inspected:
                 _ = sampler.kept(), sampler.state_dict(), sampler.start(CHAINS, subject.labels, generator=seeded(7))
             ends.append(subject.iterate(sampler, subject.labels, number))
-    require(same(ends[:2], ends[2:]), "kept, state_dict or start changes what the next init gives.")
+    require(same(ends[:2], ends[2:]), "kept, state_dict or start changes the next chains.")

@@ -23,7 +23,7 @@ STEPS = 3
 """The number of steps in most checks."""
 
 GENTLE = 1e-3
-"""A steepness at which no sampler leaves the bowl, however large its steps are."""
+"""A steepness at which no sampler diverges, however large its steps are."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +68,14 @@ class SamplerSubject(Subject):
         return evaluate
 
     def iterate(self, sampler: Sampler, y: Tensor | None, seed: int = 0) -> ChainState:
-        """Run a training iteration, with the same global randomness each time."""
+        """Run a training iteration with seeded global generators."""
         with known_randomness():
             state = move(sampler, sampler.init(CHAINS, y, generator=seeded(seed)), self.bowl(), seed + 1)
             sampler.finish(state)
         return state
 
-    def live(self, seed: int = 0) -> list[Any]:
-        """Return what two iterations of a new sampler show."""
+    def run_twice(self, seed: int = 0) -> list[Any]:
+        """Return the ends of two iterations of a new sampler, its kept chains and new starts."""
         sampler = self.make()
         ends = [self.iterate(sampler, self.labels, number) for number in (seed, seed + 1)]
         return [ends, sampler.kept(), sampler.start(CHAINS, generator=seeded(seed))]
@@ -83,24 +83,24 @@ class SamplerSubject(Subject):
     @property
     def is_deterministic(self) -> bool:
         """True if equal generators give equal chains, with equal global generators."""
-        lives = []
+        runs = []
         for _ in range(2):
             with known_randomness():
-                lives.append(self.live())
-        return same(*lives)
+                runs.append(self.run_twice())
+        return same(*runs)
 
     def require_deterministic(self) -> None:
-        """Skip the check for a sampler that differs each time."""
-        only_if(self.is_deterministic, "It differs each time: see the check randomness-by-generator.")
+        """Skip the check for a sampler that is not deterministic."""
+        only_if(self.is_deterministic, "It is not deterministic: see the check randomness-by-generator.")
 
 
 def seeded(seed: int = 0) -> Generator:
-    """Return a generator to pass in."""
+    """Return a seeded generator."""
     return Generator().manual_seed(seed)
 
 
 def move(sampler: Sampler, state: ChainState, grad_energy: GradEnergy, seed: int = 1, steps: int = STEPS) -> ChainState:
-    """Return the chains after some steps."""
+    """Move chains by some steps."""
     generator = seeded(seed)
     for _ in range(steps):
         state, _ = sampler.step(state, grad_energy, generator)
@@ -108,7 +108,7 @@ def move(sampler: Sampler, state: ChainState, grad_energy: GradEnergy, seed: int
 
 
 def copy_tensors(values: Any) -> Any:
-    """Return the same values with new tensors."""
+    """Copy values with all their tensors."""
     if isinstance(values, Mapping):
         return {name: copy_tensors(value) for name, value in values.items()}
     if isinstance(values, ChainState | Split):
@@ -117,8 +117,8 @@ def copy_tensors(values: Any) -> Any:
 
 
 def require_tensor(x: Any, shape: tuple[int, ...], name: str) -> None:
-    """Fail the check unless ``x`` is float32 of that shape, on the CPU, without a gradient's graph."""
+    """Fail the check unless ``x`` is float32 of a shape, on the CPU, and detached."""
     found = f"{x.dtype} {tuple(x.shape)} on {x.device}" if isinstance(x, Tensor) else f"a {type(x).__name__}"
     right = isinstance(x, Tensor) and x.dtype == torch.float32 and x.shape == shape and x.device.type == "cpu"
-    require(right, f"{name} gives {found}; it must be torch.float32 {shape} on the generator's device.")
-    require(not x.requires_grad, f"Gradients would flow through what {name} gives. Work on detached tensors.")
+    require(right, f"{name} returns {found}; it must be torch.float32 {shape} on the generator's device.")
+    require(not x.requires_grad, f"The result of {name} requires gradients. Work on detached tensors.")

@@ -1,7 +1,7 @@
 """New plugins: complete distributions, written from the templates in this folder.
 
-A template is a file whose name ends in ``.template``, with ``$name`` and its like where something is filled in, and
-``PACKAGE`` and ``NAME`` in its path. All kinds share ``templates/shared``; a kind may replace files of it.
+A template is a file whose name ends in ``.template``, with placeholders such as ``$name``, and ``PACKAGE`` and ``NAME``
+in its path. All kinds share ``templates/shared``; a kind may replace files of it.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from jembench.errors import SpecError
 from jembench.interfaces import API
 
 NAME = r"(?=.{1,40}$)[a-z][a-z0-9]*(-[a-z0-9]+)*"
-"""At most 40 small letters and digits, with single hyphens between them."""
+"""The pattern of names: at most 40 lower-case letters and digits, with single hyphens between them."""
 
 RESERVED = sys.stdlib_module_names | {"test", "tests", "dist", "runs"}
-"""Names of Python, and of folders beside the package."""
+"""Names of Python's modules, and of folders beside the package."""
 
 
 class Kind(NamedTuple):
-    """A kind of plugin that can be written."""
+    """A kind of plugin with templates."""
 
     group: discovery.Kind
-    module: str  # that holds the component, in the package; "" for a package of TOML files
+    module: str  # of the component, in the package; "" for a package of TOML files
     summary: str
-    run: str  # a command that uses it
+    run: str  # a command that uses the component
 
 
 _RUN = "jembench run hybrid"
@@ -60,10 +60,10 @@ def render(kind: str, name: str) -> dict[str, str]:
 
     Args:
         kind: one of ``KINDS``.
-        name: of the distribution and of its component; that of the package has underscores for hyphens.
+        name: of the distribution and its component; the package has underscores for hyphens.
 
     Raises:
-        SpecError: if the name cannot be that of a distribution and a package, or is taken.
+        SpecError: if the name is not valid for a distribution and a package, or is taken.
     """
     _check_name(kind, name)
     package, about = name.replace("-", "_"), KINDS[kind]
@@ -86,11 +86,11 @@ def write(kind: str, name: str, folder: Path) -> list[Path]:
         its files, in ``folder``.
 
     Raises:
-        SpecError: as :func:`render`; or if the folder cannot be written, or holds something.
+        SpecError: as for :func:`render`; or if the folder cannot be written, or is not empty.
     """
     files = render(kind, name)
     if folder.exists() and not (folder.is_dir() and next(folder.iterdir(), None) is None):
-        raise SpecError(f"{folder} is there already, and not an empty folder. Choose another one with --folder.")
+        raise SpecError(f"{folder} exists already and is not an empty folder. Choose another one with --folder.")
     try:
         for path, text in files.items():
             (folder / path).parent.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ def write(kind: str, name: str, folder: Path) -> list[Path]:
 
 
 def commands(kind: str, name: str) -> tuple[str, str]:
-    """Return the commands that check and use a new distribution, once it is installed."""
+    """Return the commands to check and to use a new distribution after its installation."""
     return f"jembench plugin check {name}", string.Template(KINDS[kind].run).substitute(name=name)
 
 

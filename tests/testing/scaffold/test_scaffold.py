@@ -85,7 +85,7 @@ def test_what_is_there_is_left_as_it_is(tmp_path, existing):
         target.mkdir()
     kept = target / "thesis.txt" if existing == "folder" else target
     kept.write_text("mine")
-    with pytest.raises(SpecError, match=r"is there already, and not an empty folder\. Choose another one with --fold"):
+    with pytest.raises(SpecError, match=r"exists already and is not an empty folder\. Choose another one with --fold"):
         write("model", "my-ebm", target)
     assert kept.read_text() == "mine"
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == [kept]
