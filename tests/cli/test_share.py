@@ -42,9 +42,8 @@ def contents(root):
     return {str(path.relative_to(root)): path.read_bytes() for path in Path(root).rglob("*") if path.is_file()}
 
 
-@pytest.mark.parametrize("carrier", ["zip", "folder"])
-def test_what_is_fetched_is_used_and_not_trained_again(jembench, trained, monkeypatch, carrier):
-    to = "shared" if carrier == "folder" else "shared.zip"
+def test_a_model_that_was_fetched_is_used_and_not_trained_again(jembench, trained, monkeypatch):
+    to = "shared"
     done = jembench("push", "jem", to, "--store", trained)
     assert done.code == 0
     assert done.out.splitlines()[-1] == f"   next  jembench fetch {to}"

@@ -54,23 +54,6 @@ def test_an_optimiser_s_state_comes_back(tmp_path):
     assert group == {**expected, "betas": list(expected["betas"])}  # a tuple comes back as a list
 
 
-def test_a_model_s_file_is_plain_safetensors(tmp_path):
-    from safetensors.torch import load_file
-
-    net = torch.nn.Linear(2, 3)
-    checkpoint.write(tmp_path / "model.safetensors", dict(net.state_dict()))
-    assert load_file(tmp_path / "model.safetensors").keys() == {"weight", "bias"}
-
-
-@pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"not a checkpoint" * 9])
-def test_a_damaged_file_is_an_error_that_says_what_to_do(damage, tmp_path):
-    path = tmp_path / "state"
-    checkpoint.write(path, {"a": torch.ones(100)})
-    path.write_bytes(damage(path.read_bytes()))
-    with pytest.raises(CheckpointError, match=r"state is damaged \(.*\)\. Remove the file"):
-        checkpoint.read(path)
-
-
 def test_a_newer_file_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "SCHEMA", 99)
     checkpoint.write(tmp_path / "state", {})

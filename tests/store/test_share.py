@@ -13,7 +13,6 @@ from small_store import small_store
 
 from jembench.errors import DamagedError, SpecError
 from jembench.store import records, share, tensors
-from jembench.store.merge import merge
 from jembench.store.store import Store
 from jembench.store.walk import verify
 
@@ -113,22 +112,13 @@ def test_what_is_damaged_is_not_shared(whole, tmp_path):
         share.build(store, key(store), tmp_path / "bundle")
 
 
-@pytest.mark.parametrize("carrier", ["folder", "zip", "zipped by others"])
-def test_what_arrives_is_what_was_shared(shared, tmp_path, carrier):
+def test_a_model_arrives_as_it_was_shared(shared, tmp_path):
     (shared / "notes.txt").write_text("not in the manifest")
-    source = shared
-    if carrier == "zip":
-        source = zipped(shared, tmp_path / "model.zip")
-    elif carrier == "zipped by others":
-        source = shutil.make_archive(tmp_path / "other", "zip", shared)
-    unpacked = unpack(tmp_path / "other.zip" if carrier == "zipped by others" else source, tmp_path)
-    assert names(unpacked) == names(shared) - {"notes.txt"}
-    assert all((unpacked / name).read_bytes() == (shared / name).read_bytes() for name in names(unpacked))
-
-
-def test_a_bundle_can_be_merged_as_it_is(shared, tmp_path):
-    assert {finding.status for finding in merge(Store(shared), Store(tmp_path / "target"))} == {"copied"}
-    assert names(tmp_path / "target") == names(shared) - {"manifest.json", "README.md"}
+    by_others = Path(shutil.make_archive(tmp_path / "other", "zip", shared))
+    for source in (shared, zipped(shared, tmp_path / "model.zip"), by_others):
+        unpacked = unpack(source, tmp_path)
+        assert names(unpacked) == names(shared) - {"notes.txt"}
+        assert all((unpacked / name).read_bytes() == (shared / name).read_bytes() for name in names(unpacked))
 
 
 HOME = "fits/jem-digits-digits-s0-jem000"
@@ -138,12 +128,6 @@ MODEL = f"{HOME}/model.safetensors"
 def cut(shared):
     content = (shared / MODEL).read_bytes()
     (shared / MODEL).write_bytes(content[:-10])
-
-
-def flipped(shared):
-    content = bytearray((shared / "README.md").read_bytes())
-    content[0] ^= 1
-    (shared / "README.md").write_bytes(content)
 
 
 def exchanged(shared):
@@ -171,23 +155,16 @@ def two_fits(shared):
     manifest_of(shared)
 
 
-def array_without_cell(shared):
-    next(shared.glob("cells/ece-*")).unlink()
-    manifest_of(shared)
-
-
 @pytest.mark.parametrize(
     ("damage", "reason"),
     [
         (cut, "model.safetensors was cut short, edited or exchanged"),
-        (flipped, "README.md was cut short, edited or exchanged"),
         (lambda shared: (shared / "README.md").unlink(), "README.md is missing"),
         (lambda shared: (shared / "manifest.json").write_text("{"), "manifest.json is not valid JSON"),
         (exchanged, "model.safetensors is not the file that the training left"),
         (of_another_fit, "is a result of another model"),
         (no_weights, "It does not hold one trained model"),
         (two_fits, "It does not hold one trained model"),
-        (array_without_cell, "no cell that can be read was written with it"),
     ],
 )
 def test_what_is_not_as_it_was_shared_is_refused(shared, tmp_path, damage, reason):
@@ -206,13 +183,9 @@ def test_what_is_not_as_it_was_shared_is_refused(shared, tmp_path, damage, reaso
         "../README.md",
         "/etc/hostname",
         "fits/../../README.md",
-        "fits/.hidden/model.safetensors",
         f"{HOME}/model.pkl",
-        f"{HOME}/model.safetensors/",
         f"{HOME}\\model.safetensors",
         "cells/a/b.json",
-        "cells/..json",
-        "arrays/x.npy",
         "cells/" + "a" * 300 + ".json",
         "cells/a\n.json",
         "",
@@ -231,14 +204,6 @@ def test_links_that_lead_out_are_refused(shared, tmp_path):
     (shared / "cells").symlink_to(outside)
     with pytest.raises(DamagedError, match="is a link that leads out of the folder"):
         unpack(shared, tmp_path)
-
-
-def test_links_within_are_those_of_a_cache(shared, tmp_path):
-    blobs = tmp_path / "blobs"
-    shutil.move(shared / "cells", blobs)
-    (shared / "cells").symlink_to(blobs)
-    (tmp_path / "unpacked").mkdir()
-    assert share.unpack(shared, tmp_path / "unpacked", within=tmp_path).key.id == "jem000"
 
 
 def test_a_shared_model_that_is_too_large_is_refused(shared, tmp_path):
@@ -287,13 +252,6 @@ def test_a_link_to_itself_is_refused(shared, tmp_path, name):
     path.symlink_to(path.name)
     with pytest.raises(DamagedError, match="cannot be read"):
         unpack(shared, tmp_path)
-
-
-@pytest.mark.parametrize(("content", "reason"), [(b"", "no zip archive"), (b"PK\3\4 and nothing", "no zip archive")])
-def test_what_is_no_archive_is_refused(tmp_path, content, reason):
-    (tmp_path / "model.zip").write_bytes(content)
-    with pytest.raises(DamagedError, match=reason):
-        unpack(tmp_path / "model.zip", tmp_path)
 
 
 def test_what_is_no_bundle_is_refused_with_a_remedy(whole, tmp_path):

@@ -2,7 +2,6 @@
 
 import dataclasses
 import errno
-import io
 import json
 import os
 import re
@@ -58,10 +57,6 @@ def store(tmp_path):
 
 def with_outcome(**fields):
     return dataclasses.replace(CELL, outcome=dataclasses.replace(CELL.outcome, **fields))
-
-
-def hidden(folder):
-    return list(folder.rglob(".*"))
 
 
 # --- cells ------------------------------------------------------------------------------------------------------------
@@ -139,60 +134,31 @@ def test_what_need_not_be_computed_again(store, fields, settled):
     assert store.is_settled(CELL) is settled
 
 
-TORN = [b"", b'{"schema": 1, "id": "ab', b"[]", b"null", b"\xff\xfe", b'{"schema": "1"}', b"{}"]
-
-
-@pytest.mark.parametrize("content", TORN)
-def test_a_torn_cell_is_as_good_as_absent_and_is_reported(store, content):
+def test_a_torn_file_is_as_good_as_absent_and_is_reported(store):
     store.write_cell(CELL, {})
-    path = store.cell_path(CELL)
-    path.write_bytes(content)
-    with pytest.warns(Fallback, match=re.escape(str(path))):
-        assert store.read_cell(CELL) is None
+    store.write_fit(RECORD)
+    for path, read in ((store.cell_path(CELL), store.read_cell), (store.fit_folder(KEY) / "fit.json", store.read_fit)):
+        path.write_bytes(path.read_bytes()[:-30])
+        with pytest.warns(Fallback, match=re.escape(str(path))):
+            assert read(CELL if read == store.read_cell else KEY) is None
     assert not store.is_settled(CELL)
     cells, (problem,) = store.contents()
     assert cells == []
-    assert str(path) in problem
-    assert "\n" not in problem
+    assert str(store.cell_path(CELL)) in problem
     store.write_cell(CELL, {})
     assert store.contents() == ([CELL], [])
 
 
-def test_a_cell_that_was_cut_anywhere_is_absent(store):
+def test_a_file_of_a_newer_version_is_refused(store):
     store.write_cell(CELL, {})
-    path = store.cell_path(CELL)
-    whole = path.read_bytes()
-    assert whole.endswith(b"}\n")
-    for length in range(len(whole) - 1):
-        path.write_bytes(whole[:length])
-        assert store.read_cell(CELL) is None
-
-
-def make_newer(path):
-    record = json.loads(path.read_text())
-    path.write_text(json.dumps({**record, "schema": records.SCHEMA + 1}))
-
-
-def test_a_cell_of_a_newer_version_is_refused(store):
-    store.write_cell(CELL, {})
-    path = store.cell_path(CELL)
-    make_newer(path)
-    for read in (store.read_cell, store.is_settled):
-        with pytest.raises(StoreError) as caught:
-            read(CELL)
-        assert str(caught.value) == (
-            f"{path} was written by a newer jembench (schema {records.SCHEMA + 1}, this one reads up to "
-            f"{records.SCHEMA}). Update jembench, or choose another folder with --store."
-        )
+    store.write_fit(RECORD)
+    for path in (store.cell_path(CELL), store.fit_folder(KEY) / "fit.json"):
+        path.write_text(json.dumps({**json.loads(path.read_text()), "schema": records.SCHEMA + 1}))
+    for read in (lambda: store.read_cell(CELL), lambda: store.is_settled(CELL), lambda: store.read_fit(KEY)):
+        with pytest.raises(StoreError, match=r"was written by a newer jembench .* Update jembench"):
+            read()
     assert store.contents().cells == []
     assert "newer jembench" in store.contents().problems[0]
-
-
-def test_a_torn_cell_in_a_folder_of_a_treacherous_name_is_only_torn(tmp_path):
-    store = Store(tmp_path / "newer jembench")
-    store.write_cell(CELL, {})
-    store.cell_path(CELL).write_text("{")
-    assert store.read_cell(CELL) is None
 
 
 # --- contents ---------------------------------------------------------------------------------------------------------
@@ -241,34 +207,12 @@ def test_a_record_in_the_folder_of_another_fit_is_no_trained_model(store):
         assert store.read_fit(dataclasses.replace(KEY, id="9876543210")) is None
 
 
-def test_a_fit_without_validation(store):
-    record = RECORD._replace(validation_accuracy=None, status="failed", reason="Training diverged.")
-    store.write_fit(record)
-    assert store.read_fit(KEY) == record
-
-
 def test_a_fit_is_found_by_its_id_whatever_its_recipe_was_called(store):
     store.write_fit(RECORD)
     same = dataclasses.replace(KEY, recipe="a-copy-of-digits")
     assert store.fit_folder(same) == store.fit_folder(KEY)
     assert store.read_fit(same) == RECORD
     assert store.read_fit(dataclasses.replace(KEY, id="9876543210")) is None
-
-
-@pytest.mark.parametrize("content", [*TORN, b'{"schema": 1, "key": 3}'])
-def test_a_torn_record_is_as_good_as_absent(store, content):
-    store.write_fit(RECORD)
-    path = store.fit_folder(KEY) / "fit.json"
-    path.write_bytes(content)
-    with pytest.warns(Fallback, match=re.escape(str(path))):
-        assert store.read_fit(KEY) is None
-
-
-def test_a_record_of_a_newer_version_is_refused(store):
-    store.write_fit(RECORD)
-    make_newer(store.fit_folder(KEY) / "fit.json")
-    with pytest.raises(StoreError, match=r"fit\.json was written by a newer jembench .* Update jembench"):
-        store.read_fit(KEY)
 
 
 # --- places that cannot be written ------------------------------------------------------------------------------------
@@ -299,11 +243,6 @@ def test_a_file_above_the_store(tmp_path):
     assert store.read_cell(CELL) is None
 
 
-def test_check_writable_leaves_nothing_behind(store):
-    store.check_writable()
-    assert list(store.root.iterdir()) == []
-
-
 def test_two_processes_may_check_at_once(store, monkeypatch):
     """The other one removes our probe before we do."""
     from jembench.store import store as module
@@ -313,66 +252,28 @@ def test_two_processes_may_check_at_once(store, monkeypatch):
     store.check_writable()
 
 
-FAULTS = [
-    (errno.EACCES, "Choose a folder that you may write to with --store."),
-    (errno.EROFS, "The file system is read-only: choose another folder with --store."),
-    (errno.ENOSPC, "The disk is full: free some space and run the same command again; finished work is kept."),
-]
-WRITES = {
-    "cell": lambda store: store.write_cell(with_outcome(seconds=9.0), {}),
-    "arrays": lambda store: store.write_cell(with_outcome(seconds=9.0), {"a": np.ones(10_000)}),
-    "fit": lambda store: store.write_fit(RECORD._replace(iteration=80)),
-    "probe": lambda store: store.check_writable(),
-}
-
-
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize(("code", "remedy"), FAULTS)
-@pytest.mark.parametrize("call", ["fsync", "replace", "open"])
-def test_a_write_that_fails_is_one_paragraph_and_keeps_what_was_there(store, monkeypatch, call, code, remedy, write):
+@pytest.mark.parametrize("call", ["fsync", "replace"])
+def test_a_write_that_fails_keeps_what_was_there(store, monkeypatch, call):
     store.write_cell(CELL, {"a": np.zeros(3)})
     store.write_fit(RECORD)
     files = {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()}
 
     def fail(*_, **__):
-        raise OSError(code, os.strerror(code))
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
-    with monkeypatch.context() as broken:
-        broken.setattr(io if call == "open" else os, call, fail)  # pathlib opens by io
-        with pytest.raises(StoreError) as caught:
-            WRITES[write](store)
-    assert str(caught.value).startswith(f"Cannot write {store.root}")
-    assert str(caught.value).endswith(f": {os.strerror(code)}. {remedy}")
-    assert "\n" not in str(caught.value)
-    assert {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()} == files
-    WRITES[write](store)
-
-
-def test_a_disk_that_is_full_in_the_middle_of_an_array(store, monkeypatch):
-    from jembench import files as module
-
-    write = module.write_atomically
-
-    class Full:
-        def __init__(self, stream):
-            self.stream, self.room = stream, 100
-
-        def write(self, data):
-            self.room -= len(data)
-            if self.room < 0:
-                raise OSError(errno.ENOSPC, "No space left on device")
-            return self.stream.write(data)
-
-        def __getattr__(self, name):
-            return getattr(self.stream, name)
-
-    monkeypatch.setattr(
-        module, "write_atomically", lambda path, how, option, **_: write(path, lambda s: how(Full(s)), option)
-    )
-    with pytest.raises(StoreError, match=r"No space left on device\. The disk is full"):
-        store.write_cell(CELL, {"a": np.random.default_rng(0).random(1000)})
-    assert store.read_cell(CELL) is None
-    assert [path for path in store.root.rglob("*") if path.is_file()] == []
+    changes = [
+        lambda: store.write_cell(with_outcome(seconds=9.0), {"a": np.ones(10_000)}),
+        lambda: store.write_fit(RECORD._replace(iteration=80)),
+        store.check_writable,
+    ]
+    for write in changes:
+        with monkeypatch.context() as broken:
+            broken.setattr(os, call, fail)
+            with pytest.raises(StoreError, match="The disk is full"):
+                write()
+        assert {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()} == files
+    for write in changes:
+        write()
 
 
 def test_the_arrays_are_there_before_the_cell(store, monkeypatch):
@@ -418,19 +319,10 @@ def test_two_processes_that_write_one_cell_at_once_never_tear_it(store):
     for writer in writers:
         writer.communicate()
         assert writer.returncode == 0
-    assert hidden(store.root) == []
+    assert list(store.root.rglob(".*")) == []
 
 
-# --- the rest ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_lease_is_on_one_fit(store):
-    with store.lease("one") as first, store.lease("one") as second, store.lease("other") as other:
-        assert first
-        assert not second
-        assert other
-        assert [holder.id for holder in store.leases()] == ["one", "other"]
-    assert list((store.root / "leases").iterdir()) == []
+# --- leases ----------------------------------------------------------------------------------------------------------
 
 
 def test_whoever_lost_the_lease_of_a_fit_writes_nothing_about_it(store):
@@ -441,7 +333,3 @@ def test_whoever_lost_the_lease_of_a_fit_writes_nothing_about_it(store):
             store.write_cell(with_outcome(seconds=9.0), {"a": np.zeros(2)})
     assert store.contents() == ([CELL], [])
     assert list(store.root.glob("arrays/*")) == []
-
-
-def test_where_feature_networks_are_kept(store):
-    assert store.features == store.root / "features"
