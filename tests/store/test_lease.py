@@ -96,13 +96,6 @@ def test_it_can_be_held_and_is_gone_afterwards(path):
     assert not path.exists()
 
 
-def test_it_is_released_after_an_error(path):
-    with pytest.raises(ZeroDivisionError), lease(path):
-        raise ZeroDivisionError
-    with lease(path) as mine:
-        assert mine
-
-
 def test_a_process_excludes_itself_as_well(path):
     with lease(path):
         with lease(path) as again:
@@ -110,13 +103,6 @@ def test_a_process_excludes_itself_as_well(path):
         assert path.exists()  # who did not get it does not release it either
         with lease(path) as again:
             assert not again
-
-
-def test_another_process_is_excluded_while_this_one_holds_it(path):
-    with lease(path), process(HOLD, path) as (_, said):
-        assert said == "False"
-    with process(HOLD, path) as (_, said):
-        assert said == "True"
 
 
 def test_this_process_is_excluded_while_another_holds_it(path):
@@ -264,12 +250,6 @@ def test_without_locks_a_killed_process_holds_it_until_it_expires(path):
         assert mine
 
 
-def test_what_a_killed_process_of_this_kernel_left_is_free_whatever_its_age(path):
-    write_as_of(path, age=0, kernel=module._kernel())
-    with lease(path) as mine:
-        assert mine
-
-
 def test_a_sandbox_that_cannot_name_its_kernel_goes_by_heartbeats(path, monkeypatch):
     monkeypatch.setattr(module, "_kernel", lambda: "")
     write_as_of(path, age=0, kernel="")
@@ -277,7 +257,7 @@ def test_a_sandbox_that_cannot_name_its_kernel_goes_by_heartbeats(path, monkeypa
         assert not mine
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", "{}", "null", '{"pid": 3}'])
+@pytest.mark.parametrize("content", ["", "{", '{"pid": 3}'])
 def test_what_says_nothing_is_free_when_it_is_old(path, content):
     """A file that was created, and not written yet, looks the same."""
     path.parent.mkdir()

@@ -108,7 +108,7 @@ def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, 
     copy, copies = merge.copy, []
     monkeypatch.setattr(merge, "copy", lambda *arguments: (copies.append(1), copy(*arguments)))
     merge.merge(source, Store(target.root / "undisturbed"))
-    for allowed in range(0, len(copies), 13):
+    for allowed in range(0, len(copies), 9):
         left = iter(range(allowed))
 
         def dies(*arguments, left=left):
@@ -130,7 +130,6 @@ def test_a_merge_that_was_interrupted_anywhere_is_completed_by_the_next(source, 
     ("damaged", "refused", "absent"),
     [
         ("fits/jem*s0*/model.safetensors", "fits/jem-digits-digits-s0-jem000", "fits/jem*s0*"),
-        ("fits/jem*s0*/history.csv", "fits/jem-digits-digits-s0-jem000", "fits/jem*s0*"),
         ("fits/jem*s0*/fit.json", "fits/jem-digits-digits-s0-jem000", "fits/jem*s0*"),
         ("cells/ece-jem*s0*", "cells/ece-jem-digits-s0-ecejem000.json", "*/ece-jem*s0*"),
         ("arrays/ece-jem*s0*", "cells/ece-jem-digits-s0-ecejem000.json", "*/ece-jem*s0*"),
@@ -143,12 +142,6 @@ def test_what_is_damaged_is_refused_by_name_and_the_rest_copied(source, target, 
     assert [finding.status for finding in findings if finding.file == refused] == ["damaged"]
     assert list(target.root.glob(absent)) == []
     assert {finding.status for finding in verify(target)} <= {"ok", "stray"}
-
-
-def test_a_missing_weight_of_a_finished_fit_is_a_damage(source, target):
-    next(source.root.glob("fits/jem*s0*/sampler.safetensors")).unlink()
-    assert ("damaged", "fits/jem-digits-digits-s0-jem000") in found(source, target)
-    assert list(target.root.glob("fits/jem*s0*")) == []
 
 
 def test_a_damaged_file_of_the_target_is_replaced(source, both):
@@ -212,14 +205,9 @@ def test_a_fit_that_somebody_works_on_is_left_alone(source, target):
         assert list(target.root.glob("*/*jem*s0*")) == []
         assert set(statuses(source, target)) == {"copied"}  # whose object holds the lease
     assert content(target) == content(source)
-
-
-def test_a_cell_that_somebody_computes_is_left_alone(source, target):
+    target.cell_path(next(cell for cell in target.contents().cells if cell.id == "ecejem000")).unlink()
     with target.lease("ecejem000"):
-        busy = [file for status, file in found(source, Store(target.root)) if status == "busy"]
-    assert busy == ["cells/ece-jem-digits-s0-ecejem000.json"]
-    assert statuses(source, target) == ["copied"]
-    assert content(target) == content(source)
+        assert statuses(source, Store(target.root)) == ["busy"]
 
 
 def test_of_two_unfinished_trainings_the_longer_one_goes_on(source, both):

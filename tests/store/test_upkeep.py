@@ -121,14 +121,6 @@ def test_what_nothing_refers_to_is_found(store):
     remove(store, garbage(store))
     assert not expected.keys() & files(store)
     assert others <= files(store)
-    (readings / "notes.txt").unlink()
-
-
-def test_a_folder_of_predictions_goes_with_the_last_of_them(store):
-    shutil.rmtree(next(store.root.glob("fits/jem*s1*")))
-    before = len(list((store.root / "readings").iterdir()))
-    remove(store, garbage(store))
-    assert len(list((store.root / "readings").iterdir())) == before - 1
 
 
 def test_what_a_living_process_may_need_stays(store):

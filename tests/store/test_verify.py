@@ -9,7 +9,6 @@ import pytest
 from small_store import small_store
 
 from jembench.errors import SpecError, StoreError
-from jembench.store import records
 from jembench.store.store import Store
 from jembench.store.walk import verify
 
@@ -72,14 +71,6 @@ def test_files_that_are_whole_and_in_the_place_of_others_are_found(root):
     assert sum(finding.status == "stray" for finding in found.values()) == 1  # the readings of the second
 
 
-@pytest.mark.parametrize("key", ["__metadata__", "jembench"])
-def test_a_damaged_key_of_a_header_does_not_pass_for_a_file_without_a_digest(root, key):
-    path = next(root.glob("readings/*/*.safetensors"))
-    path.write_bytes(path.read_bytes().replace(f'"{key}"'.encode(), f'"{key[:-1]}X"'.encode(), 1))
-    found = told(root)[str(path.relative_to(root))]
-    assert found.status == "damaged"
-
-
 def test_what_belongs_to_nothing_is_a_stray(root):
     for name in ("cells/notes.txt", "arrays/old-0000000000.npz", "fits/notes", "readings/notes", "notes.txt"):
         (root / name).write_text("mine")
@@ -88,15 +79,6 @@ def test_what_belongs_to_nothing_is_a_stray(root):
     found = told(root)
     assert {finding.status for finding in found.values()} == {"stray"}
     assert len(found) == 5 + 2
-
-
-def test_a_record_of_a_newer_version_and_one_of_another_fit(root):
-    first, second, *_ = sorted(root.glob("fits/*/fit.json"))
-    records.write(first, {key: value for key, value in records.read(second).data.items() if key != "digest"})
-    second.write_text('{"schema": 99, "digest": ""}')
-    found = told(root)
-    assert "is the record of the fit baseline001, in the folder" in found[str(first.relative_to(root))].reason
-    assert "newer jembench" in found[str(second.relative_to(root))].reason
 
 
 def test_what_is_no_file_is_found_at_once(root):
