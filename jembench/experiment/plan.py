@@ -224,7 +224,7 @@ def rebuilt(
 
 def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0) -> FitPlan:
     data = registry.resolve("datasets", dataset)
-    chosen = recipes.load(recipe or recipes.for_model(model, str(data)), settings)
+    chosen = recipes.load(recipe or recipes.default(model, dataset), settings)
     is_imported = any(setting.startswith("source=") for setting in settings)
     if is_imported or registry.resolve("models", model).is_pretrained:
         chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith(_NOT_OF_TRAINING)])

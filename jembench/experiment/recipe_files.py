@@ -8,12 +8,14 @@ import json
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from types import MappingProxyType
 from typing import Any
 
-from jembench.catalog import packages, registry, spec
+from jembench.catalog import packages, registry
 from jembench.catalog.validation import parse, read, read_untyped
 from jembench.errors import JembenchError, Remark, SpecError
 from jembench.experiment.recipe import Recipe
+from jembench.experiment.sweep import bare_name
 
 
 def names() -> list[str]:
@@ -107,42 +109,33 @@ def _written(value: Any) -> str:
 
 # --- which recipe is the default --------------------------------------------------------------------------------------
 
-_PAPER = "paper"
-
 _FOLDER, _SMALL, _MOST_IMAGES = "imagefolder", "small-images", 5000
 """The dataset whose default goes by its size: the recipe up to that many training images."""
 
+_NOTHING_STATED: Mapping[str, str] = MappingProxyType({})
 
-def for_model(model: str, dataset: str) -> str:
-    """Return the recipe that a model is trained by on a dataset by default, both given by their specs.
 
-    It is the first that is installed under the name MODEL-DATASET, MODEL or DATASET; else ``paper``.
+def default(model: str, dataset: str, stated: Mapping[str, str] = _NOTHING_STATED) -> str:
+    """Return the name of the recipe that a model is trained by on a dataset where none is given.
+
+    It is the first that is installed under the name MODEL-DATASET or MODEL; else what is stated for the dataset; else
+    the one of the dataset's name, or ``paper``.
+
+    Args:
+        model: its spec.
+        dataset: its spec.
+        stated: recipes by the names of datasets, or "default", for models that no recipe is named after.
     """
-    return made_for(model, dataset) or default_for(dataset)
-
-
-def made_for(model: str, dataset: str) -> str | None:
-    """Return the recipe named after a model, and the dataset if there is one for both; None: there is none."""
-    name = spec.parse(model).name
-    candidates = (f"{name}-{spec.parse(dataset).name}", name)
-    return next((each for each in candidates if each in packages.files("recipes")), None)
-
-
-def default_for(dataset: str) -> str:
-    """Return the recipe that models without one of their own are trained by on a dataset, given by its spec."""
-    name = spec.parse(dataset).name
-    if name == _FOLDER:
+    name, data, installed = bare_name(model), bare_name(dataset), packages.files("recipes")
+    for own in (f"{name}-{data}", name):
+        if own in installed:
+            return own
+    if recipe := stated.get(data) or stated.get("default"):
+        return recipe
+    if data == _FOLDER:
         images = training_images(dataset)
-        name = _PAPER if images is None or images > _MOST_IMAGES else _SMALL
-    return name if name in packages.files("recipes") else _PAPER
-
-
-def usual_for(model: str, dataset: str) -> list[str]:
-    """Return the recipes that a model may have by default on datasets of that name, whatever the number of images."""
-    own = made_for(model, dataset)
-    if own or spec.parse(dataset).name != _FOLDER:
-        return [own or default_for(dataset)]
-    return [_PAPER, _SMALL]
+        return "paper" if images is None or images > _MOST_IMAGES else _SMALL
+    return data if data in installed else "paper"
 
 
 @functools.lru_cache(maxsize=100)

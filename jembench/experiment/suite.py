@@ -63,15 +63,8 @@ class Run:
         return {spec.parse(metric).name for metric in (*self.metrics, *(grid.metric for grid in self.grid))}
 
     def recipe_for(self, model: str, dataset: str) -> str:
-        """Return the name of the recipe that a model is trained by on a dataset, both given by their specs.
-
-        One that is made for the model comes before the block's recipe for a dataset, which is made for models like JEM.
-        """
-        if isinstance(self.recipe, str):
-            return self.recipe
-        own = recipes.made_for(model, dataset)
-        stated = self.recipe.get(bare_name(dataset)) or self.recipe.get("default")
-        return own or stated or recipes.default_for(dataset)
+        """Return the name of the recipe that a model is trained by on a dataset, both given by their specs."""
+        return self.recipe if isinstance(self.recipe, str) else recipes.default(model, dataset, self.recipe)
 
     def with_models(self, models: Sequence[str | Imported]) -> list[Run]:
         """Return the block with other models: one block, or one for each model if some are imported.

@@ -98,7 +98,7 @@ def test_the_published_recipes(name):
 
 
 def test_svhn_is_trained_as_the_paper_says_but_never_mirrored():
-    paper, svhn = recipes.load("paper"), recipes.load(recipes.default_for("svhn"))
+    paper, svhn = recipes.load("paper"), recipes.load(recipes.default("jem", "svhn"))
     assert not svhn.data.flip
     assert dataclasses.replace(svhn.data, flip=True) == paper.data
     assert (svhn.optimizer, svhn.schedule, svhn.chains) == (paper.optimizer, paper.schedule, paper.chains)
@@ -109,7 +109,7 @@ def test_svhn_is_trained_as_the_paper_says_but_never_mirrored():
     [("digits", "digits"), ("cifar10", "paper"), ("cifar100", "paper"), ("svhn", "svhn"), ("a:b", "paper")],
 )
 def test_the_default_recipe_of_a_dataset(dataset, recipe):
-    assert recipes.default_for(dataset) == recipe
+    assert recipes.default("jem", dataset) == recipe
 
 
 def test_every_shipped_recipe_can_be_read_and_its_sampler_made():
@@ -386,12 +386,13 @@ def test_guards_that_change_nothing_are_one_recipe():
 def test_the_recipe_of_a_model_and_a_dataset_has_their_names(monkeypatch):
     found = dict.fromkeys(["cats", "lion", "lion-cats", "tiger", "paper"])
     monkeypatch.setattr(packages, "files", lambda folder: found)
-    assert recipes.for_model("lion:net=small-2", "cats:side=8") == "lion-cats"
-    assert recipes.for_model("lion", "dogs") == "lion"
-    assert recipes.for_model("tiger", "cats") == "tiger"
-    assert recipes.for_model("bear", "cats") == "cats"
-    assert recipes.for_model("bear", "dogs") == "paper"
-    assert recipes.made_for("bear", "cats") is None
+    assert recipes.default("lion:net=small-2", "cats:side=8") == "lion-cats"
+    assert recipes.default("lion", "dogs") == "lion"
+    assert recipes.default("tiger", "cats") == "tiger"
+    assert recipes.default("bear", "cats") == "cats"
+    assert recipes.default("bear", "dogs") == "paper"
+    assert [recipes.default(name, "zoo/cats", {"cats": "mine"}) for name in ("bear", "tiger")] == ["mine", "tiger"]
+    assert recipes.default("bear", "dogs", {"default": "mine"}) == "mine"
 
 
 def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatch):
@@ -401,14 +402,13 @@ def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatc
             (tmp_path / "set" / part / "cat").mkdir(parents=True, exist_ok=True)
             Image.new("RGB", (4, 4)).save(tmp_path / "set" / part / "cat" / f"{number}.png")
     folder = f"imagefolder:root={tmp_path / 'set'}"
-    assert recipes.default_for(folder) == plan_fit("jem", folder).recipe.name == "small-images"
+    assert recipes.default("jem", folder) == plan_fit("jem", folder).recipe.name == "small-images"
     assert recipes.training_images(folder) == 5
     assert recipes.training_images("imagefolder:root=nowhere") is None
-    assert recipes.default_for("imagefolder:root=nowhere") == "paper"
-    assert recipes.usual_for("jem", "imagefolder:root=nowhere") == ["paper", "small-images"]
-    assert recipes.usual_for("glow", "imagefolder:root=nowhere") == ["glow"]
+    assert recipes.default("jem", "imagefolder:root=nowhere") == "paper"
+    assert recipes.default("glow", "imagefolder:root=nowhere") == "glow"
     first = tmp_path / "set" / "train" / "cat" / "0.png"
     monkeypatch.setattr(folders, "_list_images", lambda folder: {f"cat/{n}": first for n in range(5001)})
     recipes.training_images.cache_clear()
-    assert recipes.default_for(folder) == "paper"
+    assert recipes.default("jem", folder) == "paper"
     recipes.training_images.cache_clear()

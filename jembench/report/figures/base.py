@@ -123,7 +123,7 @@ def model_of(fit: FitKey, names: Names = NO_NAMES) -> str:
     name = names.get((fit.model, fit.recipe))
     if name and [other for (model, _), other in names.items() if model == fit.model].count(name) == 1:
         return name
-    usual = (*recipes.usual_for(bare_name(fit.model), bare_name(fit.dataset)), PRETRAINED)
+    usual = (recipes.default(fit.model, fit.dataset), PRETRAINED)
     return name or fit.model if fit.recipe in usual else f"{name or fit.model} ({fit.recipe})"
 
 
