@@ -14,7 +14,7 @@ from pathlib import Path
 import fake_worker
 import pytest
 from executor_checks import check_executor
-from executor_sessions import Session
+from executor_sessions import Session, is_alive
 
 os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # loopback only, read when Ray is imported
 
@@ -78,13 +78,6 @@ def starts(folder, count=1):
     path = folder / "trace"
     until(lambda: path.exists() and len(path.read_text().splitlines()) >= count)
     return [(unit, int(pid)) for unit, pid in map(str.split, path.read_text().splitlines())]
-
-
-def is_alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
 
 
 def parent(pid):
@@ -214,6 +207,7 @@ time.sleep(60)
 
 def test_a_ray_of_its_own_is_reached_from_this_machine_alone_and_dies_with_the_driver(tmp_path):
     environment = {**os.environ, "RAY_AUTH_TOKEN": "0" * 64}  # else Ray writes one to the user's home
+    del environment["RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER"]  # the executor sets it
     environment["PYTHONPATH"] = str(Path(fake_worker.__file__).parent)
     command = [sys.executable, "-c", PROGRAM, str(tmp_path)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as process:
