@@ -138,8 +138,8 @@ def print_findings(store: Path, found: Sequence[Finding], what: str, format: str
 def gc(yes: bool, store: Path, format: str) -> None:
     """List the files of a store that nothing needs any more; with --yes, remove them.
 
-    These are checkpoints of trainings that have ended, arrays without a result, predictions of weights and features of
-    networks that no result is from, and what killed processes left. What a running process may need is left alone.
+    These are checkpoints of trainings that have ended, arrays without a result and predictions of weights that no model
+    has. With --yes, the temporary files of killed processes go too. What a running process may need is left alone.
     """
     place = Store(store)
     found = upkeep.garbage(place)

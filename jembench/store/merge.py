@@ -85,7 +85,7 @@ def merge_stores(source: Path, target: Path) -> list[Finding]:
     Raises:
         StoreError: if a file cannot be written.
     """
-    found = merge(Store(source), Store(target), lambda item: bool(item.owner) or item.kind == "features")
+    found = merge(Store(source), Store(target), lambda item: bool(item.owner))
     return [one for one in found if one.status in ("busy", "damaged")]
 
 

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
-from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from jembench.files import abandoned, cannot_write
+from jembench.files import cannot_write
 from jembench.store import fits
 from jembench.store.fits import UNREADABLE, FitRecord
 from jembench.store.layout import PARTS, id_of, listed
-from jembench.store.store import LEASES, Store
+from jembench.store.store import Store
 from jembench.store.walk import walk
 
 # --- contents ---------------------------------------------------------------------------------------------------------
@@ -90,7 +91,6 @@ _REASONS = {
     "checkpoint": "the training has ended",
     "arrays": "no cell has these arrays",
     "readings": "no model in the store has these weights",
-    "features": "no result is from this network",
 }
 """Why files of a kind that have no owner can be removed."""
 
@@ -98,25 +98,23 @@ _REASONS = {
 def garbage(store: Store) -> list[Garbage]:
     """List the files of a store that no result, no training and no later run needs, in the order of their names.
 
-    These are checkpoints of trainings that have ended, arrays without a cell, predictions of weights and features of
-    networks that no result in the store is from, and temporary files and leases of killed processes. Units of work
-    stay: they may wait in a queue although no process lives. While any process works on the store, only checkpoints
-    are listed, and none of the models that it works on.
+    These are checkpoints of trainings that have ended, arrays without a cell, and predictions of weights that no model
+    in the store has. While any process works on the store, only checkpoints are listed, and none of the models that it
+    works on.
 
     Raises:
         SpecError: if there is no such folder.
         StoreError: if the store, or one of its folders, cannot be listed.
     """
-    found = [(item.path, _REASONS[item.kind]) for item in walk(store) if not item.owner and item.kind in _REASONS]
-    if not store.in_work():
-        left = [path for part in PARTS for path in abandoned(store.root / part)]
-        left += [*abandoned(store.root, below=False), *(store.root / LEASES).glob("*.json")]
-        found += [(path, "a killed process left it") for path in left]
-    return sorted(Garbage(str(path.relative_to(store.root)), path.lstat().st_size, why) for path, why in found)
+    items = [item for item in walk(store) if not item.owner and item.kind in _REASONS]
+    return sorted(
+        Garbage(str(item.path.relative_to(store.root)), item.path.lstat().st_size, _REASONS[item.kind])
+        for item in items
+    )
 
 
-def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
-    """Remove files that :func:`garbage` has listed just before.
+def remove(store: Store, found: Sequence[Garbage]) -> list[Garbage]:
+    """Remove files that :func:`garbage` has listed just before, and what killed processes left in the store.
 
     Returns:
         Those that are left, because a process now works on their models.
@@ -124,22 +122,17 @@ def remove(store: Store, found: Iterable[Garbage]) -> list[Garbage]:
     Raises:
         StoreError: if a file cannot be removed.
     """
-    left = []
-    by_folder: defaultdict[Path, list[Garbage]] = defaultdict(list)
-    for each in found:
-        by_folder[store.root / Path(each.file).parent].append(each)
+    store.sweep()
+    left: list[Garbage] = []
     try:
-        for folder, files in by_folder.items():
-            if folder == store.root / LEASES:
-                store.sweep()  # a process may hold one by now
-                continue
+        for folder, files in itertools.groupby(found, lambda each: (store.root / each.file).parent):
             of_fit = folder.parent == store.root / "fits"
             with store.lease(id_of(folder)) if of_fit else nullcontext(True) as free:
-                if not free:
+                if free:
+                    for each in files:
+                        (store.root / each.file).unlink(missing_ok=True)
+                else:
                     left += files
-                    continue
-                for each in files:
-                    (store.root / each.file).unlink(missing_ok=True)
             if folder.parent == store.root / "readings":
                 with suppress(OSError):  # somebody's file is in it
                     folder.rmdir()

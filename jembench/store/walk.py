@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
-from jembench.catalog import spec
-from jembench.catalog.spec import slug
-from jembench.errors import SpecError, StoreError
+from jembench.errors import StoreError
 from jembench.files import digest
 from jembench.store import fits, records, tensors
 from jembench.store.fits import UNREADABLE
@@ -79,7 +76,10 @@ def walk(store: Store) -> Iterator[Item]:
                 yield Item(path, "readings", owner, partial(_check_file, path))
             else:
                 yield Item(path, "readings", "", partial(_is_stray, "no model in the store has these weights"))
-    yield from _features(store, cells, is_busy=bool(busy))
+    for folder in _list(store.features):
+        for path in _list(folder) if folder.is_dir() else [folder]:
+            is_one = folder.is_dir() and path.suffix == ".safetensors"
+            yield Item(path, "features", folder.name, partial(_check_file, path)) if is_one else _stray(path)
     parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
     for path in _list(root):
         if path.name == MANIFEST:
@@ -143,26 +143,6 @@ def _arrays(store: Store, found: list[Path], cells: dict[str, Cell | None], *, i
         else:
             owner = id_of(path) if is_busy or id_of(path) in cells else ""
             yield Item(path, "arrays", owner, partial(_is_stray, "no cell that can be read was written with it"))
-
-
-def _features(store: Store, cells: dict[str, Cell | None], *, is_busy: bool) -> Iterator[Item]:
-    networks = {_network(cell) for cell in cells.values()}
-    is_known = not is_busy and None not in cells.values()
-    for folder in _list(store.features):
-        for path in _list(folder) if folder.is_dir() else [folder]:
-            network = path.stem.rpartition("-")[0]
-            is_unused = folder.name == "of-images" and is_known and network not in networks
-            if folder.is_dir() and path.suffix == ".safetensors":
-                yield Item(path, "features", "" if is_unused else folder.name, partial(_check_file, path))
-            else:
-                yield _stray(path)
-
-
-def _network(cell: Cell | None) -> str:
-    """Return the feature network that a cell was measured with, as files of features name it; "" if with none."""
-    with suppress(SpecError):
-        return slug(dict(spec.parse(cell.outcome.protocol).arguments).get("features", "")) if cell else ""
-    return ""
 
 
 def _list(folder: Path) -> list[Path]:
