@@ -1,6 +1,6 @@
 """jembench: the benchmark harness for joint energy-based models and every other hybrid model.
 
-The public API. Importing it imports neither torch nor numpy; what a function needs is imported when it is called.
+The public API. Importing it imports neither torch nor numpy; a function imports its dependencies when it is called.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""``python -m jembench``: the command line."""
+"""The command line as ``python -m jembench``."""
 
 import sys
 

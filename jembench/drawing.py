@@ -1,7 +1,7 @@
-"""How figures are drawn and written: sizes, colours, lines, panels and file formats.
+"""The style of figures: sizes, colours, lines, panels and file formats.
 
-The colours are those of Okabe & Ito (2008), "Color Universal Design", which people with any kind of colour vision tell
-apart. Line styles, markers and hatches repeat what colours say, for print in grey.
+The colours are those of Okabe & Ito (2008), "Color Universal Design", which people with any kind of colour vision can
+distinguish. Line styles, markers and hatches distinguish series in grey print as well.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ _METADATA: dict[Format, dict[str, str | None]] = {
     "svg": {"Date": None, "Creator": "jembench"},
     "pdf": {"CreationDate": None, "Creator": "jembench"},
 }
-"""What a file says of its origin. The same figure gives the same bytes: no date is in it."""
+"""The metadata of files, without a date, so that the same figure gives the same bytes."""
 
 
 def encoded(figure: Figure, format: Format) -> bytes:
-    """The content of a file."""
+    """Return the content of a figure's file in a format."""
     stream = io.BytesIO()
     figure.savefig(stream, format=format, metadata=_METADATA[format])
     return stream.getvalue()
@@ -42,21 +42,21 @@ def encoded(figure: Figure, format: Format) -> bytes:
 # --- style ------------------------------------------------------------------------------------------------------------
 
 COLUMN, PAGE = 3.3, 6.9
-"""Widths in inches: of a column and of a page of a paper in two columns."""
+"""The widths in inches of a column and of a page of a two-column paper."""
 
 _UNITS = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
 
 def inches(width: str) -> float:
-    """The width that ``column``, ``page`` or a length such as ``5.5in`` means.
+    """Convert ``column``, ``page`` or a length such as ``5.5in`` to inches.
 
     Raises:
-        SpecError: if it is none of these, or not between 1 and 20 inches.
+        SpecError: if the text is none of these, or not between 1 and 20 inches.
     """
     if width in ("column", "page"):
         return COLUMN if width == "column" else PAGE
-    found = re.fullmatch(r"(\d{1,4}(?:\.\d{1,4})?)(in|cm|mm|pt)", width)
-    if not found or not 1 <= (length := float(found[1]) * _UNITS[found[2]]) <= 20:
+    match = re.fullmatch(r"(\d{1,4}(?:\.\d{1,4})?)(in|cm|mm|pt)", width)
+    if not match or not 1 <= (length := float(match[1]) * _UNITS[match[2]]) <= 20:
         raise SpecError(
             f"width is {width!r}; it must be column, page or a length from 1in to 20in: 5.5in, 12cm, 345pt."
         )
@@ -67,15 +67,15 @@ BLACK, WHITE = "#000000", "#ffffff"
 BLUE, VERMILLION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 ORANGE, SKY, YELLOW = "#e69f00", "#56b4e9", "#f0e442"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)
-"""In the order in which series take them; yellow is too light for a line on white."""
+"""The colours of series in order; yellow is too light for a line on white."""
 
 _LINES = ("-", "--", "-.", ":", (0, (6, 1, 1, 1, 1, 1)))
-_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")  # one more than colours: series 8 is no second series 1
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<")  # one more than colours, so that series 8 differs from series 1
 _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")
 
-_LETTERS = 14  # in an inch
-_LINE = 0.13  # inches from one line of text to the next
-_PANEL = 1.5  # inches that a panel needs at least
+_LETTERS = 14  # per inch
+_LINE = 0.13  # height of a line of text in inches
+_PANEL = 1.5  # smallest width of a panel in inches
 
 HAIR = 0.5
 """The width of auxiliary lines, in points."""
@@ -84,7 +84,7 @@ _SETTINGS = Path(__file__).with_name("drawing.mplstyle")
 
 
 class Look(NamedTuple):
-    """How one series looks, by colour and without it."""
+    """The colour of a series, and its line, marker and hatch for print in grey."""
 
     colour: str
     line: Any
@@ -93,7 +93,7 @@ class Look(NamedTuple):
 
 
 def look(index: int) -> Look:
-    """The look of the series of that number."""
+    """Return the look of a series by its number from 0."""
     return Look(
         COLOURS[index % len(COLOURS)],
         _LINES[index % len(_LINES)],
@@ -103,15 +103,15 @@ def look(index: int) -> Look:
 
 
 def line(index: int) -> dict[str, Any]:
-    """The look of a series of points and lines, as options of ``Axes.plot``."""
+    """Return the look of a series of points and lines, as options of ``Axes.plot``."""
     colour, style, marker, _ = look(index)
     return {"color": colour, "linestyle": style, "marker": marker}
 
 
 class Style(NamedTuple):
-    """What may be chosen of all figures."""
+    """The options of all figures."""
 
-    width: float | None = None  # inches; None: as wide as each is by itself, a column or a page
+    width: float | None = None  # inches; None: the width of a column or a page, by figure
     titles: bool = True
 
 
@@ -120,24 +120,24 @@ _chosen: ContextVar[Style] = ContextVar("_chosen", default=PLAIN)
 
 
 def column() -> float:
-    """The width of a figure that is as wide as a column, unless another width was chosen."""
+    """Return the width of a column, or the width that was chosen, in inches."""
     return _chosen.get().width or COLUMN
 
 
 def page() -> float:
-    """The same of one that is as wide as a page."""
+    """Return the width of a page, or the width that was chosen, in inches."""
     return _chosen.get().width or PAGE
 
 
 def fitting(columns: int) -> int:
-    """Return how many panels stand side by side where ``columns`` do on a page."""
+    """Return the number of panels in a row of the chosen width, at most ``columns``."""
     width = _chosen.get().width
     return columns if width is None else max(1, min(columns, int(width / _PANEL)))
 
 
 @contextmanager
 def styled(style: Style = PLAIN) -> Iterator[None]:
-    """Within it, figures are made and saved in our style, whatever the user's own settings are."""
+    """Use this style for figures in the context, regardless of the user's own settings of matplotlib."""
     import matplotlib
     from cycler import cycler
 
@@ -153,7 +153,7 @@ def styled(style: Style = PLAIN) -> Iterator[None]:
 
 
 def new_figure(width: float, height: float, title: str) -> Figure:
-    """An empty figure, in inches, with its title at the top left, and as its label."""
+    """Make an empty figure, sizes in inches, with its title at the top left and as its label."""
     from matplotlib.figure import Figure
 
     chosen = _chosen.get()
@@ -167,12 +167,12 @@ def new_figure(width: float, height: float, title: str) -> Figure:
 
 
 def wrapped(text: str, width: float) -> str:
-    """A text in lines of at most ``width`` inches."""
+    """Wrap a text in lines of at most ``width`` inches."""
     return textwrap.fill(text, int(width * _LETTERS), break_on_hyphens=False)
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
-    """The legend of all that is in the axes, below the figure, in as many columns as fit and are wanted."""
+    """Add the legend of the axes below the figure, in at most ``columns`` columns that fit its width."""
     handles, labels = axes.get_legend_handles_labels()
     longest_first = sorted((max(map(len, label.splitlines())) + 8 for label in labels), reverse=True)
     room = figure.get_figwidth() * _LETTERS * 8 / 7
@@ -183,14 +183,14 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
 def panels(
     width: float, height: float, title: str, count: int = 1, columns: int = 1, **options: Any
 ) -> tuple[Figure, list[Axes]]:
-    """A new figure with ``count`` axes in rows of ``columns``; the last row may be shorter.
+    """Make a figure with ``count`` axes in rows of ``columns``; the last row may be shorter.
 
     Args:
-        width: in inches, as ``height``.
-        height: without what a title of several lines needs.
+        width: in inches.
+        height: in inches, for a title of one line.
         title: at the top left.
-        count: of axes.
-        columns: axes in a row.
+        count: the number of axes.
+        columns: the number of axes in a row.
         options: of ``Figure.subplots``.
     """
     rows, columns = -(-count // columns), fitting(columns)
@@ -199,5 +199,5 @@ def panels(
     for unused in grid[count:]:
         unused.set_axis_off()
     for lowest in grid[max(0, count - columns) : count]:
-        lowest.tick_params(labelbottom=True)  # axes that are shared have them in the last row alone
+        lowest.tick_params(labelbottom=True)  # shared axes have labels in the last row only
     return figure, list(grid[:count])

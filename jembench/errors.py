@@ -1,6 +1,6 @@
-"""Errors for users: one paragraph that says what was wrong, where, and how to fix it.
+"""Errors for users: one paragraph that says what is wrong, where, and how to fix it.
 
-The command line prints them without a traceback (``--debug`` shows it). Everything else that is raised is a bug.
+The command line prints them without a traceback (``--debug`` shows it). Any other exception is a bug.
 """
 
 from __future__ import annotations
@@ -10,17 +10,17 @@ from collections.abc import Iterable
 
 
 class JembenchError(Exception):
-    """The base of all errors that a user can fix. ``exit_code`` is the exit code of the command line."""
+    """The base class of errors that a user can fix. ``exit_code`` is the exit code of the command line."""
 
     exit_code = 2
 
 
 class SpecError(JembenchError):
-    """A spec string, an option or a field of a file that is wrong."""
+    """A wrong spec string, option or field of a file."""
 
 
 class PluginError(JembenchError):
-    """A plugin that cannot be imported, or whose entry point is not what it must be."""
+    """A plugin that cannot be imported, or whose entry point is invalid."""
 
 
 class Incompatible(PluginError):
@@ -28,19 +28,19 @@ class Incompatible(PluginError):
 
 
 class Unavailable(JembenchError):
-    """Something outside the program is missing: data, weights, a device. The text says how to get it."""
+    """A missing resource outside the program: data, weights, a device. The text says how to get it."""
 
 
 class NotApplicable(Unavailable):
-    """A question that has no answer for this model or dataset, whatever is installed. It is not tried again."""
+    """A metric that is not defined for this model or dataset, whatever is installed. It is not tried again."""
 
 
 class StoreError(JembenchError):
-    """The store cannot be read or written, or holds something that this version does not understand."""
+    """A store that cannot be read or written, or whose content this version does not support."""
 
 
 class DamagedError(StoreError):
-    """A file whose content is not what was written. The text names the file."""
+    """A file whose content has changed since it was written. The text names the file."""
 
 
 class CheckpointError(JembenchError):
@@ -54,13 +54,13 @@ class Diverged(JembenchError):
 
 
 class OutOfTime(JembenchError):
-    """The time of ``--max-hours`` is up. The same command continues the work."""
+    """The end of the time of ``--max-hours``. The same command continues the work."""
 
     exit_code = 3
 
 
 class ProcessLost(JembenchError):
-    """One of the processes that train together has failed. The same command continues the work."""
+    """The failure of one of the processes that train together. The same command continues the work."""
 
     exit_code = 1
 
@@ -72,30 +72,30 @@ class WorkFailed(JembenchError):
 
 
 class PartDone(JembenchError):
-    """Not an error: one part of a metric was computed and kept, and the whole is measured elsewhere."""
+    """The end of one share of a metric, which is stored; the whole is measured elsewhere. Not an error."""
 
 
 class Remark(UserWarning):
-    """A warning that says what was done: the command line prints it as a note."""
+    """A warning about a decision of the program, which the command line prints as a note."""
 
 
 class Fallback(Remark):
-    """Something was done in another way than usual. The results are the same."""
+    """The use of a slower method than usual, with the same results."""
 
 
 _UNSAFE = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def printable(text: str) -> str:
-    """Text that is safe for a terminal, with escapes for characters that move the cursor or change the direction.
+    """Escape the characters of a text that move a terminal's cursor or change its direction.
 
-    Half characters (surrogates) are escaped too; line breaks and tabs stay. Texts from files may come from anywhere.
+    Surrogates are escaped too; line breaks and tabs are kept. Use it for texts from files, which may be hostile.
     """
     return _UNSAFE.sub(lambda match: match[0].encode("unicode_escape").decode(), text)
 
 
 def error_text(error: BaseException) -> str:
-    """Return the type of an error and its text, also if the ``__str__`` of a plugin's error raises."""
+    """Return the type of an error and its text, even if the ``__str__`` of a plugin's error raises."""
     try:
         return f"{type(error).__name__}: {error}"
     except Exception:
@@ -103,8 +103,8 @@ def error_text(error: BaseException) -> str:
 
 
 def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> SpecError:
-    """The error for an unknown name, with the nearest three names and the command that lists all, if there is one."""
-    import difflib  # most commands meet no unknown name
+    """Return the error for an unknown name, with the nearest three names and the command that lists all, if any."""
+    import difflib  # imported here, since few commands need it
 
     names = sorted(known)
     nearest = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.3)

@@ -1,6 +1,6 @@
-"""Files that are either whole or absent: written under a temporary name, flushed to disk, then renamed.
+"""Atomic writing of files: under a temporary name, flushed to disk, then renamed; and safe reading.
 
-The folders of the user's data and caches are named here as well, and nowhere else.
+The folders of the user's data and caches are defined here as well.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from typing import IO
 from jembench.errors import StoreError
 
 ABANDONED_AFTER = 3600.0
-"""Seconds without a change after which a temporary file is taken for one of a killed process, and is removed."""
+"""Seconds without a change after which a temporary file counts as left by a killed process, and is removed."""
 
-_OURS = ".jembench-"
-"""What the names of all temporary files begin with."""
+_PREFIX = ".jembench-"
+"""The prefix of the names of all temporary files."""
 
 _REMEDIES = {
     errno.ENOSPC: "The disk is full: free some space and run the same command again; finished work is kept.",
@@ -33,26 +33,26 @@ _REMEDIES = {
     errno.EPERM: "Choose a folder that you may write to with {option}.",
     errno.EROFS: "The file system is read-only: choose another folder with {option}.",
     errno.ENOTDIR: "A part of this path is a file: choose another folder with {option}.",
-    errno.EINVAL: "Something else lies there: remove it, or choose another folder with {option}.",
-    errno.ELOOP: "A symbolic link lies there: remove it, or choose another folder with {option}.",
+    errno.EINVAL: "The path is not a regular file: remove it, or choose another folder with {option}.",
+    errno.ELOOP: "The path is a symbolic link: remove it, or choose another folder with {option}.",
     errno.EEXIST: "A file is in the way: choose another folder with {option}.",
 }
 
 
 def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreError:
-    """The user's version of an ``OSError`` met while writing ``path``, which an option of the command line leads to."""
+    """Return the error for users of an ``OSError`` while writing ``path``, which the option ``option`` sets."""
     remedy = _REMEDIES.get(error.errno or 0, "Choose another folder with {option}.").format(option=option)
     return StoreError(f"Cannot write {path}: {error.strerror or error}. {remedy}")
 
 
 def digest(path: Path) -> str:
-    """The SHA-256 of a file, in hexadecimal digits. It is computed once for as long as the file does not change.
+    """Return the SHA-256 of a file in hexadecimal digits, computed once as long as the file does not change.
 
     Raises:
-        OSError: if it cannot be read.
+        OSError: if the file cannot be read.
     """
-    known = path.stat()
-    return _digest(path.absolute(), known.st_mtime_ns, known.st_ctime_ns, known.st_size)
+    status = path.stat()
+    return _digest(path.absolute(), status.st_mtime_ns, status.st_ctime_ns, status.st_size)
 
 
 @functools.lru_cache(maxsize=100_000)
@@ -62,15 +62,15 @@ def _digest(path: Path, modified: int, changed: int, size: int) -> str:
 
 
 def is_taken(path: Path) -> bool:
-    """Return whether something other than a file lies there: a rename would put a file in the place of a device."""
+    """Return whether a path exists and is no regular file, such as a device, which a rename would replace."""
     return path.exists() and not path.is_file()
 
 
 def check_place(path: Path, option: str = "--store") -> None:
-    """Whether a file may be written at ``path``, as far as what lies there tells; ``option`` as below.
+    """Check that ``path`` is a regular file or does not exist; ``option`` as for :func:`write_atomically`.
 
     Raises:
-        StoreError: if something other than a file lies there.
+        StoreError: if it is something else.
     """
     if is_taken(path):
         raise cannot_write(path, OSError(errno.EINVAL, "Not a regular file"), option)
@@ -81,8 +81,9 @@ def write_atomically(
 ) -> None:
     """Call ``write`` on a temporary file beside ``path``, then rename it to ``path``.
 
-    A crash, a kill or a full disk leaves the previous file as it was. ``option`` is what a user may change to write
-    elsewhere. A file that need not be ``durable`` may be lost when the machine fails; it is written ten times as fast.
+    A crash, a kill or a full disk leaves the previous file unchanged. ``option`` is the option of the command line that
+    sets ``path``, for errors. A file that is not ``durable`` may be lost if the machine fails; it is written ten times
+    as fast.
 
     Raises:
         StoreError: if the file cannot be written; the temporary file is removed.
@@ -106,34 +107,34 @@ def write_atomically(
 
 
 def _temporary(folder: Path) -> IO[bytes]:
-    """Open a new file whose permissions obey the umask."""
-    return (folder / f"{_OURS}{os.urandom(8).hex()}.tmp").open("x+b")
+    """Open a new temporary file, with the permissions of the umask."""
+    return (folder / f"{_PREFIX}{os.urandom(8).hex()}.tmp").open("x+b")
 
 
 def sweep(folder: Path, *, below: bool = True) -> None:
-    """Remove the temporary files in ``folder``, and in those ``below`` it, that killed processes left behind."""
+    """Remove the temporary files of killed processes in ``folder`` and, with ``below``, in its subfolders."""
     for path in abandoned(folder, below=below):
         path.unlink(missing_ok=True)
 
 
 def abandoned(folder: Path, *, below: bool = True) -> Iterator[Path]:
-    """List the temporary files in ``folder``, and in those ``below`` it, that have not changed for an hour."""
-    for path in folder.glob(f"{'**/' * below}{_OURS}*.tmp"):
+    """Yield the temporary files that have not changed for an hour in ``folder`` and, with ``below``, its subfolders."""
+    for path in folder.glob(f"{'**/' * below}{_PREFIX}*.tmp"):
         with suppress(OSError):  # removed by another process
             if abs(time.time() - path.lstat().st_mtime) > ABANDONED_AFTER:
                 yield path
 
 
 def write_bytes(path: Path, content: bytes, option: str = "--store", *, durable: bool = True) -> None:
-    """Write ``content``, atomically; the rest as for :func:`write_atomically`."""
+    """Write ``content`` atomically; other arguments and errors as for :func:`write_atomically`."""
     write_atomically(path, lambda stream: stream.write(content), option, durable=durable)
 
 
 def copy(path: Path, to: Path, *, durable: bool = True) -> None:
-    """Copy a regular file, atomically.
+    """Copy a regular file atomically.
 
     Raises:
-        OSError: if it cannot be read, or is no regular file.
+        OSError: if the file cannot be read, or is not regular.
         StoreError: if the copy cannot be written.
     """
     with open_regular(path) as stream:
@@ -141,10 +142,10 @@ def copy(path: Path, to: Path, *, durable: bool = True) -> None:
 
 
 def open_regular(path: Path) -> BufferedReader:
-    """Open a regular file for reading. A FIFO or a device is refused, where ``open`` would wait for it.
+    """Open a regular file for reading. A FIFO or a device, which could block, is refused.
 
     Raises:
-        OSError: if it cannot be opened, or is no regular file.
+        OSError: if the file cannot be opened, or is not regular.
     """
     stream = open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK))  # noqa: SIM115
     if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
@@ -154,10 +155,10 @@ def open_regular(path: Path) -> BufferedReader:
 
 
 def read_bytes(path: Path, largest: int | None = None) -> bytes:
-    """The content of a regular file.
+    """Read a regular file.
 
     Raises:
-        OSError: if it cannot be read, is no regular file, or has more than ``largest`` bytes.
+        OSError: if the file cannot be read, is not regular, or has more than ``largest`` bytes.
     """
     with open_regular(path) as stream:
         if largest is not None and os.fstat(stream.fileno()).st_size > largest:
@@ -166,7 +167,7 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
 
 
 def changed(path: Path) -> int:
-    """When a file or folder last changed, in nanoseconds since 1970; 0 if there is none that can be looked at."""
+    """Return the time of the last change of a file or folder, in nanoseconds since 1970; 0 if it cannot be accessed."""
     try:
         return path.stat().st_mtime_ns
     except OSError:
@@ -175,8 +176,8 @@ def changed(path: Path) -> int:
 
 @contextmanager
 def socket_timeout(seconds: float) -> Iterator[None]:
-    """A time limit for downloads by libraries that have none of their own: the default of all new sockets."""
-    import socket  # few commands download
+    """Set the default timeout of new sockets, for downloads by libraries that set none."""
+    import socket  # imported here, since few commands need it
 
     before = socket.getdefaulttimeout()
     socket.setdefaulttimeout(seconds)
@@ -187,11 +188,11 @@ def socket_timeout(seconds: float) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """The user's folder for what can be downloaded or computed again."""
+    """Return the user's folder for files that can be downloaded or computed again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jembench"
 
 
 def data_folder(root: str = "") -> Path:
-    """``root`` if it is given, else ``$JEMBENCH_DATA``, else ``data`` in the cache folder; absolute."""
+    """Return ``root``, or else ``$JEMBENCH_DATA``, or else ``data`` in the cache folder, as an absolute path."""
     chosen = root or os.environ.get("JEMBENCH_DATA")
     return Path(chosen).expanduser().absolute() if chosen else cache_folder().absolute() / "data"

@@ -1,7 +1,7 @@
-"""Networks, losses, densities, chains and attack steps for plugins: what a component is built from.
+"""Networks, losses, densities, chains and attack steps, from which plugins build components.
 
-Importing this module imports torch. Import it where a component is computed, or inside its factory; a factory's module
-itself imports :mod:`jembench.plugin` at its top.
+Importing this module imports torch. Import it in the module of a component's computation, or inside the factory. The
+module of the factory imports only :mod:`jembench.plugin` at its top.
 """
 
 from __future__ import annotations

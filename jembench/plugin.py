@@ -1,9 +1,9 @@
-"""Marks of options, errors, metrics and ``resolve``: the names that a plugin's modules may import at their top.
+"""Names that a plugin's modules may import at their top: marks of options, errors, metrics and ``resolve``.
 
 Importing this module imports no torch, so that `jembench list` stays fast. :mod:`jembench.parts` has the networks,
 losses and chains, and :mod:`jembench.interfaces` the protocols. A plugin imports these three modules, and
-:mod:`jembench.testing` in its tests; everything else in jembench may change without notice. These change only with
-:data:`jembench.interfaces.API`.
+:mod:`jembench.testing` in its tests. They change only with :data:`jembench.interfaces.API`; everything else in jembench
+may change without notice.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What this process is doing and how far it is, noted by the code that does it and read by what shows it.
+"""The progress of this process, recorded by the code that works and read by displays.
 
-A loop that may take seconds is wrapped in :func:`track`, other work in :func:`phase`; both may lie within others. To
-note costs less than a microsecond and calls nothing: a reader looks at :func:`now` when it likes, from any thread.
-Work is noted in the main thread only.
+A loop that may take seconds is wrapped in :func:`track`, other work in :func:`phase`; both may be nested. Recording
+takes less than a microsecond and calls no reader: any thread may call :func:`now` at any time. Only the main thread
+records progress.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import NamedTuple, TypeVar
 Item = TypeVar("Item")
 
 PASSES = "network passes"
-"""The unit of a phase that counts images through networks: :func:`passed` counts them. Its total is an estimate."""
+"""The unit of a phase that counts images through networks, by :func:`passed`. Its total is an estimate."""
 
 LONG = 1.0
-"""Seconds after which a phase within another one is worth a look: shorter ones would only flicker."""
+"""Seconds after which a nested phase is shown: shorter ones would only flicker."""
 
 
 @dataclass(eq=False, slots=True)
 class Phase:
-    """Work that is under way."""
+    """A phase of work in progress."""
 
-    text: str  # "bootstrap"; "": only what is counted is shown
-    total: int = 0  # of what is counted; 0: it is not known
-    unit: str = ""  # what is counted: "images"
+    text: str  # "bootstrap"; "": only the numbers are shown
+    total: int = 0  # 0: unknown
+    unit: str = ""  # of done and total: "images"
     done: int = 0
     start: float = field(default_factory=time.monotonic)
 
@@ -39,11 +39,11 @@ class Phase:
 
 
 class Now(NamedTuple):
-    """The work of this moment."""
+    """The progress at one moment."""
 
-    text: str = ""  # every phase that takes long, the outermost first: "features, bootstrap 40 of 200 resamples"
-    done: int = 0  # of the outermost phase that counts, whose numbers are not in the text
-    total: int = 0  # 0: none does
+    text: str = ""  # all long phases, the outermost first: "features, bootstrap 40 of 200 resamples"
+    done: int = 0  # of the outermost phase with a total, whose numbers are not in the text
+    total: int = 0  # 0: no phase has a total
     unit: str = ""
 
 
@@ -52,7 +52,7 @@ _open: list[Phase] = []
 
 @contextmanager
 def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iterator[Phase]:
-    """Note work that is under way; within the context its ``done`` and ``total`` may be set."""
+    """Record a phase for the duration of the context, in which its ``done`` and ``total`` may be set."""
     opened = Phase(text, total, unit, done)
     _open.append(opened)
     try:
@@ -64,7 +64,7 @@ def phase(text: str = "", total: int = 0, unit: str = "", done: int = 0) -> Iter
 def track(
     items: Sequence[Item], text: str, unit: str = "", size: Callable[[Item], int] = lambda item: 1
 ) -> Iterator[Item]:
-    """Yield the items, counted as the loop over them goes on; ``size`` says what an item counts for."""
+    """Yield the items, and record the progress of the loop over them; ``size`` is the count of an item."""
     with phase(text, sum(map(size, items)), unit) as opened:
         for item in items:
             yield item
@@ -72,14 +72,14 @@ def track(
 
 
 def passed(images: int) -> None:
-    """Note that images have passed through a network, once each."""
+    """Record that images have passed through a network, once each."""
     for each in _open:
         if each.unit == PASSES:
             each.done = min(each.done + images, each.total)
 
 
 def now() -> Now:
-    """Return what is being done."""
+    """Return the present progress."""
     moment, opened = time.monotonic(), list(_open)
     shown = [each for place, each in enumerate(opened) if not place or moment - each.start >= LONG]
     counted = next((each for each in shown if each.total), Phase(""))

@@ -1,4 +1,4 @@
-"""Generators of their own for each purpose, so that adding one consumer of randomness changes no other number."""
+"""Independent generators for each purpose, so that additional random numbers of one purpose change no other."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from torch import Generator
 
 
 def derive(seed: int, purpose: str) -> int:
-    """A seed in 0..2^63-1 that depends on the root seed and the purpose alone."""
+    """Return a seed in 0..2^63-1 that only depends on the root seed and the purpose."""
     digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1
 
 
 def generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> Generator:
-    """A generator on ``device`` for one purpose."""
+    """Return a generator on ``device`` for one purpose."""
     return seeded(derive(seed, purpose), device)
 
 
 def seeded(seed: int, device: torch.device | str = "cpu") -> Generator:
-    """A generator on ``device`` with that very seed."""
+    """Return a generator on ``device`` with a seed."""
     return Generator(device).manual_seed(seed)
 
 
 @contextmanager
 def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Seed PyTorch's global generators for one purpose, and put them back afterwards.
+    """Seed PyTorch's global generators for one purpose, and restore their state afterwards.
 
-    Initialisers of layers and dropout draw from nothing else. They are the CPU's generator and, if ``device`` is a CUDA
-    device, its own. Nothing waits for the device; a CUDA graph that is replayed meanwhile draws by the seed as well.
+    Initialisers of layers and dropout use these: the CPU's generator and, if ``device`` is a CUDA device, its own. The
+    host does not wait for the device; a CUDA graph that is replayed in the context uses the seed as well.
     """
     generators = _global_generators(torch.device(device))
     states = [generator.get_state() for generator in generators]
@@ -48,11 +48,11 @@ def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iter
 def _global_generators(device: torch.device) -> list[Generator]:
     if device.type != "cuda":
         return [torch.default_generator]
-    torch.cuda.init()  # type: ignore[no-untyped-call]  # there are no generators before
+    torch.cuda.init()  # type: ignore[no-untyped-call]  # creates the generators
     index = torch.cuda.current_device() if device.index is None else device.index
     return [torch.default_generator, torch.cuda.default_generators[index]]
 
 
 def initialising(seed: int) -> AbstractContextManager[None]:
-    """Seed PyTorch's global generator, which initialisers of layers draw from, and put it back afterwards."""
+    """Seed PyTorch's global generator, which initialisers of layers use, and restore its state afterwards."""
     return drawing(seed, "initialisation")

@@ -1,7 +1,7 @@
 """Signals that ask a process to end: SIGTERM and SIGHUP, which queues and closed terminals send.
 
-The first one stops the work like ``--max-hours``: training writes a checkpoint first, everything else ends where it
-is. A second one, more than a second after the first, ends the process at once.
+The first signal stops the work like ``--max-hours``: training writes a checkpoint first, other work ends at once. A
+second signal, more than a second after the first, ends the process at once.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from jembench.errors import OutOfTime, PluginError, ProcessLost, StoreError, err
 SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 BURST = 1.0
-"""Seconds in which several signals count as one: a shell and the kernel both send SIGHUP, srun repeats SIGTERM."""
+"""Seconds within which signals count as one: a shell and the kernel both send SIGHUP, srun repeats SIGTERM."""
 
-_received = 0  # the number of the first signal
-_deferring = 0  # how many contexts of deferred() are open
+_received = 0  # number of the first signal; 0: none
+_deferring = 0  # number of open contexts of deferred()
 
 
 class Stopped(BaseException):
-    """A signal asked the process to end. It is no ``Exception``, so that no handler mistakes it for a failure."""
+    """The request of a signal to end the process. It is no ``Exception``, so that handlers of failures ignore it."""
 
     def __init__(self) -> None:
         super().__init__(f"{reason()}. Finished work is kept: the same command goes on from there.")
 
 
 INTERRUPTS = (Stopped, KeyboardInterrupt)
-"""Exceptions that request an end; they are no failures of the code that they interrupt."""
+"""Exceptions that request an end, and are no failures of the code that they interrupt."""
 
 
 def received() -> int:
-    """The number of the first signal that asked this process to end, or 0."""
+    """Return the number of the first signal that asked this process to end; 0 if there was none."""
     return _received
 
 
 def check() -> None:
-    """Raise :class:`Stopped` if a signal came that was deferred, or whose exception something has caught."""
+    """Raise :class:`Stopped` if a signal was received, even if it was deferred or its exception was caught."""
     if _received:
         raise Stopped
 
 
 def reason() -> str:
-    """Why work stops, as the first words of a message."""
+    """Return the reason why work stops, as the first words of a message."""
     return f"Received {signal.Signals(_received).name}" if _received else "The time is up"
 
 
 @contextmanager
 def listening() -> Iterator[None]:
-    """Answer the signals within the context by :class:`Stopped`, raised in the main thread.
+    """Raise :class:`Stopped` in the main thread at a signal within the context.
 
-    An error after a signal is taken for its consequence, and becomes :class:`Stopped` too, unless it says itself why
-    work ended.
-    A signal that the process was started to ignore (``nohup``) stays ignored. In other threads nothing is done.
+    An error after a signal counts as its consequence, and becomes :class:`Stopped` too, unless its message is the
+    reason why work ended. A signal that the process ignores from its start (``nohup``) stays ignored. In other threads
+    the context has no effect.
     """
     global _received
     if threading.current_thread() is not threading.main_thread():
@@ -66,7 +66,7 @@ def listening() -> Iterator[None]:
         return
     _received = 0
     terminals = [descriptor for descriptor in (1, 2) if os.isatty(descriptor)]
-    first = 0.0  # when the first signal came
+    first = 0.0  # time of the first signal
 
     def answer(number: int, _: object) -> None:
         nonlocal first
@@ -76,7 +76,7 @@ def listening() -> Iterator[None]:
                 os._exit(128 + number)
             return
         _received, first = number, time.monotonic()
-        _leave_dead(terminals)
+        _redirect_closed(terminals)
         if not _deferring:
             raise Stopped
 
@@ -88,7 +88,7 @@ def listening() -> Iterator[None]:
         yield
     except (OutOfTime, StoreError, ProcessLost):
         raise
-    except Exception as error:  # a signal in the middle of an import leaves modules that are not complete
+    except Exception as error:  # a signal during an import leaves incomplete modules
         if _received:
             raise Stopped from error
         raise
@@ -100,13 +100,13 @@ def listening() -> Iterator[None]:
 
 @contextmanager
 def contained(what: str) -> Iterator[None]:
-    """Make a failure of what code of a plugin raises to end the program, such as SystemExit.
+    """Convert exceptions of a plugin's code that would end the program, such as SystemExit, to errors.
 
     Args:
         what: the subject of the message.
 
     Raises:
-        PluginError: in place of what is neither an ``Exception``, nor an interrupt of the user's.
+        PluginError: instead of a ``BaseException`` that is neither an ``Exception`` nor an interrupt by the user.
     """
     try:
         yield
@@ -120,7 +120,7 @@ def contained(what: str) -> Iterator[None]:
 
 @contextmanager
 def deferred() -> Iterator[None]:
-    """Only take note of a signal within the context: what runs in it asks :func:`received` and stops by itself."""
+    """Only record signals within the context, whose code calls :func:`received` and stops by itself."""
     global _deferring
     _deferring += 1
     try:
@@ -129,8 +129,8 @@ def deferred() -> Iterator[None]:
         _deferring -= 1
 
 
-def _leave_dead(terminals: list[int]) -> None:
-    """Write no more to a terminal that was closed: each line would be an error in the middle of a checkpoint."""
+def _redirect_closed(terminals: list[int]) -> None:
+    """Redirect the output to closed terminals to /dev/null, since each line would raise an error."""
     for descriptor in terminals:
         try:
             termios.tcgetattr(descriptor)

@@ -1,1 +1,1 @@
-"""Trackers that write what happens in a run for TensorBoard, MLflow and Weights & Biases."""
+"""Trackers that write the events of a run to TensorBoard, MLflow and Weights & Biases."""

@@ -1,4 +1,4 @@
-"""From events to runs of a tracking library: each fit is one, with its windows, divergences and results."""
+"""The conversion of events to runs of a tracking library: one per fit, with windows, divergences and results."""
 
 from __future__ import annotations
 
@@ -13,38 +13,38 @@ from jembench.training.guard import describe_event
 
 
 class Run(Protocol):
-    """What a tracking library keeps of one fit. It is on the disk, or sent, when a method returns."""
+    """A run of a tracking library for one fit. Values are on disk, or sent, when a method returns."""
 
     def numbers(self, values: Mapping[str, float], iteration: int) -> None:
-        """Note numbers of training, ``train/loss``."""
+        """Log values of a training window, such as ``train/loss``."""
 
     def results(self, values: Mapping[str, float], iteration: int) -> None:
-        """Note what was measured after the last iteration, ``results/fid``."""
+        """Log results of the trained model, such as ``results/fid``."""
 
     def text(self, name: str, text: str, iteration: int) -> None:
-        """Note what happened in words."""
+        """Log a text."""
 
     def close(self) -> None:
-        """Nothing follows in this process."""
+        """End the run in this process."""
 
 
 Open = Callable[[str, Mapping[str, str]], Run]
-"""Opens a run, or opens it again, by its name and by what the fit is: model, dataset, recipe, seed, id and attempt."""
+"""The function that opens a new or former run, by its name and model, dataset, recipe, seed, id and attempt."""
 
 
 class PerFit:
     """A :class:`~jembench.interfaces.Tracker` with a run for each fit.
 
-    What training did after the guard had changed it is a run of its own, since its iterations are counted again:
-    ``NAME-attempt-1``. Results of the trained model belong to the first one.
+    After an intervention of the guard, training continues in a new run ``NAME-attempt-1``, since its iterations are
+    repeated. Results of the trained model belong to the first run.
     """
 
-    def __init__(self, opened: Open) -> None:
-        self._opened = opened
+    def __init__(self, open_run: Open) -> None:
+        self._open_run = open_run
         self._runs: dict[tuple[str, int], Run] = {}
 
     def event(self, event: Event) -> None:
-        """Take one event."""
+        """Log one event."""
         if event.kind == "finished":
             for run in self._runs.values():
                 run.close()
@@ -72,15 +72,15 @@ class PerFit:
             name = slug(f"{fit['model']}-{fit['dataset']}-{fit['recipe']}-s{fit['seed']}") + f"-{fit['id'][:8]}"
             about = {each: str(fit[each]) for each in ("model", "dataset", "recipe", "seed", "id")}
             name += f"-attempt-{attempt}" * bool(attempt)
-            self._runs[key] = self._opened(name, about | {"attempt": str(attempt)})
+            self._runs[key] = self._open_run(name, about | {"attempt": str(attempt)})
         return self._runs[key]
 
 
 def require(package: str) -> None:
-    """Whether a tracker's library is installed.
+    """Check that the library of a tracker is installed.
 
     Raises:
-        Unavailable: if it is not, with the command that installs it.
+        Unavailable: if it is not; the message has the command to install it.
     """
     if find_spec(package) is None:
         raise Unavailable(

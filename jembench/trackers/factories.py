@@ -1,4 +1,4 @@
-"""The registered trackers. Their libraries are extras, which are imported when there is something to be written."""
+"""The trackers that core registers. Their libraries are extras, imported at the first event."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from jembench.trackers.wandb import WandbRun
 
 def tensorboard(*, folder: str = "tensorboard") -> Tracker:
     """Event files for TensorBoard, in a folder for each fit; `tensorboard --logdir` shows ``folder``."""
-    from jembench.trackers.tensorboard import TensorBoardRun  # which imports NumPy
+    from jembench.trackers.tensorboard import TensorBoardRun  # imports NumPy
 
     require("tensorboard")
     return PerFit(lambda name, about: TensorBoardRun(folder, name, about))

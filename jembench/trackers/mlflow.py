@@ -1,4 +1,4 @@
-"""One fit as a run of MLflow."""
+"""Runs of MLflow."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 class MLflowRun:
-    """A run of an experiment; a fit that goes on goes on in the same run.
+    """A run of an experiment, which a resumed fit continues.
 
     Args:
-        uri: of the tracking server or database; "": what MLflow takes by itself.
-        experiment: its name; it is made if there is none.
+        uri: of the tracking server or database; "": MLflow's default.
+        experiment: the name of the experiment, which is created if it does not exist.
         name: of the run.
-        about: its parameters. Its ``id`` and ``attempt`` find the run again.
+        about: the parameters of the run, which is identified by ``id`` and ``attempt``.
     """
 
     def __init__(self, uri: str, experiment: str, name: str, about: Mapping[str, str]) -> None:
@@ -23,8 +23,8 @@ class MLflowRun:
         from mlflow.entities import Param
 
         self._client: Any = MlflowClient(uri or None)
-        found = self._client.get_experiment_by_name(experiment)
-        place = found.experiment_id if found else self._client.create_experiment(experiment)
+        known = self._client.get_experiment_by_name(experiment)
+        place = known.experiment_id if known else self._client.create_experiment(experiment)
         same = f"tags.jembench_id = '{about['id']}' and tags.jembench_attempt = '{about['attempt']}'"
         runs = self._client.search_runs([place], same, max_results=1)
         if runs:
@@ -45,7 +45,7 @@ class MLflowRun:
     results = numbers
 
     def text(self, name: str, text: str, iteration: int) -> None:
-        """Keep a text file."""
+        """Log a text file."""
         self._client.log_text(self._id, text, f"{_key(name)}-{iteration}.txt".replace("/", "-"))
 
     def close(self) -> None:
@@ -54,5 +54,5 @@ class MLflowRun:
 
 
 def _key(name: str) -> str:
-    """A name with the characters that MLflow allows."""
+    """Replace the characters of a name that MLflow does not allow."""
     return re.sub(r"[^\w\-. /]", "_", name)

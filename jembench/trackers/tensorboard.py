@@ -1,4 +1,4 @@
-"""One fit in TensorBoard's event files."""
+"""Runs of TensorBoard."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from typing import Any
 
 
 class TensorBoardRun:
-    """A folder of event files. Results are metrics of HParams as well.
+    """A folder of event files, with results as metrics of HParams as well.
 
     Args:
-        folder: that of all runs.
-        name: of this one's folder.
+        folder: of all runs.
+        name: of the run's folder.
         about: the hyperparameters.
     """
 
     def __init__(self, folder: str, name: str, about: Mapping[str, str]) -> None:
-        from torch.utils.tensorboard import SummaryWriter  # which imports PyTorch
+        from torch.utils.tensorboard import SummaryWriter  # imports PyTorch
 
         self._about = about
         self._results: dict[str, float] = {}

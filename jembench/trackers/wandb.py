@@ -1,4 +1,4 @@
-"""One fit as a run of Weights & Biases."""
+"""Runs of Weights & Biases."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from typing import Any
 
 
 class WandbRun:
-    """A run whose steps are iterations; a fit that goes on goes on under the same id.
+    """A run whose steps are iterations, and which a resumed fit continues under the same id.
 
     Args:
-        project: its name.
-        folder: where the folder ``wandb`` lies.
-        mode: online or offline; "": what WANDB_MODE says, else offline.
+        project: the name of the project.
+        folder: the parent of the folder ``wandb``.
+        mode: online or offline; "": the value of WANDB_MODE, or else offline.
         name: of the run.
-        about: its configuration.
+        about: the configuration of the run.
     """
 
     def __init__(self, project: str, folder: str, mode: str, name: str, about: Mapping[str, str]) -> None:
         import wandb
 
-        known: Any = mode or os.environ.get("WANDB_MODE", "offline")
+        chosen: Any = mode or os.environ.get("WANDB_MODE", "offline")
         self._run: Any = wandb.init(
             project=project,
             dir=folder,
-            mode=known,
+            mode=chosen,
             name=name,
             id=f"{about['id']}-{about['attempt']}",
             config=dict(about),
@@ -39,13 +39,13 @@ class WandbRun:
         self._run.log(dict(values), step=iteration)
 
     def results(self, values: Mapping[str, float], iteration: int) -> None:
-        """Write them into the summary."""
+        """Write results to the summary."""
         self._run.summary.update(dict(values))
 
     def text(self, name: str, text: str, iteration: int) -> None:
-        """Keep a text in the summary."""
+        """Write a text to the summary."""
         self._run.summary[f"{name}/{iteration}" if iteration else name] = text
 
     def close(self) -> None:
-        """Write what is left."""
+        """Finish the run."""
         self._run.finish()
