@@ -10,7 +10,7 @@ import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from jembench import __version__
 from jembench.catalog import code_identity, registry, trust
@@ -26,7 +26,8 @@ from jembench.store import records
 from jembench.store.outcome import FitKey, Id, SpecText, encode
 
 
-class WorkCell(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class WorkCell:
     """One metric of a unit of work."""
 
     metric: SpecText
@@ -90,9 +91,8 @@ class Work:
 
     def job(self, order: int) -> Job:
         """Return the unit as an executor sees it."""
-        data = encode({field.name: getattr(self, field.name) for field in dataclasses.fields(self)})
-        data |= {name: [encode(cell._asdict()) for cell in getattr(self, name)] for name in ("cells", "later")}
-        return Job(id=self.id, name=self.name, kind=self.kind, order=order, gpus=self.gpus, text=records.text(data))
+        text = records.text(encode(self))
+        return Job(id=self.id, name=self.name, kind=self.kind, order=order, gpus=self.gpus, text=text)
 
 
 def works(
@@ -116,58 +116,44 @@ def works(
     Raises:
         Unavailable: if the files are missing that a dataset is known by.
     """
-    metrics = {str(cell.metric): cell.metric for cell in plan.cells} if slots > 1 else {}
-    made = {spec: metric.make() for spec, metric in metrics.items()}
-    parts = {spec: getattr(metric, "parts", 1) for spec, metric in made.items() if isinstance(metric, Costly)}
+    parts = _parts(plan) if slots > 1 else {}
     most = slots // max(sum(str(cell.metric) in parts for cell in plan.cells), 1)
     found: list[Work] = []
     for fit in plan.fits:
         if fit.absent:
             raise Unavailable(fit.absent)
-        costly = [cell for cell in plan.cells_of(fit) if str(cell.metric) in parts]
-        own = [cell for cell in plan.cells_of(fit) if str(cell.metric) not in parts]
+        cells = plan.cells_of(fit)
+        costly = [cell for cell in cells if str(cell.metric) in parts]
+        unit = Work(
+            kind="fit",
+            model=fit.model.bound.in_full,
+            dataset=fit.dataset.bound.in_full,
+            recipe=dataclasses.asdict(fit.recipe),
+            fit=fit.key,
+            identity=fit.identity,
+            cells=tuple(map(_named, (cell for cell in cells if cell not in costly))),
+            later=tuple(map(_named, costly)),
+            limit=cells[0].limit,
+            deadline=deadline,
+            command=command,
+            versions=_versions(fit, cells),
+        )
         training = not fit.is_pretrained and not trained(fit.key)
-        unit = _unit(fit, own, costly, deadline, command)
-        measuring = dataclasses.replace(unit, later=(), after=(unit.id,) if training else ())
         if training:
             found.append(dataclasses.replace(unit, gpus=fit.recipe.processes))
-        elif own:
+        elif unit.cells:
             found.append(dataclasses.replace(unit, later=()))
         for cell, named in zip(costly, unit.later, strict=True):
-            found += _apart(dataclasses.replace(measuring, cells=(named,)), min(most, parts[str(cell.metric)]))
+            alone = dataclasses.replace(unit, cells=(named,), later=(), after=(unit.id,) if training else ())
+            found += _apart(alone, min(most, parts[str(cell.metric)]))
     return found
 
 
-def _unit(
-    fit: FitPlan, cells: Sequence[CellPlan], later: Sequence[CellPlan], deadline: float | None, command: str
-) -> Work:
-    """Return the unit that trains and measures a fit, from which all others of the fit differ in few fields."""
-    return Work(
-        kind="fit",
-        model=fit.model.bound.in_full,
-        dataset=fit.dataset.bound.in_full,
-        recipe=dataclasses.asdict(fit.recipe),
-        fit=fit.key,
-        identity=fit.identity,
-        cells=_named(cells),
-        later=_named(later),
-        limit=[*cells, *later][0].limit,
-        deadline=deadline,
-        command=command,
-        versions=_versions(fit, [*cells, *later]),
-    )
-
-
-def _named(cells: Sequence[CellPlan]) -> Cells:
-    return tuple(WorkCell(cell.metric.bound.in_full, cell.id) for cell in cells)
-
-
-def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
-    components = [*fit.components(sampled=True), *(part for cell in cells for part in cell.metric.uses)]
-    made_from = {"jembench": (__version__, "jembench")}
-    made_from |= {part.distribution: (part.version, part.module) for part in components if part.version}
-    packages = {name: (version, module.partition(".")[0]) for name, (version, module) in made_from.items()}
-    return {name: f"{version} ({code_identity.digest(package)})" for name, (version, package) in packages.items()}
+def _parts(plan: Plan) -> dict[str, int]:
+    """Return the metrics of a plan that take long, and into how many parts each can be divided."""
+    made = {str(cell.metric): cell.metric for cell in plan.cells}
+    metrics = {spec: metric.make() for spec, metric in made.items()}
+    return {spec: getattr(metric, "parts", 1) for spec, metric in metrics.items() if isinstance(metric, Costly)}
 
 
 def _apart(unit: Work, parts: int) -> list[Work]:
@@ -178,14 +164,26 @@ def _apart(unit: Work, parts: int) -> list[Work]:
     return [*shards, dataclasses.replace(unit, after=tuple(shard.id for shard in shards))]
 
 
+def _named(cell: CellPlan) -> WorkCell:
+    return WorkCell(cell.metric.bound.in_full, cell.id)
+
+
+def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
+    """Return the version of each distribution that takes part, with a digest of its code."""
+    components = [*fit.components(sampled=True), *(part for cell in cells for part in cell.metric.uses)]
+    packages = {"jembench": (__version__, "jembench")}
+    packages |= {part.distribution: (part.version, part.module) for part in components if part.version}
+    return {
+        name: f"{version} ({code_identity.digest(module.partition('.')[0])})"
+        for name, (version, module) in packages.items()
+    }
+
+
 def code_of(found: Sequence[Work]) -> list[str]:
     """Return the import paths in units: the user of the command named them, and workers may follow them."""
     texts = {text for work in found for text in (work.model, work.dataset, *(cell.metric for cell in work.all_cells))}
     texts |= {text for work in found for text in trust.strings(work.recipe)}
     return sorted({name for text in texts for name in trust.code_in(text)})
-
-
-_NO_SUITE = Suite(name="", title="")
 
 
 def planned(work: Work, where: str) -> Plan:
@@ -204,22 +202,19 @@ def planned(work: Work, where: str) -> Plan:
     if not work.all_cells:
         raise SpecError(f"{where} names no metric. Start the run again, which writes its units.")
     fit = rebuilt(work.model, work.dataset, work.recipe, work.fit.seed, where)
-    cells = [
-        CellPlan(fit=fit, metric=registry.resolve("metrics", cell.metric), limit=work.limit) for cell in work.all_cells
-    ]
+    metrics = [registry.resolve("metrics", cell.metric) for cell in work.all_cells]
+    cells = [CellPlan(fit=fit, metric=metric, limit=work.limit) for metric in metrics]
     here = _versions(fit, cells)
     there = {name: work.versions.get(name, "none") for name in here}
     what = [f"{name} {there[name]} -> {here[name]}" for name in here if there[name] != here[name]]
     if what or fit.key.id != work.fit.id:
-        what += changes(work.identity, fit.identity)
+        what = [*what, *changes(work.identity, fit.identity)] or ["its identity"]
+    else:
+        others = [cell.metric for cell, again in zip(work.all_cells, cells, strict=True) if cell.id != again.id]
+        what = [f"the code, the version or the files of the metric {metric}" for metric in others]
+    if what:
         raise SpecError(
-            f"{work.fit} is not the same fit here as where it was planned, and nothing was done. It differs in: "
-            f"{'; '.join(what) or 'its identity'}. Install the same versions, code and data on both machines."
+            f"{work.fit} is not the same here as where it was planned, and nothing was done. It differs in: "
+            f"{'; '.join(what)}. Install the same versions, code and data on both machines."
         )
-    for cell, expected in zip(cells, work.all_cells, strict=True):
-        if cell.id != expected.id:
-            raise SpecError(
-                f"The metric {cell.metric} is not the same here as where the work on {work.fit} was planned, and "
-                "nothing was done: its code, its version or its files differ. Install the same on both machines."
-            )
-    return Plan(_NO_SUITE, cells)
+    return Plan(Suite(name="", title=""), cells)
