@@ -10,7 +10,6 @@ import textwrap
 import threading
 import time
 from collections import Counter
-from collections.abc import Mapping
 from types import TracebackType
 from typing import Any
 
@@ -35,11 +34,6 @@ LONGEST = 200
 """Characters of the reason why a training failed."""
 
 FAILURES = ("failed", "refused", "lost")
-
-
-def display() -> Display:
-    """Return the display that suits stderr."""
-    return Display(live=sys.stderr.isatty())
 
 
 class Display:
@@ -71,10 +65,8 @@ class Display:
         self._lock = threading.RLock()
         self._run = self._add("run")
         self._running: dict[str, Task] = {}  # by the ids of units
-        self._units: set[str] = set()  # that are queued or run
-        self._count = 0  # of the units that were queued
-        self._ended: Counter[str] = Counter()
-        self._reasons: dict[str, str] = {}  # why units have not started
+        self._queued: dict[str, str] = {}  # the units that have not ended -> why they have not started
+        self._ended: Counter[str] = Counter()  # how the others ended
         self._doing = ""  # what this process does beside
 
     def __enter__(self) -> Display:
@@ -101,12 +93,13 @@ class Display:
             self.tick()
 
     def tick(self) -> None:
-        """Print how far the run is."""
+        """Print how far the run and the first units are."""
         with self._lock:
-            if self._units:
+            if self._queued or self._running:
                 running = list(self._running.values())
                 more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
-                self.print("; ".join(filter(None, [self.whole(), *map(_state, running[:MOST]), *more])))
+                units = [f"{task.description}: {_state(task)}" for task in running[:MOST]]
+                self.print("; ".join(filter(None, [self.whole(), *units, *more])))
 
     def whole(self) -> str:
         """Return the state of the run in a line."""
@@ -116,58 +109,56 @@ class Display:
         """Show one event."""
         with self._lock:
             key = event.work or str(event.fit.get("id", ""))
+            name = "{model} on {dataset}, seed {seed}".format_map(event.fit) if event.fit else ""
             if not event.fit:
                 self._doing = event.text
             elif event.kind == "queued":
-                self._queue(key, event)
+                self._remove(key)
+                self._queued[key] = event.text
             elif event.kind == "ended":
-                self._end(key, event)
+                self._end(key, name, event)
             elif event.kind == "progress":
-                self._follow(self._task(key, event), event)
+                self._follow(key, name, event)
             elif event.kind == "diverged":
-                self.print(f"{_name(event.fit)}: training {guard.describe_event(event.values)}")
+                self.print(f"{name}: training {guard.describe_event(event.values)}")
             elif event.kind == "warning":
-                self.print(f"{_name(event.fit)}: {event.text}")
-            failed = sum(self._ended[how] for how in FAILURES)
+                self.print(f"{name}: {event.text}")
+            failed, total = sum(self._ended[how] for how in FAILURES), len(self._queued) + self._ended.total()
+            waiting = Counter(reason for reason in self._queued.values() if reason)
             notes = [f"{failed} failed" * bool(failed)]
-            notes += [f"{count} waiting ({reason})" for reason, count in Counter(self._reasons.values()).items()]
-            notes += [] if self._running else [self._doing or "waiting for workers" * bool(self._units)]
-            self._count_to(self._run, self._ended["done"], self._count, "units done", ", ".join(filter(None, notes)))
+            notes += [f"{count} waiting ({reason})" for reason, count in waiting.items()]
+            notes += [] if self._running else [self._doing or "waiting for workers" * bool(self._queued)]
+            self._count_to(self._run, self._ended["done"], total, "units done", ", ".join(filter(None, notes)))
 
-    def _queue(self, key: str, event: Event) -> None:
-        """Take note that a unit waits, and why."""
-        self._stop(key)
-        self._count += key not in self._units
-        self._units.add(key)
-        if event.text:
-            self._reasons[key] = event.text
-
-    def _follow(self, task: Task, event: Event) -> None:
+    def _follow(self, key: str, name: str, event: Event) -> None:
         """Show what a unit does, and how far it is."""
-        unit = str(event.values.get("unit", ""))
+        if key in self._queued:
+            self._queued[key] = ""
+        if key not in self._running:
+            self._running[key] = self._add(name, began=event.time)
+        task, unit = self._running[key], str(event.values.get("unit", ""))
         if event.text.startswith(guard.TRAINING) and unit and task.fields["unit"] != unit:
             before = f", {event.done:,} of {event.total:,} iterations done" * bool(event.done)
-            self.print(f"{task.description}: training{before}")
+            self.print(f"{name}: training{before}")
         self._count_to(task, event.done, event.total, unit, event.text)
 
-    def _end(self, key: str, event: Event) -> None:
+    def _end(self, key: str, name: str, event: Event) -> None:
         """Print how a unit ended; one that was stopped will start again."""
         how, text = str(event.values.get("how", "done")), event.text
         if how == "done" and text:  # training failed; the outcomes of its cells say more
             how, text = "failed", textwrap.shorten(text, LONGEST, placeholder=" ...")
-        task, host = self._stop(key), event.worker.rpartition(":")[0] or event.worker
+        task, host = self._remove(key), event.worker.rpartition(":")[0] or event.worker
+        place = f" on {host}" if host not in ("", platform.node()) else ""
         elapsed = datetime.timedelta(seconds=round(max(event.time - task.fields["began"], 0) if task else 0))
-        name, place = _name(event.fit), f" on {host}" if host not in ("", platform.node()) else ""
-        if how in ("busy", "stopped"):
-            if task and how != "busy":
-                self.print(f"{name}: stopped after {elapsed}{f': {text}' * bool(text)}")
-            return
-        self._units.discard(key)
-        self._ended[how] += 1
-        if how in FAILURES:
+        if how == "stopped" and task:
+            self.print(f"{name}: stopped after {elapsed}{f': {text}' * bool(text)}")
+        elif how in FAILURES:
             self.print(f"{name}: {how}{place} after {elapsed}: {text}")
         elif how == "done" and task:
             self.print(f"{name}: done{place} in {elapsed}")
+        if how not in ("busy", "stopped"):
+            self._queued.pop(key, None)
+            self._ended[how] += 1
 
     # --- tasks --------------------------------------------------------------------------------------------------------
 
@@ -175,15 +166,7 @@ class Display:
         self.tasks.add_task(name, total=None, **{"unit": "", "counted": "", "note": "", **fields})
         return self.tasks.tasks[-1]
 
-    def _task(self, key: str, event: Event) -> Task:
-        """Return the task of a unit that runs."""
-        self._reasons.pop(key, None)
-        self._units.add(key)
-        if key not in self._running:
-            self._running[key] = self._add(_name(event.fit), began=event.time)
-        return self._running[key]
-
-    def _stop(self, key: str) -> Task | None:
+    def _remove(self, key: str) -> Task | None:
         """Return the task of a unit that runs no longer, after removing its bar."""
         task = self._running.pop(key, None)
         if task:
@@ -202,9 +185,9 @@ class Display:
 
 def _state(task: Task) -> str:
     left = "" if task.time_remaining is None else f"about {duration(task.time_remaining)} left"
-    words = filter(None, [task.fields["counted"], left, task.fields["note"]])
-    return f"{task.description}: {', '.join(words)}"
+    return ", ".join(filter(None, [task.fields["counted"], left, task.fields["note"]]))
 
 
-def _name(fit: Mapping[str, Any]) -> str:
-    return f"{fit['model']} on {fit['dataset']}, seed {fit['seed']}"
+def display() -> Display:
+    """Return the display that suits stderr."""
+    return Display(live=sys.stderr.isatty())
