@@ -184,10 +184,9 @@ class OpenStore:
 
     def load_planned(self, plan: FitPlan, device: str = "auto") -> Fit:
         """Return the model of a plan, which the store has."""
-        from jembench.models import devices
         from jembench.running import session
 
-        with session.open_fit(plan, plan.dataset.make(), self.store, devices.resolve(device)) as evaluation:
+        with session.open_fit(plan, self.store, session.RunOptions(device, trackers=())) as evaluation:
             return Fit(plan, self.store, evaluation)
 
 

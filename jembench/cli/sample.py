@@ -55,21 +55,16 @@ def sample(
     MODEL is the model that `run` and `train` train with the same options. If it is not in the store, it is trained
     first. The images shown are chosen at random.
     """
-    from jembench.models import devices
     from jembench.running import fit_samples
     from jembench.running.fits import make_model
 
     with plugins_aside():
-        data = fit.dataset.make()
-        fit_samples.check(make_model(fit, data), fit, steps)  # before training
+        fit_samples.check(make_model(fit, fit.dataset.make()), fit, steps)  # before training
         check_file(output, ".png", force=force)
         sweep(output.parent, below=False)
         place = Store(store)
         show.twins([fit], place, RunOptions())
-        with (
-            session.showing(display) as shown,
-            session.open_fit(fit, data, place, devices.resolve(device), shown) as evaluation,
-        ):
+        with session.open_fit(fit, place, RunOptions(device, trackers=()), display) as evaluation:
             samples = fit_samples.samples_of(evaluation, fit, steps)
             check_file(output, ".png", force=force)  # again, for training took its time
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")

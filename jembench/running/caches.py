@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import torch
@@ -108,14 +108,13 @@ class FeatureBank:
         """
         if spec not in self._networks:
             network: FeatureNetwork = registry.resolve("features", spec).make()
-            alone = self._alone(spec) if getattr(network, "trained_here", False) else nullcontext()
-            with progress.phase(f"feature network {spec}"), alone:
+            with progress.phase(f"feature network {spec}"), ExitStack() as alone:
+                if getattr(network, "trained_here", False):
+                    lease = f"features-{slug(f'{self.dataset.spec.name}-{spec}')}"
+                    alone.enter_context(when_free(self.store, lease))
                 network.prepare(self.dataset, self.store.features, self.device)
             self._networks[spec] = network
         return self._networks[spec]
-
-    def _alone(self, spec: str) -> AbstractContextManager[None]:
-        return when_free(self.store, f"features-{slug(f'{self.dataset.spec.name}-{spec}')}")
 
     def of_images(self, spec: str, images: Tensor) -> Features:
         """Return the features of images, uint8 (N, C, H, W), remembered by the content of the images."""

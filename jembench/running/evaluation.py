@@ -58,7 +58,7 @@ _PARTS = ("test", "validation", "train")
 _NEEDS: dict[Quantity, Capability] = {"logits": "logits", "energy": "energy", "grad-norm": "energy"}
 
 
-_UNTRAINED = TrainingRecord()
+_UNKNOWN = TrainingRecord()
 _NO_CACHE = TensorCache(None)
 
 
@@ -73,7 +73,7 @@ class TrainedFit:
     seed: int
     bank: FeatureBank
     limit: int | None = None  # of the test images
-    training: TrainingRecord = _UNTRAINED
+    training: TrainingRecord = _UNKNOWN
     data_content: str = ""  # a hash of the files that the dataset is made of, if it is made of the user's own
     conditional: bool = False  # whether the model was trained with chains on E(x, y), whatever its loss
     held: Holdout | None = None  # what the recipe trained on, and what it held out
@@ -155,25 +155,24 @@ class TrainedFit:
 
     def _fresh(self, source: Source) -> Samples:
         """Return the last images of new chains. The sampler's state does not change."""
-        assert self.sampler is not None
-        steps, n = self.sampler.steps if source.steps is None else source.steps, source.images or FRESH_SAMPLES
+        sampler, data = self.sampler, self.dataset.spec
+        assert sampler is not None
+        steps, n = sampler.steps if source.steps is None else source.steps, source.images or FRESH_SAMPLES
         as_trained = self.conditional or self.model.chains == "conditional"
         conditional = as_trained if source.conditional is None else source.conditional
         unusual = "" if conditional == as_trained else f"conditional={conditional},".lower()
         name = f"chains:{unusual}steps={steps}"
-        drawn = self.cache.once(
-            f"samples-{n}-{steps}-{conditional}", lambda: self._run_chains(steps, n, conditional, name)
-        )
-        return Samples(drawn["images"], drawn.get("labels"), name)
 
-    def _run_chains(self, steps: int, n: int, conditional: bool, name: str) -> dict[str, Tensor]:
-        assert self.sampler is not None
-        generator = self.generator(name, self.device)
-        y = torch.arange(n, device=self.device) % self.dataset.spec.num_classes if conditional else None
-        state = self.sampler.start(n, y, generator=generator)
-        end = chain.run(self.sampler, state, _in_batches(grad_energy(self.model), self.dataset.spec), generator, steps)
-        images, labels, *_ = self._as_samples(end, name)
-        return {"images": images} | ({} if labels is None else {"labels": labels})
+        def run() -> dict[str, Tensor]:
+            generator = self.generator(name, self.device)
+            y = torch.arange(n, device=self.device) % data.num_classes if conditional else None
+            state = sampler.start(n, y, generator=generator)
+            end = chain.run(sampler, state, _in_batches(grad_energy(self.model), data), generator, steps)
+            images, labels, *_ = self._as_samples(end, name)
+            return {"images": images} | ({} if labels is None else {"labels": labels})
+
+        drawn = self.cache.once(f"samples-{n}-{steps}-{conditional}", run)
+        return Samples(drawn["images"], drawn.get("labels"), name)
 
     def _as_samples(self, state: ChainState, source: str) -> Samples:
         labels, ages = (None if part is None else part.cpu() for part in (state.y, state.ages))
@@ -253,17 +252,17 @@ class FitAccess:
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
         """Return E(x) after steps of the model's own chain."""
-        sampler, pixels = chain.require_chains(self.fit.sampler), self._pixels(images)
-        name = _named(f"refined-{steps}-", pixels, noise)
-        return self.fit.cache.once(name, lambda: {"energy": self._refine(sampler, pixels, steps, noise)})["energy"]
+        fit, pixels, bounds = self.fit, self._pixels(images), self.spec.bounds
+        sampler = chain.require_chains(fit.sampler)
 
-    def _refine(self, sampler: Sampler, images: Tensor, steps: int, noise: float) -> Tensor:
-        fit, bounds = self.fit, self.spec.bounds
-        generator = fit.generator(f"refined:steps={steps}", fit.device)
-        begin = predictions.noisy(images, noise, bounds) if noise else to_float(images, bounds)
-        gradient = _in_batches(grad_energy(fit.model), fit.dataset.spec)
-        end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
-        return gradient(end.x, None)[0].cpu()
+        def refine() -> dict[str, Tensor]:
+            generator = fit.generator(f"refined:steps={steps}", fit.device)
+            begin = predictions.noisy(pixels, noise, bounds) if noise else to_float(pixels, bounds)
+            gradient = _in_batches(grad_energy(fit.model), self.spec)
+            end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
+            return {"energy": gradient(end.x, None)[0].cpu()}
+
+        return fit.cache.once(_named(f"refined-{steps}-", pixels, noise), refine)["energy"]
 
     def generator(self, purpose: str) -> Generator:
         """Return a CPU generator of its own for each purpose."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import platform
 import queue
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
@@ -39,6 +39,12 @@ MOST = 10_000
 
 PATIENCE = 30.0
 """Seconds that a process waits at its end for a tracker to take what is left."""
+
+LOSSES = {
+    "loss": "loss",
+    **{f"{joint}energy_{of}": f"E({of})" for joint in ("", "joint_") for of in ("data", "samples")},
+}
+"""Columns of the history that stand beside the progress of a training, with the words for them."""
 
 Report = Callable[[Event], None]
 """Sends one event."""
@@ -93,24 +99,28 @@ class Events:
 
     def of(self, fit: FitKey, work: Work | None = None) -> Report:
         """Return a function that sends the events of one fit, or of a unit of work on it, and keeps its status."""
-        worker = f"{platform.node()}:{os.getpid()}"
-        status, losses = Status(state="running", worker=worker, since=time.time()), ""
-        lock = threading.Lock()  # the beats come from a thread of their own
+        worker, lock, losses = f"{platform.node()}:{os.getpid()}", threading.Lock(), ""  # beats have a thread
+        about: dict[str, Any] = {"fit": fields_of(fit), "work": work.id if work else "", "worker": worker}
+        status = Status(state="running", worker=worker, since=time.time())
 
         def report(event: Event) -> None:
             nonlocal status, losses
             if event.kind == "window":
-                losses = _losses(event.values)
+                known = [f"{word} {event.values[name]:.3f}" for name, word in LOSSES.items() if name in event.values]
+                losses = ", ".join(["", " ".join(known)])
             elif event.kind == "progress" and event.text.partition(",")[0] == TRAINING:
-                event = dataclasses.replace(event, text=", ".join(filter(None, [event.text, losses])))
-            whole = dataclasses.replace(
-                event, fit=fields_of(fit), worker=worker, time=time.time(), work=work.id if work else ""
-            )
+                event = replace(event, text=event.text + losses)
+            event = replace(event, time=time.time(), **about)
             if self._store and work and event.kind in ("progress", "diverged", "warning"):
                 with lock:
-                    status = _updated(status, event)
+                    if event.kind == "progress":
+                        counted = str(event.values.get("unit", ""))
+                        status = replace(status, done=event.done, total=event.total, counted=counted, text=event.text)
+                    else:
+                        told = event.text or f"training {describe_event(event.values)}"
+                        status = replace(status, notes=(*status.notes, told))
                     self._store.works.set_status(work.id, status)
-            self.send(whole)
+            self.send(event)
 
         return report
 
@@ -121,23 +131,6 @@ class Events:
         if event.kind != "progress":
             for tracker in self._trackers:
                 tracker.send(event)
-
-
-def _updated(status: Status, event: Event) -> Status:
-    if event.kind == "progress":
-        counted = str(event.values.get("unit", ""))
-        return dataclasses.replace(status, done=event.done, total=event.total, counted=counted, text=event.text)
-    note = f"training {describe_event(event.values)}" if event.kind == "diverged" else event.text
-    return dataclasses.replace(status, notes=(*status.notes, note))
-
-
-def _losses(values: Mapping[str, Any]) -> str:
-    words = [f"loss {values['loss']:.3f}"]
-    for prefix in ("", "joint_"):
-        if f"{prefix}energy_samples" in values:
-            data, samples = values[f"{prefix}energy_data"], values[f"{prefix}energy_samples"]
-            words.append(f"E(data) {data:.2f} E(samples) {samples:.2f}")
-    return " ".join(words)
 
 
 def fields_of(fit: FitKey) -> dict[str, Any]:

@@ -45,8 +45,7 @@ def measure(metric: Metric, evaluation: Evaluation, within: AbstractContextManag
     arrays: Mapping[str, np.ndarray[Any, Any]] = {}
     try:
         with within or contained("The metric"):
-            measurement = _checked(metric.compute(evaluation))
-        outcome, arrays = _outcome(measurement), measurement.arrays
+            outcome, arrays = _checked(metric.compute(evaluation))
     except (StoreError, OutOfTime):
         raise
     except Unavailable as error:
@@ -58,19 +57,8 @@ def measure(metric: Metric, evaluation: Evaluation, within: AbstractContextManag
     return Measured(dataclasses.replace(outcome, seconds=time.perf_counter() - start), arrays)
 
 
-def _outcome(measurement: Measurement) -> Outcome:
-    wild = [label for label, value in measurement.values.items() if not _is_finite(value)]
-    return Outcome(
-        status="failed" if wild else "ok",
-        reason=f"{', '.join(wild)} is not a finite number" if wild else "",
-        protocol=measurement.protocol,
-        values=measurement.values,
-        details=measurement.details,
-    )
-
-
-def _checked(measurement: Measurement) -> Measurement:
-    """Return the measurement in plain numbers, as the store can write it.
+def _checked(measurement: Measurement) -> Measured:
+    """Return the outcome of a measurement in plain numbers, as the store can write it.
 
     Raises:
         TypeError, ValueError: if it cannot be: this is the metric's failure, and must not become the store's.
@@ -81,21 +69,20 @@ def _checked(measurement: Measurement) -> Measurement:
     for label, array in arrays.items():
         if array.dtype.hasobject:
             raise TypeError(f"the array {label} holds objects, not numbers")
-    values = {label: _plain(value) for label, value in measurement.values.items()}
+    values, wild = {}, []
+    for label, value in measurement.values.items():
+        low, high = (None if end is None else float(end) for end in (value.low, value.high))
+        values[label] = Value(float(value.value), low, high, int(value.n), value.unit, value.better)
+        if not all(math.isfinite(number) for number in (values[label].value, low, high) if number is not None):
+            wild.append(label)
+    outcome = Outcome(status="ok", protocol=measurement.protocol, values=values, details=measurement.details)
     try:
-        check(Outcome(status="ok", protocol=measurement.protocol, values=values, details=measurement.details))
+        check(outcome)
     except DamagedError as error:
         raise ValueError(str(error).removesuffix(f" {REMEDY}")) from error
-    return dataclasses.replace(measurement, values=values, arrays=arrays)
-
-
-def _plain(value: Value) -> Value:
-    low, high = (None if end is None else float(end) for end in (value.low, value.high))
-    return Value(float(value.value), low, high, int(value.n), value.unit, value.better)
-
-
-def _is_finite(value: Value) -> bool:
-    return all(math.isfinite(number) for number in (value.value, value.low, value.high) if number is not None)
+    if wild:
+        outcome = dataclasses.replace(outcome, status="failed", reason=f"{', '.join(wild)} is not a finite number")
+    return Measured(outcome, arrays)
 
 
 def not_applicable(reason: Unavailable) -> Outcome:

@@ -11,6 +11,7 @@ import re
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,27 +53,26 @@ def this_command() -> str:
 
 @functools.cache
 def _of_process(device: str) -> dict[str, Any]:
+    """Return the commit, the versions of jembench and of the installed packages that it needs, and the machine."""
+    import torch
+
+    from jembench.models import devices
+
+    required = [line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line]
+    packages = {}
+    for name in ("jembench", *sorted(re.split(r"[^\w.-]", line)[0] for line in required)):
+        with suppress(importlib.metadata.PackageNotFoundError):
+            packages[name] = importlib.metadata.version(name)
+    hardware: dict[str, Any] = {"device": device, "processor": devices.processor(), "cores": os.cpu_count()}
+    if device.startswith("cuda"):
+        hardware |= {"gpu": devices.name(torch.device(device)), "cuda": torch.version.cuda}
     return {
         "commit": _commit(),
         "python": platform.python_version(),
-        "packages": _versions(),
-        "hardware": _hardware(device),
+        "packages": packages,
+        "hardware": hardware,
         "host": platform.node(),
     }
-
-
-def _versions() -> dict[str, str]:
-    """Return the versions of jembench and of all that it declares to need, as far as it is installed."""
-    required = [line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line]
-    names = ["jembench", *sorted(re.split(r"[^\w.-]", line)[0] for line in required)]
-    return {name: version for name in names if (version := _version(name))}
-
-
-def _version(package: str) -> str:
-    try:
-        return importlib.metadata.version(package)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def _commit() -> str:
@@ -80,19 +80,7 @@ def _commit() -> str:
     folder = Path(__file__).parents[1]
     if not (folder.parent / ".git").exists():
         return ""
-    try:
-        command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
+    with suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-    except (OSError, subprocess.SubprocessError):
-        return ""
-
-
-def _hardware(device: str) -> dict[str, Any]:
-    import torch
-
-    from jembench.models import devices
-
-    hardware: dict[str, Any] = {"device": device, "processor": devices.processor(), "cores": os.cpu_count()}
-    if device.startswith("cuda"):
-        hardware |= {"gpu": devices.name(torch.device(device)), "cuda": torch.version.cuda}
-    return hardware
+    return ""

@@ -27,9 +27,7 @@ from jembench.store.store import Store
 from jembench.training.processes import launched
 
 if TYPE_CHECKING:
-    import torch
-
-    from jembench.interfaces import Dataset, Evaluation, Tracker
+    from jembench.interfaces import Evaluation, Tracker
     from jembench.interfaces.running import Executor
 
 MOST_JOBS = 4
@@ -203,45 +201,33 @@ def train(fit: FitPlan, store: Store, how: RunOptions, display: Display) -> None
     """Train a model in this process unless the store has it; arguments as for :func:`carry_out`."""
     check([fit], how)
     if not store.is_trained(fit.key):
-        from jembench.models import devices
-
-        device = devices.resolve(how.device)
-        with (
-            showing(display) as shown,
-            open_fit(fit, fit.dataset.make(), store, device, shown, how.deadline, how.tracked_by),
-        ):
+        with open_fit(fit, store, how, display):
             pass
 
 
 @contextmanager
-def open_fit(
-    fit: FitPlan,
-    dataset: Dataset,
-    store: Store,
-    device: torch.device,
-    shown: Tracker | None = None,
-    deadline: float | None = None,
-    trackers: Sequence[str] = (),
-) -> Iterator[Evaluation]:
-    """Open a model, trained first if the store does not have it; ``shown`` and ``trackers`` get what happens.
+def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: Display = nullcontext) -> Iterator[Evaluation]:
+    """Open a model, trained first if the store does not have it; arguments as for :func:`carry_out`.
 
-    Within the context the number of threads is that of the dataset's images.
+    Within the context the display is shown, and the number of threads is that of the dataset's images.
     """
     from jembench.models import devices
     from jembench.running.caches import FeatureBank, when_free
     from jembench.running.fits import FitWork
 
-    check_imports([fit], store)
-    if not store.is_trained(fit.key):
-        for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
-            dataset.split(split)
-    store.sweep()
-    store.check_writable()
-    with devices.threads_for(dataset.spec, device):
-        with Events(shown, store, trackers) as events:
-            report, bank = events.of(fit.key), FeatureBank(dataset, store, device)
-            report(Event(kind="progress"))
-            work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline)
-            with beating(report), when_free(store, fit.key.id):
-                evaluation = work.load_or_train().evaluation()
-        yield evaluation
+    with showing(display) as shown:
+        device, dataset = devices.resolve(how.device), fit.dataset.make()
+        check_imports([fit], store)
+        if not store.is_trained(fit.key):
+            for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
+                dataset.split(split)
+        store.sweep()
+        store.check_writable()
+        with devices.threads_for(dataset.spec, device):
+            with Events(shown, store, how.tracked_by) as events:
+                report, bank = events.of(fit.key), FeatureBank(dataset, store, device)
+                report(Event(kind="progress"))
+                work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=how.deadline)
+                with beating(report), when_free(store, fit.key.id):
+                    evaluation = work.load_or_train().evaluation()
+            yield evaluation

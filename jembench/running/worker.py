@@ -111,9 +111,8 @@ class Worker:
                 deadline=work.deadline,
                 command=work.command,
                 ready=ready,
-                cells=plan.cells[: len(work.cells)],
-                later=plan.cells[len(work.cells) :],
-                part=work.part,
+                work=work,
+                cells=plan.cells,
             )
             with devices.threads_for(ready.dataset.spec, self._device), unit.isolated("The work"):
                 try:
@@ -136,9 +135,8 @@ class _Unit(FitWork):
     """
 
     ready: Ready
-    cells: Sequence[CellPlan]
-    later: Sequence[CellPlan]
-    part: tuple[int, int]
+    work: Work
+    cells: Sequence[CellPlan]  # with those that other units compute later
 
     def measure(self) -> str:
         """Train the fit if a cell needs it, and compute the cells. Return why training failed, or ""."""
@@ -148,8 +146,8 @@ class _Unit(FitWork):
         if trained:
             if not has_picture:
                 self._draw_picture(trained.evaluation())
-            later = {cell.id for cell in self.later}
-            self._measure([cell for cell in possible if cell.id not in later], trained)
+            own = {cell.id for cell in self.work.cells}
+            self._measure([cell for cell in possible if cell.id in own], trained)
         stopping.check()
         return failure
 
@@ -163,7 +161,7 @@ class _Unit(FitWork):
         if trained:
             for cell in possible:
                 with progress.phase(f"measuring {cell.metric}") as shown:
-                    evaluation = trained.evaluation(set(), cell.metric.code, shown, self.part)
+                    evaluation = trained.evaluation(set(), cell.metric.code, shown, self.work.part)
                     # it ends with PartDone
                     measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
         stopping.check()
@@ -172,7 +170,7 @@ class _Unit(FitWork):
     def _possible(self) -> list[CellPlan]:
         """Return the cells that are to be computed. Of those that cannot be, the reason is their outcome."""
         possible = []
-        for cell in (*self.cells, *self.later):
+        for cell in self.cells:
             if self.store.is_settled(cell):
                 continue
             if reason := self.ready.reasons.get(str(cell.metric)):

@@ -124,7 +124,7 @@ def test_the_losses_stand_beside_the_progress_of_the_training_alone():
     report(Event(kind="window", values={"loss": 2.079, "energy_data": -3.12, "energy_samples": 1.5}))
     for text in ("training", "training, validating", "measuring fid, feature network cnn, training"):
         report(Event(kind="progress", text=text, values={"unit": "iterations"}))
-    losses = "loss 2.079 E(data) -3.12 E(samples) 1.50"
+    losses = "loss 2.079 E(data) -3.120 E(samples) 1.500"
     assert seen == [
         "training",
         "",
