@@ -127,16 +127,6 @@ def test_files_of_others_are_kept(jembench, trained):
     assert jembench("push", "jem", "mine.zip", "--store", trained, "--force").code == 0
 
 
-def test_a_damaged_file_leaves_nothing_in_the_store(jembench, archive):
-    content = bytearray(archive.read_bytes())
-    content[len(content) // 2] ^= 1
-    archive.write_bytes(content)
-    done = jembench("fetch", archive)
-    assert done.code == 2
-    assert done.err.startswith("Error: model.zip is not what was shared: ")
-    assert not Path("runs").exists()
-
-
 def unpacked(archive, **changed):
     """The folder of an archive, with other fields in the record of the fit, by somebody who can write manifests."""
     shutil.unpack_archive(archive, "theirs")
@@ -199,8 +189,3 @@ def test_through_a_hub(jembench, trained, monkeypatch):
         done = jembench("fetch", "hf://user/it")
         assert (done.code, "every id is the same here" in done.out) == (0, True)
         assert contents("runs").items() <= contents(trained).items()
-        monkeypatch.setenv("HF_TOKEN", "hf_other")
-        done = jembench("push", "jem", "hf://user/other", "--store", trained)
-    assert done.code == 2
-    assert done.err.startswith("Error: hf://user/other: the hub answers 401: ")
-    assert len(done.err.splitlines()) == 1

@@ -145,15 +145,6 @@ def test_a_download_that_was_interrupted_goes_on(shared, built, tmp_path):
     assert downloaded(shared) <= {"model.safetensors", "sampler.safetensors"}  # the second had not begun
 
 
-def test_a_hub_that_is_not_reached(server, tmp_path, built, monkeypatch):
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    monkeypatch.setattr(constants, "HUGGINGFACE_CO_URL_TEMPLATE", "http://127.0.0.1:9/{repo_id}/{revision}/{filename}")
-    with pytest.raises(Unavailable, match="could not be transferred"):
-        fetched(tmp_path)
-    with pytest.raises(Unavailable, match="could not be transferred"):
-        hub.upload(built, WHERE)
-
-
 def test_another_content_on_the_hub_is_refused(shared, tmp_path):
     files = shared.repositories[NAME]
     files[MODEL] = files[MODEL][:-1] + bytes([files[MODEL][-1] ^ 1])

@@ -74,27 +74,9 @@ def _fit(store, key):
         store.write_cell(cell, arrays)
 
 
-ODD = [
-    *(None, True, False, 0, -1, 2.5, 1e308, 2**63, -(2**70), 10**30),
-    *(
-        "",
-        "x",
-        "nan",
-        "inf",
-        "a b",
-        "jem:",
-        "jem:a=1",
-        "a" * 5000,
-        "\x1b[2J",
-        "\n",
-        "\0",
-        "os:system",
-        "é\u202e",
-        "../x",
-    ),
-    *([], [1], ["a"], [[]], [None], {}, {"a": 1}, {"": {}}),
-]
-"""What may stand in the place of a value."""
+ODD = [None, True, 0, -1, 2.5, 1e308, 2**63, [], [1], ["a"], [[]], [None], {}, {"a": 1}, {"": {}}]
+ODD += ["", "x", "nan", "a b", "jem:a=1", "a" * 5000, "\x1b[2J", "\n", "\0", "os:system", "é\u202e", "../x"]
+"""Values in the place of another one."""
 
 
 def edited(record, rng):
@@ -128,8 +110,6 @@ def _resealed(path, rng):
 def _unreadable(path, rng):
     texts = [
         b'{"schema": 1, "a": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",
-        b'{"schema": 1, "a": ' + b"[" * 450 + b"]" * 450 + b"}",
-        b'{"schema": 1, "a": ' + b"7" * 5000 + b"}",
         b'{"schema": 1, "a": NaN}',
         b'{"schema": 1, "a": 1e999}',
         b"\xef\xbb\xbf" + path.read_bytes(),
@@ -144,9 +124,10 @@ def _unreadable(path, rng):
     path.write_bytes(rng.choice(texts))
 
 
-def _flipped(path, rng):
+def _overwritten(path, rng):
     content = bytearray(path.read_bytes())
-    content[rng.randrange(len(content))] ^= 1 << rng.randrange(8)
+    start = rng.randrange(len(content))
+    content[start : start + 16] = rng.randbytes(16)
     path.write_bytes(content)
 
 
@@ -155,45 +136,21 @@ def _cut(path, rng):
     path.write_bytes(content[: rng.randrange(len(content))])
 
 
-def _longer(path, rng):
-    path.write_bytes(path.read_bytes() + rng.randbytes(rng.randrange(1, 40)))
-
-
-def _overwritten(path, rng):
-    content = bytearray(path.read_bytes())
-    start = rng.randrange(len(content))
-    content[start : start + 16] = rng.randbytes(16)
-    path.write_bytes(content)
-
-
 def _swapped(path, rng):
-    """The content of another file of its kind."""
+    """Write the content of another file of its kind."""
     others = [other for other in path.parent.parent.rglob(f"*{path.suffix}") if other.is_file() and other != path]
     if others:
         path.write_bytes(rng.choice(sorted(others)).read_bytes())
 
 
-def _folder(path, rng):
+def _replaced(path, rng):
+    """Put something other than a file in its place, or nothing."""
     path.unlink()
-    path.mkdir()
-
-
-def _fifo(path, rng):
-    path.unlink()
-    os.mkfifo(path)
-
-
-def _loop(path, rng):
-    path.unlink()
-    path.symlink_to(path.name)
-
-
-def _gone(path, rng):
-    path.unlink()
+    rng.choice([path.mkdir, lambda: os.mkfifo(path), lambda: path.symlink_to(path.name), lambda: None])()
 
 
 JSON = [_resealed, _unreadable]
-ANY = [_flipped, _cut, _longer, _overwritten, _swapped, _folder, _fifo, _loop, _gone]
+ANY = [_overwritten, _cut, _swapped, _replaced]
 
 
 def damage(root, rng):
@@ -202,7 +159,7 @@ def damage(root, rng):
     if rng.random() < 0.5:
         files = [path for path in files if path.parent.name == "cells"]
     path = rng.choice(files)
-    how = rng.choice([*JSON, *JSON, *JSON, *ANY] if path.suffix == ".json" else ANY)
+    how = rng.choice([*JSON, *JSON, *ANY] if path.suffix == ".json" else ANY)
     how(path, rng)
     return path, how.__name__.strip("_")
 
