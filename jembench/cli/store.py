@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import datetime
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from jembench.errors import SpecError
 from jembench.report.card import LICENSE
 from jembench.store import merge as merging
 from jembench.store import upkeep, walk
+from jembench.store.fits import FitRecord
 from jembench.store.store import Store
 from jembench.store.walk import Finding
 
@@ -36,11 +36,11 @@ def list_(store: Path, format: str) -> None:
         print_json({"fits": [_fields(entry) for entry in found.fits], "unfinished": found.unfinished, "totals": totals})
         return
     rows = []
-    for record, cells, taken, time in found.fits:
+    for record, cells, taken in found.fits:
         state = "failed" if record.status == "failed" else str(record.iteration)
         names = [str(getattr(record.key, name)) for name in _NAMES]
-        rows.append((*names, state, str(cells), size(taken), _age(time)))
-    print_table((*_NAMES, "iteration", "results", "size", "age"), rows)
+        rows.append((*names, state, str(cells), size(taken), _time(record)[:16].replace("T", " ")))
+    print_table((*_NAMES, "iteration", "results", "size", "time"), rows)
     for name in found.unfinished:
         click.echo(f"Not finished: {name}")
     parts = [f"{part} {size(total.size)} ({total.files} files)" for part, total in found.totals.items() if total.files]
@@ -54,7 +54,11 @@ def _fields(entry: upkeep.Entry) -> dict[str, object]:
     record = entry.record
     fit = {name: str(getattr(record.key, name)) for name in _NAMES}
     about = {"fit": fit, "status": record.status, "iteration": record.iteration}
-    return {**about, "cells": entry.cells, "size": entry.size, "time": entry.time}
+    return {**about, "cells": entry.cells, "size": entry.size, "time": _time(record)}
+
+
+def _time(record: FitRecord) -> str:
+    return str(record.provenance.get("time", ""))
 
 
 def size(bytes: int) -> str:
@@ -62,15 +66,6 @@ def size(bytes: int) -> str:
     from rich.filesize import decimal
 
     return decimal(bytes)
-
-
-def _age(time: str) -> str:
-    try:
-        age = datetime.datetime.now(datetime.UTC) - datetime.datetime.fromisoformat(time)
-    except (TypeError, ValueError):  # of a time without a zone, or none
-        return ""
-    hours = age.total_seconds() / 3600
-    return f"{hours * 60:.0f} min" if hours < 1.5 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.0f} days"
 
 
 # --- verify and merge -------------------------------------------------------------------------------------------------

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import itertools
 import os
 from collections import Counter
@@ -34,7 +33,6 @@ class Entry(NamedTuple):
     record: FitRecord
     cells: int
     size: int  # of its folder, in bytes
-    time: str  # of the end of its training, ISO 8601
 
 
 class Inventory(NamedTuple):
@@ -57,13 +55,10 @@ def inventory(store: Store) -> Inventory:
     found = Inventory([], [], {part: _total(store.root / part) for part in PARTS})
     for folder in filter(Path.is_dir, listed(store.root / "fits")):
         try:
-            record, moment = fits.read(folder), (folder / fits.RECORD).stat().st_mtime
+            record = fits.read(folder)
+            found.fits.append(Entry(record, measured[record.key.id], _total(folder).size))
         except UNREADABLE:
             found.unfinished.append(folder.name)
-            continue
-        written = datetime.datetime.fromtimestamp(moment, datetime.UTC).isoformat(timespec="seconds")
-        time = str(record.provenance.get("time", written))
-        found.fits.append(Entry(record, measured[record.key.id], _total(folder).size, time))
     return found
 
 

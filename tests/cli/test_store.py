@@ -17,7 +17,7 @@ def test_list(jembench, root):
     (root / "fits" / "jem-digits-digits-s2-jem002").mkdir()
     done = jembench("store", "list", "--store", root)
     rows = [line.split() for line in done.out.splitlines()]
-    assert rows[0] == ["id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "age"]
+    assert rows[0] == ["id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "time"]
     assert rows[2][:7] == ["baseline000", "baseline", "digits", "digits", "0", "20", "4"]
     assert "Not finished: jem-digits-digits-s2-jem002" in done.out
     assert f"{root}: 4 trained models; fits " in done.out
