@@ -38,7 +38,7 @@ def show(ctx: click.Context, plan: Plan, file: str, store: Path) -> int:
     """
     fits = [fit.key for fit in plan.fits]
     of_plan: Shown = {
-        "store": (str(store),),
+        "store": str(store),
         "models": tuple(dict.fromkeys(fit.model for fit in fits)),
         "dataset": tuple(dict.fromkeys(fit.dataset for fit in fits)),
         "recipe": tuple(dict.fromkeys(fit.recipe for fit in fits)),
@@ -72,8 +72,9 @@ def _words(name: str, table: Shown) -> list[str]:
     for key, values in table.items():
         option = _options(name)[key]
         if option.is_flag:
-            words += [option.opts[0]] * (values == ("true",))
+            words += [option.opts[0]] * (values == "true")
         else:
-            for value in values if option.multiple else [",".join(values)]:
+            several = (values,) if isinstance(values, str) else values
+            for value in several if option.multiple else [",".join(several)]:
                 words += [option.opts[0], value]
     return words

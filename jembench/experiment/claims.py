@@ -9,12 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
 from jembench.catalog import packages, validation
 from jembench.errors import PluginError, SpecError
-
-Direction = Literal["higher", "lower"]
 
 
 class Fit(NamedTuple):
@@ -43,7 +41,7 @@ class Claim:
     where: str  # in the paper: "Table 1"; "": it is of an experiment
     metric: tuple[str, ...] = ()  # specs, each judged by itself; (): nothing can measure it
     label: str = ""  # of the metric's values; "": its only one
-    direction: Direction = "higher"
+    direction: Literal["higher", "lower"] = "higher"
     fits: tuple[Fit, ...] = ()  # whose value is higher or lower
     than: tuple[Fit, ...] = ()  # that of each; (): the same fits
     number: float | None = None  # in place of ``than``
@@ -84,10 +82,7 @@ def read(stem: str, file: Traversable) -> list[Claim]:
     """
     try:
         of_file = validation.read(_File, validation.parse(file.read_bytes(), str(file)), str(file))
-        return [
-            validation.read(Claim, in_fields(stem, table), f"claim {stem}/{table.get('id')}", paper=of_file.paper)
-            for table in of_file.claim
-        ]
+        return [of_table(stem, table, of_file.paper) for table in of_file.claim]
     except SpecError as error:
         raise PluginError(
             f"The file of claims {file} cannot be used: {error} Correct it, or tell the author of its package."
@@ -99,41 +94,41 @@ class _File(NamedTuple):
     claim: tuple[Mapping[str, Any], ...]
 
 
-def in_fields(stem: str, table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a ``[[claim]]`` of a file in the form of :class:`Claim`, but for its paper.
+def of_table(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
+    """Return the claim of a ``[[claim]]``.
 
     Args:
         stem: the name of the file, with which the claim's id begins.
         table: as the file has it.
+        paper: its source.
 
     Raises:
         SpecError: if it does not say what is higher or lower than what, and how that is measured.
     """
-    name = f"{stem}/{table.get('id')}"
-    fields = dict(table) | ({"id": name} if "id" in table else {})
-    directions = [direction for direction in get_args(Direction) if direction in fields]
-    if len(directions) != ("unmeasured" not in fields):
+    name, fields = f"{stem}/{table.get('id')}", dict(table)
+    directions = [direction for direction in ("higher", "lower") if direction in table]
+    if len(directions) != ("unmeasured" not in table):
         raise SpecError(f"{name} must have one of higher and lower, or else unmeasured.")
     for direction in directions:
         if table.keys().isdisjoint({"than", "than_metric"}):
             raise SpecError(f"{name} has neither than nor than_metric: nothing to be {direction} than.")
-        if missing := [key for key in ("metric", "measure") if key not in fields]:
+        if missing := [key for key in ("metric", "measure") if key not in table]:
             raise SpecError(f"{name} lacks {', '.join(missing)}. Add it to the file.")
         fields |= {"direction": direction, "fits": _fits(fields.pop(direction))}
-    if isinstance(than := fields.get("than"), str | list):
-        fields["than"] = _fits(than)
-    elif "than" in fields:
+    if isinstance(table.get("than"), int | float):
         fields["number"] = fields.pop("than")
-    fields |= {key: [fields[key]] for key in ("metric", "than_metric") if isinstance(fields.get(key), str)}
+    elif "than" in table:
+        fields["than"] = _fits(table["than"])
+    fields |= {key: [fields[key]] for key in ("metric", "than_metric") if isinstance(table.get(key), str)}
+    fields |= {"id": name} if "id" in table else {}
     for one, other in (("fits", "than"), ("metric", "than_metric")):
         if other in fields and len(fields[one]) != len(fields[other]):
-            given = direction if one == "fits" else one
+            given = directions[0] if one == "fits" else one
             raise SpecError(f"{name} must name as many of {other} as of {given}: the first goes with the first.")
-    return fields
+    return validation.read(Claim, fields, f"claim {name}", paper=paper)
 
 
 def _fits(written: Any) -> Any:
     """Return fits in fields: of a model's spec, of a list of specs, or of [spec, recipe] pairs."""
-    fits = written if isinstance(written, list) else [written]
-    pairs = [fit if isinstance(fit, list) else [fit] for fit in fits]
+    pairs = [fit if isinstance(fit, list) else [fit] for fit in (written if isinstance(written, list) else [written])]
     return [dict(zip(Fit._fields, pair, strict=False)) for pair in pairs]

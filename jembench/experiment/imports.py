@@ -36,7 +36,7 @@ def plan_named(
     (found,) = with_imports([model], store)
     if isinstance(found, str):
         return plan_fit(found, dataset, recipe, settings, seed)
-    return plan_fit(found.spec, dataset, recipe or found.recipe, (*found.settings, *settings), found.seed)
+    return plan_fit(found.spec, dataset, recipe or found.recipe, (*found.settings, *settings), *found.seeds)
 
 
 def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
@@ -61,7 +61,7 @@ def _model(name: str, store: Store) -> str | Imported:
         where = str(store.fit_folder(record.key))
         trust.refuse_code([record.key.model, *trust.strings(record.recipe)], where)
         settings = Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides
-        return Imported(record.key.model, name, PRETRAINED, settings, record.key.seed)
+        return Imported((record.key.model,), name, PRETRAINED, settings, (record.key.seed,))
     return name
 
 

@@ -77,11 +77,10 @@ def _blocks(suite: Suite, settings: Sequence[str] = ()) -> Iterator[_Block]:
     measured = suite.metric_names
     for run in suite.runs:
         stated = (*run.settings, *settings)
-        of_metrics = [setting for setting in stated if _owner(setting) in measured]
-        metrics = (registry.resolve("metrics", with_options(text, _options(text, of_metrics))) for text in run.metrics)
-        grids = (grid.pinned(_options(grid.metric, of_metrics)) for grid in run.grid)
+        metrics = (registry.resolve("metrics", with_options(text, _options(text, stated))) for text in run.metrics)
+        grids = [grid.pinned(_options(grid.metric, stated)) for grid in run.grid]
         of_recipes = [setting for setting in stated if _owner(setting) not in measured]
-        yield _Block(run, of_recipes, list(map(str, metrics)), list(grids))
+        yield _Block(run, of_recipes, list(map(str, metrics)), grids)
 
 
 def _check(suite: Suite, settings: Sequence[str]) -> None:
@@ -103,14 +102,10 @@ def _check(suite: Suite, settings: Sequence[str]) -> None:
             raise SpecError(f"There is nothing to run: no block of the suite {suite.name} is for {dataset}.")
 
 
-def _options(metric: str, settings: Sequence[str]) -> dict[str, str]:
-    """Return the options of a metric that the command line sets."""
-    name, found = spec.parse(metric).name, {}
-    for setting in settings:
-        target, _, value = setting.partition("=")
-        if _owner(setting) == name:
-            found[target.rpartition(".")[2]] = value
-    return found
+def _options(metric: str, settings: Iterable[str]) -> dict[str, str]:
+    """Return the options of a metric that are set."""
+    own = (setting.partition("=") for setting in settings if _owner(setting) == spec.parse(metric).name)
+    return {target.rpartition(".")[2]: value for target, _, value in own}
 
 
 def _owner(setting: str) -> str:

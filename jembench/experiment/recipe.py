@@ -33,7 +33,7 @@ class Optimizer:
 
     name: str  # spec: adam, sgd, another registered optimiser, or an import path such as torch.optim:AdamW
     learning_rate: Positive
-    betas: tuple[Decay, ...] = (0.9, 0.999)  # adam
+    betas: tuple[Decay, Decay] = (0.9, 0.999)  # adam
     momentum: Decay = 0.0  # sgd
     weight_decay: NotNegative = 0.0
     sharpness: NotNegative = 0.0  # rho of sharpness-aware minimisation, 0: none

@@ -63,8 +63,6 @@ def _check(recipe: Recipe) -> None:
         _ = recipe.components
     except SpecError as error:
         raise SpecError(f"{where}: {error}") from error
-    if len(recipe.optimizer.betas) != 2:
-        raise SpecError(f"{where}, optimizer.betas is {list(recipe.optimizer.betas)}; it must be two numbers.")
     if recipe.data.shared and recipe.data.labelled:
         raise SpecError(
             f"{where}, data.shared trains p(x) on the very images of p(y|x), which data.labelled would make others. "

@@ -23,18 +23,23 @@ Recipes = str | Mapping[str, Option]
 """The recipe of all models; or dataset's name, or "default" -> the recipe of models that have none of their own."""
 
 
-Shown = Mapping[str, tuple[Option, ...]]
+Shown = Mapping[str, Option | tuple[Option, ...]]
 """Options of a command that shows results: one value or several."""
 
 
 class Imported(NamedTuple):
-    """An imported fit, which stands in a plan like a model."""
+    """An imported fit, which stands in a plan like a model: fields of its block."""
 
-    spec: str
-    name: str  # that reports show
+    models: tuple[str]
+    name: str
     recipe: str
     settings: tuple[str, ...]
-    seed: int
+    seeds: tuple[int]
+
+    @property
+    def spec(self) -> str:
+        """The spec of the model."""
+        return self.models[0]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,27 +76,19 @@ class Run:
 
         Of a block that has models of its own, those remain whose names are among ``models``.
         """
+        specs = tuple(model for model in models if isinstance(model, str))
         if self.own_models:
-            names = {bare_name(model) for model in models if isinstance(model, str)}
+            names = set(map(bare_name, specs))
             own = tuple(model for model in self.models if bare_name(model) in names)
             return [dataclasses.replace(self, models=own)] if own else []
-        specs = [model for model in models if isinstance(model, str)]
         if len(specs) == len(models):
-            return [dataclasses.replace(self, models=tuple(specs))]
-        return [self._with_model(model) for model in models]
-
-    def _with_model(self, model: str | Imported) -> Run:
-        if isinstance(model, str):
-            return dataclasses.replace(self, models=(model,))
-        return dataclasses.replace(
-            self,
-            models=(model.spec,),
-            name=model.name,
-            recipe=model.recipe,
-            settings=(*self.settings, *model.settings),
-            label="",
-            seeds=(model.seed,),
-        )
+            return [dataclasses.replace(self, models=specs)]
+        found = []
+        for model in models:
+            of_fit = {"models": (model,)} if isinstance(model, str) else {**model._asdict(), "label": ""}
+            settings = (*self.settings, *of_fit.pop("settings", ()))
+            found.append(dataclasses.replace(self, settings=settings, **of_fit))
+        return found
 
     def under(self, block: Run, stated: Set[str]) -> list[Run]:
         """Return the block as another one includes it, with the ``stated`` fields of that one in place of its own.

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import shlex
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from jembench.catalog import packages, spec
 from jembench.catalog.validation import parse, read
 from jembench.errors import JembenchError, SpecError, unknown
 from jembench.experiment import claims
+from jembench.experiment.claims import Claim
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.sweep import Grid
 
@@ -67,18 +68,18 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
     includes = dict.fromkeys(other for block in blocks for other in block.include)
     included = {other: _load(other, (*including, source.name)) for other in includes}
     runs = [run for block in blocks for run in _runs(block, included, where)]
-    of_file = _in_fields({key: fields[key] for key in fields.keys() & _OF_FILES}, name, source.name, where)
+    of_file = {key: fields[key] for key in fields.keys() & _OF_FILES - {"claim", "reference"}}
     of_file.setdefault("datasets", list(dict.fromkeys(_datasets(blocks, included))))
-    references = (reference for other in included.values() for reference in other.references)
-    of_file.setdefault("references", list(dict.fromkeys(references)))
     of_file.setdefault("limit", next((other.limit for other in included.values() if other.limit), None))
+    references = [reference for other in included.values() for reference in other.references]
+    of_file["references"] = fields.get("reference", list(dict.fromkeys(references)))
     text = source.content.decode() if is_file else ""
-    suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), text=text)
+    suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), claims=(), text=text)
     if suite.lacking:
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
-    _check_claims(suite, where)
+    own = _claims(fields.get("claim", []), suite, where, f"jembench run {shlex.quote(name)}")
     of_included = (claim for other in included.values() for claim in other.claims)
-    return dataclasses.replace(suite, claims=tuple(dict.fromkeys((*suite.claims, *of_included))))
+    return dataclasses.replace(suite, claims=tuple(dict.fromkeys((*own, *of_included))))
 
 
 class _Block(NamedTuple):
@@ -136,15 +137,24 @@ def _datasets(blocks: list[_Block], included: Mapping[str, Suite]) -> Iterator[s
         yield from (dataset for dataset in named if not dataset.startswith("!"))
 
 
-def _check_claims(suite: Suite, where: str) -> None:
-    """Check that the metrics of claims are measured."""
-    for claim in suite.claims:
+def _claims(tables: Any, suite: Suite, where: str, command: str) -> list[Claim]:
+    """Return the claims of a file.
+
+    Raises:
+        SpecError: if a table does not make a claim, or its metrics are not measured.
+    """
+    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
+        raise SpecError(f"In {where}, claim is {tables!r}; it must be tables, each under a line [[claim]].")
+    paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
+    found = [claims.of_table(suite.name, {"where": "", "measure": [command], **table}, paper) for table in tables]
+    for claim in found:
         for metric in (*claim.metric, *claim.than_metric):
             if spec.parse(metric).name not in suite.metric_names:
                 raise SpecError(
                     f"The claim {claim.id} of {where} is about {metric}, which is not measured. The metrics are "
                     f"{', '.join(sorted(suite.metric_names))}."
                 )
+    return found
 
 
 def _refuse_former(fields: Mapping[str, Any], where: str) -> None:
@@ -161,33 +171,3 @@ def _refuse_former(fields: Mapping[str, Any], where: str) -> None:
             '`datasets = ["digits"]` of a block is what on was, and `datasets = ["!digits"]` what except was. The '
             "execution is in [execution]."
         )
-
-
-# --- what is written shorter in a file than it is held ----------------------------------------------------------------
-
-
-def _in_fields(fields: dict[str, Any], name: str, stem: str, where: str) -> dict[str, Any]:
-    """Return the content of a file in the form of the dataclasses."""
-    source = {"title": where, "cite": fields.get("title") or stem, "url": ""}
-    command = f"jembench run {shlex.quote(name)}"
-
-    def claim(table: Mapping[str, Any]) -> dict[str, Any]:
-        return {"paper": source, **claims.in_fields(stem, {"where": "", "measure": [command], **table})}
-
-    forms: dict[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
-        "claim": claim,
-        "report": _listed,
-        "figures": _listed,
-    }
-    for key, form in forms.items():
-        if isinstance(tables := fields.get(key), list):
-            fields[key] = [form(table) if isinstance(table, Mapping) else table for table in tables]
-    return {_PLURALS.get(key, key): value for key, value in fields.items()}
-
-
-def _listed(table: Mapping[str, Any]) -> dict[str, Any]:
-    """Return each value, or several, as a list."""
-    return {key: value if isinstance(value, list) else [value] for key, value in table.items()}
-
-
-_PLURALS = {"reference": "references", "claim": "claims"}

@@ -214,7 +214,7 @@ def test_a_file_that_is_no_toml(tmp_path, content):
         ('"Mine"', "5", "In recipe mine, title is 5; it must be text."),
         ('"sgd"', '"lion"', "In recipe mine: There is no optimizer named 'lion'. Known: adam, sgd."),
         ('title = "Mine"', 'title = "Mine"\nschedule = 3', "In recipe mine, schedule is 3; it must be a table."),
-        ('"sgd"', '"sgd"\nbetas = 5', "In recipe mine, optimizer.betas is 5; it must be a list."),
+        ('"sgd"', '"sgd"\nbetas = 5', "In recipe mine, optimizer.betas is 5; it must be a list of 2."),
         (
             '"sgd"',
             '"sgd"\nbetas = [0.9, "x"]',
@@ -259,7 +259,7 @@ def test_numbers_beyond_their_range(write, override, expected):
     ("override", "expected"),
     [
         ("checkpoint_every=7", "checkpoint_every is 7 and log_every 5: the first must be a multiple of the second."),
-        ("optimizer.betas=[0.9]", "optimizer.betas is [0.9]; it must be two numbers."),
+        ("optimizer.betas=[0.9]", "optimizer.betas is [0.9]; it must be a list of 2."),
     ],
 )
 def test_values_that_do_not_go_together(write, override, expected):

@@ -106,7 +106,7 @@ def test_the_command_line_stands_in_place_of_what_blocks_say(installed):
 
 
 def test_an_imported_fit_has_its_own_recipe_name_and_seed_in_every_block(installed):
-    given = Imported("glow", "theirs", "pretrained", ("source=0123456789ab",), 4)
+    given = Imported(("glow",), "theirs", "pretrained", ("source=0123456789ab",), (4,))
     few = installed(few=FEW.replace(', "cifar10"', "") + NLL + "seeds = [0, 1]").replaced(models=["baseline", given])
     plan = make_plan(few, settings=["epochs=3"])
     label = "pretrained+source=0123456789ab"
@@ -275,6 +275,7 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers_and_each_once(i
         ('title = ""\nmodels = "jem"', "In suite zoo, models is 'jem'; it must be a list."),
         (FEW, "suite zoo lacks metrics. Add it to the file."),
         (FEW + NLL + 'seeds = ["0"]', "In suite zoo, seeds[0] is '0'; "),
+        (FEW + NLL + "claim = 3", "In suite zoo, claim is 3; it must be tables, each under a line [[claim]]."),
         (FEW + "run = 3", "In suite zoo, run is 3; it must be blocks, each under a line [[run]]."),
         (
             FEW + '[[run]]\n[[run]]\nlabels = ""',
@@ -289,7 +290,10 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers_and_each_once(i
         (FEW + '[[run]]\ninclude = "few"', "include of suite zoo is 'few'; it must be a list of suites' names."),
         (FEW + 'include = ["nowhere"]', "There is no suite named 'nowhere'."),
         (FEW + 'metrics = ["ece"]' + CLAIM, "The claim zoo/accurate of suite zoo is about accuracy, which is not"),
-        (FEW + CLAIM.replace('than = "baseline"', ""), "zoo/accurate has neither than nor than_metric: nothing to be"),
+        (
+            FEW + NLL + CLAIM.replace('than = "baseline"', ""),
+            "zoo/accurate has neither than nor than_metric: nothing to be",
+        ),
         (FEW + "[execution]\nmax_hours = 0", "In suite zoo, execution.max_hours is 0; it must be greater than 0."),
     ],
 )

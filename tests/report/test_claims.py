@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from jembench.catalog import discovery, registry, spec, validation
+from jembench.catalog import discovery, registry, spec
 from jembench.cli.attack import attack as attack_command
 from jembench.cli.run import run as run_command
 from jembench.errors import DamagedError, PluginError
 from jembench.experiment import suite_files as suites
-from jembench.experiment.claims import Claim, Fit, Paper, in_fields, load, read
+from jembench.experiment.claims import Claim, Fit, Paper, load, of_table, read
 from jembench.experiment.planning import make_plan
 from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name
@@ -191,7 +191,7 @@ def claim(**fields):
         table = {key: table[key] for key in ("id", "text", "where", "unmeasured")}
     elif "lower" not in table:
         table.setdefault("higher", "jem")
-    return validation.read(Claim, in_fields("mine", table), "the test", paper=PAPER)
+    return of_table("mine", table, PAPER)
 
 
 def test_arrays_that_cannot_be_read_leave_a_reason(store):
