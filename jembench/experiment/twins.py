@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from typing import Any
 
 from jembench.catalog.spec import format_value
+from jembench.errors import StoreError
 from jembench.experiment.plan import FitPlan
 from jembench.store.fits import FitRecord
 from jembench.store.store import Store
@@ -18,11 +21,16 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
 
     The names are those of model, dataset, recipe and seed. Seeds that differ in the same way share a sentence.
     """
-    planned = {fit.key: fit for fit in fits if not fit.is_pretrained}
+    planned = [fit for fit in fits if not fit.is_pretrained]
+    twins = defaultdict[tuple[object, ...], list[FitRecord]](list)
+    with suppress(StoreError):  # where there cannot be a store, writing raises the error
+        for record in store.trained() if planned else ():
+            twins[*record.key.names, record.key.seed].append(record)
     found: dict[tuple[str, str], list[int]] = {}
-    for key, records in store.namesakes(planned).items():
+    for fit in planned:
+        key, records = fit.key, twins[*fit.key.names, fit.seed]
         if records and key.id not in {record.key.id for record in records}:
-            nearest = min((between(record, planned[key]) for record in records), key=len)
+            nearest = min((between(record, fit) for record in records), key=len)
             what = f"A trained {key.model} of this recipe ({key.recipe}, on {key.dataset}) exists"
             found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
     return [f"{what}; it differs in: {which}. {_seeds(seeds)} trained again." for (what, which), seeds in found.items()]

@@ -18,7 +18,7 @@ import hashlib
 import io
 import warnings
 import zipfile
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -29,7 +29,7 @@ from jembench.errors import DamagedError, Fallback, SpecError, StoreError
 from jembench.files import write_bytes
 from jembench.store import fits, lease, outcome, records
 from jembench.store.fits import FitRecord
-from jembench.store.layout import PARTS, AnyCell, Layout, file_name, fit_name, id_of, listed
+from jembench.store.layout import PARTS, AnyCell, Layout, id_of, listed
 from jembench.store.lease import Held, Holder
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.works import WorkFiles
@@ -120,28 +120,19 @@ class Store(Layout):
             raise DamagedError(f"{path} is not the file that the training left: it was cut short, edited or removed.")
         return path
 
-    def namesakes(self, keys: Collection[FitKey]) -> dict[FitKey, list[FitRecord]]:
-        """Return, for each fit, the trained ones of the same model, dataset, recipe and seed, whatever their ids."""
-        names = {file_name(fit_name(key), "") for key in keys}
-        by_names = {_names(key): key for key in keys}
-        found: dict[FitKey, list[FitRecord]] = {key: [] for key in keys}
-        with suppress(StoreError):  # where there cannot be a store, writing raises the error
-            for record in self._trained(lambda folder: folder.rpartition("-")[0] + "-" in names):
-                if key := by_names.get(_names(record.key)):
-                    found[key].append(record)
-        return found
-
     def trained(self) -> list[FitRecord]:
-        """Return the fits that have been trained, without those whose record cannot be read."""
-        return list(self._trained(lambda folder: True))
+        """Return the fits that have been trained, without those whose record cannot be read.
 
-    def _trained(self, wanted: Callable[[str], bool]) -> Iterator[FitRecord]:
+        Raises:
+            StoreError: if the store cannot be listed.
+        """
+        found = []
         for folder in listed(self.root / "fits"):
-            if wanted(folder.name):
-                with suppress(OSError, StoreError):
-                    record = fits.read(folder)
-                    if record.status != "failed":
-                        yield record
+            with suppress(OSError, StoreError):
+                record = fits.read(folder)
+                if record.status != "failed":
+                    found.append(record)
+        return found
 
     def is_trained(self, key: FitKey) -> bool:
         """Return whether nothing of a fit is left to be trained.
@@ -351,7 +342,3 @@ def _or_none(read: Callable[[], Read]) -> Read | None:
     except DamagedError as error:
         warnings.warn(str(error), Fallback, stacklevel=3)
         return None
-
-
-def _names(key: FitKey) -> FitKey:
-    return dataclasses.replace(key, id="", family="")
