@@ -6,6 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -37,6 +38,7 @@ def when_free(store: Store, lease: str) -> Iterator[None]:
             time.sleep(WAIT)
 
 
+@dataclass(frozen=True)
 class TensorCache:
     """Tensors by name, one file a name, in a folder that names all else that they depend on.
 
@@ -47,15 +49,14 @@ class TensorCache:
         remedy: what a warning about a damaged file says will happen.
     """
 
-    def __init__(self, folder: Path | None, remedy: str = "The model is asked again.") -> None:
-        self._folder = folder
-        self._remedy = remedy
+    folder: Path | None
+    remedy: str = "The model is asked again."
 
     def recall(self, name: str) -> dict[str, Tensor]:
         """Return the tensors that are kept under a name; a damaged file gives a warning and nothing."""
         path = self._path(name)
         try:
-            return dict(checkpoint.read(path, self._remedy)) if path and path.exists() else {}
+            return dict(checkpoint.read(path, self.remedy)) if path and path.exists() else {}
         except (CheckpointError, TypeError, ValueError) as error:
             warnings.warn(str(error), Fallback, stacklevel=2)
             return {}
@@ -79,7 +80,7 @@ class TensorCache:
         return values
 
     def _path(self, name: str) -> Path | None:
-        return self._folder / f"{name}.safetensors" if self._folder else None
+        return self.folder / f"{name}.safetensors" if self.folder else None
 
 
 class FeatureBank:

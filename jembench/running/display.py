@@ -48,7 +48,7 @@ class Display:
     """
 
     def __init__(self, *, live: bool = False, seconds: float = MINUTE) -> None:
-        self._live, self._seconds, self._closed = live, seconds, threading.Event()
+        self._live, self._seconds, self._next = live, seconds, time.monotonic() + seconds
         text, cut = functools.partial(TextColumn, markup=False), Column(no_wrap=True, overflow="ellipsis", ratio=1)
         self.tasks = Progress(
             text("{task.description}", table_column=cut),
@@ -72,12 +72,9 @@ class Display:
     def __enter__(self) -> Display:
         if self._live:
             self.tasks.start()
-        else:
-            threading.Thread(target=self._every_minute, daemon=True).start()
         return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
-        self._closed.set()
         if self._live:
             self.tasks.stop()
 
@@ -88,13 +85,10 @@ class Display:
         else:
             click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
-    def _every_minute(self) -> None:
-        while not self._closed.wait(self._seconds):
-            self.tick()
-
     def tick(self) -> None:
         """Print how far the run and the first units are."""
         with self._lock:
+            self._next = time.monotonic() + self._seconds
             if self._queued or self._running:
                 running = list(self._running.values())
                 more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
@@ -129,6 +123,8 @@ class Display:
             notes += [f"{count} waiting ({reason})" for reason, count in waiting.items()]
             notes += [] if self._running else [self._doing or "waiting for workers" * bool(self._queued)]
             self._count_to(self._run, self._ended["done"], total, "units done", ", ".join(filter(None, notes)))
+            if not self._live and time.monotonic() >= self._next:
+                self.tick()
 
     def _follow(self, key: str, name: str, event: Event) -> None:
         """Show what a unit does, and how far it is."""

@@ -12,7 +12,7 @@ import os
 import shlex
 import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING
@@ -90,6 +90,18 @@ def carry_out(
     command = provenance.this_command()
     units = works(plan, store.is_trained, slots=executor.slots, deadline=deadline, command=command)
     trusted = {*code_of(units), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
+    known, cells = {work.id: work for work in units}, {cell.id: cell for cell in plan.cells}
+
+    @functools.cache
+    def worker() -> Worker:
+        from jembench.models import devices
+        from jembench.running.worker import Worker
+
+        return Worker(store, devices.resolve(device), events, ready=ready)
+
+    def carry_out_here(job: Job) -> Ended:
+        work = known[job.id]
+        return worker().carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
 
     def note_wait(unit: str, reason: str) -> None:
         if store.works.status(unit).state == "queued":
@@ -104,7 +116,7 @@ def carry_out(
             plugin_files.VARIABLE: "",
             "PYTHONSAFEPATH": "1",
         },
-        carry_out=_in_process(units, plan, store, device, events, ready),
+        carry_out=carry_out_here,
         waits=note_wait,
     )
     try:
@@ -115,26 +127,6 @@ def carry_out(
         with progress.phase("ending workers"):
             executor.close()
     sweep(store)
-
-
-def _in_process(
-    units: Sequence[Work], plan: Plan, store: Store, device: str, events: Events, ready: Mapping[str, Ready]
-) -> Callable[[Job], Ended]:
-    """Return the function that carries out a unit in this process, for executors that ask for it; errors are raised."""
-    known, cells = {work.id: work for work in units}, {cell.id: cell for cell in plan.cells}
-
-    @functools.cache
-    def worker() -> Worker:
-        from jembench.models import devices
-        from jembench.running.worker import Worker
-
-        return Worker(store, devices.resolve(device), events, ready=ready)
-
-    def carry_out(job: Job) -> Ended:
-        work = known[job.id]
-        return worker().carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
-
-    return carry_out
 
 
 def _options(plan: Plan, store: Store, device: str, skip_missing: bool) -> list[str]:

@@ -45,10 +45,7 @@ CPU = torch.device("cpu")
 
 
 def make_model(
-    fit: FitPlan,
-    dataset: Dataset,
-    note: Callable[[str], object] | None = None,
-    device: torch.device | None = None,
+    fit: FitPlan, dataset: Dataset, note: Callable[[str], object] | None = None, device: torch.device | None = None
 ) -> Any:
     """Make the model as it is before training: the same each time, even what of it no checkpoint holds.
 

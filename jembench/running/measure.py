@@ -93,8 +93,4 @@ def not_applicable(reason: Unavailable) -> Outcome:
 
 def failed(error: BaseException) -> Outcome:
     """Return the outcome of a cell in which something went wrong."""
-    return Outcome(
-        status="failed",
-        reason=error_text(error),
-        traceback="".join(traceback.format_exception(error)),
-    )
+    return Outcome(status="failed", reason=error_text(error), traceback="".join(traceback.format_exception(error)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -34,6 +34,7 @@ SAMPLES = "samples.png"
 """The picture of a fit's own images, in its folder."""
 
 
+@dataclass(frozen=True)
 class Worker:
     """Carries out units of work, one after the other. Datasets and feature networks are read once for all of them.
 
@@ -45,22 +46,13 @@ class Worker:
         ready: what is known of fits already, by their ids.
     """
 
-    def __init__(
-        self,
-        store: Store,
-        device: torch.device,
-        events: Events,
-        *,
-        skip_missing: bool = False,
-        ready: Mapping[str, Ready] | None = None,
-    ) -> None:
-        self._store = store
-        self._device = device
-        self._events = events
-        self._skip_missing = skip_missing
-        self._ready = ready or {}
-        self._datasets = Datasets()
-        self._banks: dict[str, FeatureBank] = {}
+    store: Store
+    device: torch.device
+    events: Events
+    skip_missing: bool = False
+    ready: Mapping[str, Ready] = field(default_factory=dict)
+    datasets: Datasets = field(default_factory=Datasets, init=False)
+    banks: dict[str, FeatureBank] = field(default_factory=dict, init=False)
 
     def carry_out(self, work: Work, plan: Plan | None = None) -> Ended:
         """Do what is left of a unit, under its lease.
@@ -79,34 +71,34 @@ class Worker:
             JembenchError: if it cannot be carried out here: see :func:`~jembench.experiment.works.planned` and
                 :func:`~jembench.running.check.look_ahead`.
         """
-        with self._store.lease(work.id) as mine:
+        with self.store.lease(work.id) as mine:
             if not mine:
                 return Ended(id=work.id, how="busy")
             try:
                 ended = self._carry_out(work, plan or planned(work, f"the unit of work {work.id}"))
             except BaseException as error:
                 with suppress(StoreError):  # of a full disk: the error that is raised says so
-                    self._store.works.end(work.id, events.ending_of(error), printable(str(error)))
+                    self.store.works.end(work.id, events.ending_of(error), printable(str(error)))
                 raise
-            self._store.works.end(work.id, ended.how, ended.text)
+            self.store.works.end(work.id, ended.how, ended.text)
             return ended
 
     def _carry_out(self, work: Work, plan: Plan) -> Ended:
         (fit,) = plan.fits
-        report = self._events.of(fit.key, work)
+        report = self.events.of(fit.key, work)
         report(Event(kind="progress"))
         with beating(report):
-            ready = self._ready.get(fit.key.id)
+            ready = self.ready.get(fit.key.id)
             if ready is None:
-                outlook = look_ahead(plan, self._datasets)
-                outlook.check(skip_missing=self._skip_missing)
+                outlook = look_ahead(plan, self.datasets)
+                outlook.check(skip_missing=self.skip_missing)
                 ready = outlook.fits[fit.key.id]
-            if fit.key.dataset not in self._banks:
-                self._banks[fit.key.dataset] = FeatureBank(ready.dataset, self._store, self._device)
+            if fit.key.dataset not in self.banks:
+                self.banks[fit.key.dataset] = FeatureBank(ready.dataset, self.store, self.device)
             unit = _Unit(
                 fit=fit,
-                bank=self._banks[fit.key.dataset],
-                store=self._store,
+                bank=self.banks[fit.key.dataset],
+                store=self.store,
                 report=report,
                 deadline=work.deadline,
                 command=work.command,
@@ -114,7 +106,7 @@ class Worker:
                 work=work,
                 cells=plan.cells,
             )
-            with devices.threads_for(ready.dataset.spec, self._device), unit.isolated("The work"):
+            with devices.threads_for(ready.dataset.spec, self.device), unit.isolated("The work"):
                 try:
                     text = unit.measure() if work.kind == "fit" else unit.attack()
                     return Ended(id=work.id, how="done", text=text)

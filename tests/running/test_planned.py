@@ -6,7 +6,7 @@ import torch
 from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Split
 from jembench.models.energies import LogitModel
-from jembench.running.planned import PlannedData, PlannedFit
+from jembench.running.check import PlannedData, PlannedFit
 
 SPEC = DataSpec(name="toy", shape=(1, 4, 4), num_classes=10)
 LABELS = torch.zeros(40, dtype=torch.int64)
