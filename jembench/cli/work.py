@@ -92,7 +92,7 @@ def _worker(store: Store, device: torch.device | str, events: Events, *, skip_mi
 
 
 def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
-    """Carry out one unit. What goes wrong is how it ended."""
+    """Carry out one unit and return its ending, which says what went wrong."""
     from jembench.running.events import ending_of
 
     ended = Ended(id=unit, how="done")

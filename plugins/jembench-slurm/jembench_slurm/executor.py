@@ -200,7 +200,7 @@ class SlurmExecutor:
         elif state == "CANCELLED":
             self._settle(name, Ended(id=unit.id, how="stopped", host=host))
         elif state in OVER or reason == HELD:
-            self._died(name, f"state {state}" + f" ({reason})" * (reason in (HELD, "JobLaunchFailure")), host)
+            self._died(name, f"state {state}" + f" ({reason})" * (reason not in ("", "None")), host)
         elif state == "PENDING" and reason not in ("None", self._reasons.get(name)):
             self._reasons[name] = reason
             self._driver.waits(unit.id, f"Slurm says {reason}")
@@ -282,9 +282,6 @@ def _slurm(*command: str) -> str:
         raise Unavailable(
             f"Slurm's command {command[0]} is not installed here. Use the executor slurm on a login node of a cluster."
         ) from None
-    except subprocess.CalledProcessError as error:
-        raise Unavailable(f"Slurm does not answer to {command[0]}: {_brief(error.stderr)}.") from error
-    except subprocess.TimeoutExpired as error:
-        raise Unavailable(
-            f"Slurm did not answer to {command[0]} within {error.timeout:g} s. Try again later."
-        ) from error
+    except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
+        reason = _brief(error.stderr) if isinstance(error, subprocess.CalledProcessError) else "90 s have passed"
+        raise Unavailable(f"Slurm does not answer to {command[0]}: {reason}.") from error
