@@ -10,7 +10,7 @@ from jembench.api.live import dataset_spec, model_spec
 from jembench.catalog.spec import format_value, split_list
 from jembench.errors import SpecError
 from jembench.experiment import suite_files as suites
-from jembench.report.selection import Selection
+from jembench.report.select import Selection
 
 Settings = Mapping[str, str | int | float | bool | None]
 """Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics (``"ece.bins"``)."""
@@ -53,7 +53,6 @@ def selection(
     models: Any = None,
     dataset: Any = None,
     recipe: str | Sequence[str] | None = None,
-    settings: Settings | None = None,
     seeds: int | Iterable[int] | None = None,
     metrics: str | Sequence[str] | None = None,
     columns: str | Sequence[str] | None = None,
@@ -65,14 +64,13 @@ def selection(
     Args:
         suite: the name of a suite, whose metrics alone are shown; or the file of an experiment, whose models, data,
             recipes, seeds and names count as well, where the arguments below say nothing else.
-        models: specs or modules, in the order in which they are shown; a bare name means, on each dataset by each
-            recipe, that spec, or else all of the name.
-        dataset: specs or datasets; a bare name means that spec, or else all of the name.
-        recipe: labels as tables show them, ``digits+epochs=5``; None: those that only a suite has changed; "all".
-        settings: changes that the recipes have.
+        models: specs or modules, in the order in which they are shown; a bare name means that spec, or else all of
+            the name, and ``jem*`` those that the pattern matches.
+        dataset: specs or datasets, as models.
+        recipe: labels as tables show them, or patterns: ``digits+epochs=5``, ``digits*``.
         seeds: of the trained models.
-        metrics: specs, in the order of the columns.
-        columns: labels of values, in the order of the columns.
+        metrics: specs, names or patterns, in the order of the columns.
+        columns: labels of values or patterns, in the order of the columns.
         names: display names by specs of models, for tables and figures.
         limit: show what was measured on this number of test images; None: what the suite says, or else on all.
 
@@ -87,7 +85,6 @@ def selection(
         models=texts(models, model_spec),
         dataset=texts(dataset, dataset_spec),
         recipe=texts(recipe),
-        settings=setting_texts(settings),
         seeds=None if seeds is None else seed_numbers(seeds),
         metrics=texts(metrics),
         columns=texts(columns),

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from jembench.api.arguments import selection
+from jembench.api.arguments import selection, texts
 from jembench.api.live import model_spec
 from jembench.api.results import Shown
 from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import SpecError
-from jembench.report.pair import Pair, find_pair
-from jembench.report.record import subjects
-from jembench.report.selection import EVERY
+from jembench.report.rows import rows
+from jembench.report.select import find_pair, select
 
 if TYPE_CHECKING:
     from torch import nn
@@ -38,7 +36,7 @@ class Comparison(Shown):
         self.records = list(self.document.records())
 
     def __repr__(self) -> str:
-        return f"<Comparison of {' and '.join(self.found.pair.names)}: {len(self.records)} values>"
+        return f"<Comparison of {' and '.join(self.found.names)}: {len(self.records)} values>"
 
 
 def compare(
@@ -81,18 +79,13 @@ def compare(
     from jembench.report.comparison import compare as compared
 
     place = opened(store).store
-    found = selection(recipe=EVERY, seeds=seeds, names=names, limit=limit).of(place)
+    found = selection(seeds=seeds, names=names, limit=limit).of(place)
     if not found.cells:
         raise SpecError(found.nothing)
-    pair = find_pair(
-        subjects(found.cells, found.names),
-        model_spec(a),
-        model_spec(b),
-        dataset=dataset,
-        recipe=recipe,
-        recipe_b=recipe_b,
-    )
-    chosen = selection(metrics=metrics, columns=columns)
-    cells = chosen.among([cell for subject in pair for cell in subject.cells])
-    pair = Pair(*(replace(of, cells=tuple(cell for cell in cells if cell.fit.names == of.names)) for of in pair))
-    return Comparison(compared(pair, place.read_arrays, resamples))
+    fits = dict.fromkeys(cell.fit.names for cell in found.cells)
+    which = {"dataset": dataset, "recipe": recipe, "recipe_b": recipe_b}
+    pair = find_pair(list(fits), model_spec(a), model_spec(b), **which)
+    cells = selection(metrics=metrics).among([cell for cell in found.cells if cell.fit.names in pair])
+    of_pair = select("column", texts(columns), rows(cells, found.names), lambda row: row.column)
+    of_a, of_b = ([row for row in of_pair if row.fit == fit] for fit in pair)
+    return Comparison(compared(of_a, of_b, place.read_arrays, resamples))

@@ -18,8 +18,8 @@ from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError
 from jembench.experiment import recipe_files, suite_files
 from jembench.report import references
-from jembench.report.record import grouped
 from jembench.report.references import Published
+from jembench.report.rows import grouped
 
 
 class Option(NamedTuple):

@@ -14,7 +14,7 @@ from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.experiment.twins import between
 from jembench.report.reproduction import Pair
-from jembench.report.selection import read
+from jembench.report.select import read
 from jembench.store.fits import FitRecord
 from jembench.store.latest import newest
 from jembench.store.outcome import Cell

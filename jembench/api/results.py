@@ -1,8 +1,7 @@
-"""Results from Python: tidy records, as a data frame, as a table and in a notebook."""
+"""Results from Python: flat rows, as a data frame, as a table and in a notebook."""
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,15 +9,14 @@ from jembench.errors import Unavailable
 from jembench.experiment.claims import Claim
 from jembench.experiment.plan import Part, Plan
 from jembench.experiment.planning import parts_of
-from jembench.report import export, formats, layout, markup, sections
+from jembench.report import formats, layout, markup
 from jembench.report.formats import Document
-from jembench.report.names import NO_NAMES, Names, display_names
 from jembench.report.page.content import collect
 from jembench.report.page.pictures import Pictures
 from jembench.report.page.render import render
-from jembench.report.record import Record
 from jembench.report.references import Published
-from jembench.report.selection import WHOLE, Selected, Selection
+from jembench.report.rows import Row
+from jembench.report.select import NO_NAMES, WHOLE, Names, Selected, Selection
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -43,7 +41,7 @@ class Shown:
 
         Example:
             >>> results.table("csv").splitlines()[0].split(",")[:3]
-            ['kind', 'model', 'printed_as']
+            ['model', 'name', 'dataset']
         """
         return formats.render(self.document, format)
 
@@ -64,7 +62,7 @@ class Shown:
                 f"A data frame needs pandas, which cannot be imported ({error}). Install it: pip install "
                 '"jembench[pandas]"'
             ) from error
-        return DataFrame([row for row in self.document.records() if row.get("kind", "measured") == "measured"])
+        return DataFrame([row for row in self.document.records() if not row.get("source")])
 
     def __str__(self) -> str:
         return str(self.table())
@@ -74,8 +72,8 @@ class Shown:
         return markup.markdown(self.document)
 
 
-class Results(Shown, Sequence[Record]):
-    """The results of a run, an attack or a store: one record for each value of each model, over its seeds.
+class Results(Shown, Sequence[Row]):
+    """The results of a run, an attack or a store: one row for each value of each model, the mean over its seeds.
 
     Attributes:
         cells: the outcomes that they were made of, one for each fit and metric, with protocol and provenance.
@@ -97,31 +95,27 @@ class Results(Shown, Sequence[Record]):
         pictures: Pictures | None = None,
     ) -> None:
         self.cells = tuple(cells)
-        self._names = names
-        report = sections.build(cells, parts=parts, published=published, selection=selection, names=names)
-        self._records = [record for row in report.rows for record in row.records.values()]
+        self.layout = layout.build(cells, parts=parts, published=published, selection=selection, names=names)
 
         def page(refresh: int | None) -> str:
-            return render(collect(title, report, self.cells, pictures, names, claims), refresh)
+            return render(collect(title, self.layout, self.cells, pictures, names, claims), refresh)
 
-        read = pictures.store.read_arrays if pictures else None
-        self.document = dataclasses.replace(layout.document(report, cells, read), page=page)
+        self.document = layout.document(self.layout, pictures.store.read_arrays if pictures else None, page)
 
     @classmethod
     def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[Published], store: Store) -> Results:
         """Return the results of a run, under the display names of its suite."""
-        names = display_names(plan.names, [cell.fit for cell in cells])
         suite = plan.suite
         of_page: dict[str, Any] = {"claims": suite.claims, "title": suite.title, "pictures": Pictures(store)}
-        return cls(cells, plan.parts, published, names=names, **of_page)
+        return cls(cells, plan.parts, published, names=plan.names, **of_page)
 
     @classmethod
     def selected(
         cls, found: Selected, selection: Selection, published: Sequence[Published], pictures: Pictures
     ) -> Results:
-        """Return selected results of a store, in the tables of a suite or, without one, in one table a dataset."""
+        """Return selected results of a store, in the tables of a suite or, without one, in one table."""
         suite = selection.suite
-        parts = parts_of(suite, [cell.fit for cell in found.cells]) if suite else [sections.everything(found.cells)]
+        parts = parts_of(suite, [cell.fit for cell in found.cells]) if suite else ()
         of_suite: dict[str, Any] = {"claims": suite.claims, "title": suite.title} if suite else {}
         return cls(found.cells, parts, published, selection=selection, names=found.names, pictures=pictures, **of_suite)
 
@@ -133,15 +127,15 @@ class Results(Shown, Sequence[Record]):
             ['seed', 'limit', 'fit', 'cell', 'time', 'seconds']
         """
         shown = Shown()
-        shown.document = export.per_seed(self.cells, self._names)
+        shown.document = layout.of_seeds(self.layout)
         return shown
 
     def __getitem__(self, index: Any) -> Any:
-        return self._records[index]
+        return self.layout.rows[index]
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self.layout.rows)
 
     def __repr__(self) -> str:
         models = len({cell.fit.names for cell in self.cells})
-        return f"<Results: {len(self)} records of {models} models>"
+        return f"<Results: {len(self)} rows of {models} models>"

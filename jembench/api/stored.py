@@ -17,8 +17,8 @@ from jembench.errors import SpecError
 from jembench.experiment.imports import imports
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
 from jembench.report import references
-from jembench.report.names import matching
 from jembench.report.page.pictures import Pictures
+from jembench.report.select import matching
 from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
 from jembench.store.outcome import FitKey

@@ -14,7 +14,7 @@ from jembench.cli.output import write_file
 from jembench.cli.parameters import PATH, Text
 from jembench.drawing import Format, Style, inches
 from jembench.errors import SpecError, error_text, printable, unknown
-from jembench.report.selection import Selection, nothing
+from jembench.report.select import Selection, nothing
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(

@@ -16,7 +16,7 @@ from jembench.cli.output import plugins_aside
 
 if TYPE_CHECKING:
     from jembench.experiment.plan import FitPlan
-    from jembench.report.selection import Selection
+    from jembench.report.select import Selection
     from jembench.running.session import RunOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -256,9 +256,8 @@ names = click.option(
 def _selection(**given: Any) -> Selection:
     from jembench.api.arguments import selection
 
-    settings = dict(parameters.pair("--set", setting) for setting in given.pop("set"))
     with plugins_aside():
-        return selection(given.pop("suite"), **given, settings=settings)
+        return selection(given.pop("suite"), **given)
 
 
 selected = collected(
@@ -267,13 +266,7 @@ selected = collected(
     click.argument("suite", metavar="[SUITE|FILE]", type=parameters.SUITE, required=False, callback=defaults_of_file),
     click.option("--models", type=parameters.MODELS, help="Models, in this order: jem,baseline:norm=batch."),
     click.option("--dataset", type=parameters.DATASETS, help="Datasets, in this order."),
-    click.option(
-        "--recipe",
-        metavar="LABELS",
-        help="Recipes as tables name them: digits,digits+epochs=9. all: every one. By default, recipes that --set "
-        "changed are left out.",
-    ),
-    click.option("--set", metavar="KEY=VALUE", multiple=True, help="Recipes that --set changed so."),
+    click.option("--recipe", metavar="LABELS", help="Recipes as tables name them: digits,digits+epochs=*."),
     click.option("--seeds", type=parameters.SEEDS, help="Seeds: 0,1,2."),
     click.option(
         "--metrics", type=parameters.METRICS, help="Metrics, in this order. A bare name covers all its options."

@@ -17,7 +17,7 @@ from jembench.errors import SpecError
 from jembench.report import references
 from jembench.report.formats import TERMINAL
 from jembench.report.page.pictures import Pictures
-from jembench.report.selection import EVERY, Selection
+from jembench.report.select import Selection
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -57,7 +57,7 @@ def report(
     shows the models, data, recipes and seeds that the file names.
     """
     if claims:
-        if reference is not None or (not which.suite and which != selection(settings={}, limit=which.limit)):
+        if reference is not None or (not which.suite and which != selection(limit=which.limit)):
             raise SpecError(
                 "--claims judges the claims of papers by all that the store holds, or those of a FILE. It takes no "
                 "--reference and, without a FILE, of what selects results --limit alone."
@@ -90,7 +90,7 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
             "`jembench report --claims`."
         )
     asked = which.suite.claims if which.suite else claims.load()
-    selected = which if which.suite else selection(recipe=EVERY, limit=which.limit)
+    selected = which if which.suite else selection(limit=which.limit)
     found = verdicts.judge(asked, selected.of(store).cells, store.read_arrays, store=store.root)
     return formats.render(verdicts.document(found), format)
 

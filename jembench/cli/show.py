@@ -14,7 +14,7 @@ from jembench.cli import options
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.twins import differences
 from jembench.report.formats import TERMINAL
-from jembench.report.selection import outcomes
+from jembench.report.select import outcomes
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -85,10 +85,8 @@ def _following(
         shared = [*_given(ctx, "recipe", "device", "store", of_file=True), *plugins(ctx)]
         yield "next", ["sample", fit.key.model, *data, *shared]
     suite = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]
-    everywhere = set.intersection(*(set(fit.recipe.overrides) for fit in plan.fits))
-    changes = _sets(sorted(everywhere)) if ctx.params.get("settings") else []
     shared = [*_given(ctx, "limit", "store"), *plugins(ctx)]
-    yield "next", ["report", *suite, *changes, *shared, "--format", "markdown"]
+    yield "next", ["report", *suite, *shared, "--format", "markdown"]
 
 
 def _sets(changes: Iterable[str]) -> list[str]:

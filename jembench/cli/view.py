@@ -16,7 +16,7 @@ from jembench.files import changed
 from jembench.report import references
 from jembench.report.page.pictures import Pictures
 from jembench.report.page.server import PageServer
-from jembench.report.selection import Selection
+from jembench.report.select import Selection
 from jembench.store.store import Store
 
 EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser --port 8000 --refresh 30")

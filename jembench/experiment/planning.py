@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec
-from jembench.errors import JembenchError, SpecError, Unavailable
+from jembench.errors import SpecError, Unavailable
 from jembench.experiment.plan import CellPlan, DisplayNames, FitPlan, Names, Part, Plan, fit_of, look_again
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.sweep import Grid, compares_with_itself, with_options
@@ -184,15 +183,6 @@ def fit_names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
         for seed in block.run.seeds
     )
     return list(dict.fromkeys(found))
-
-
-def labels_of(suites: Iterable[Suite]) -> set[str]:
-    """Return the labels of the recipes that some suites change. Suites that cannot be planned have none."""
-    found: set[str] = set()
-    for suite in suites:
-        with contextlib.suppress(JembenchError):
-            found |= {fit.recipe.label for block in _blocks(suite) if block.settings for fit in block.fits(suite)}
-    return found
 
 
 def display_names_of(suite: Suite) -> DisplayNames:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import shlex
 from collections.abc import Iterator, Mapping
@@ -10,11 +9,10 @@ from typing import Any, NamedTuple
 
 from jembench.catalog import packages, spec
 from jembench.catalog.validation import parse, read
-from jembench.errors import JembenchError, SpecError, unknown
+from jembench.errors import SpecError, unknown
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.experiment.suite import Run, Suite
-from jembench.experiment.sweep import Grid
 
 _OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models"} | {"include"}
 _OF_FILES = {"title", "datasets", "limit", "reference", "claim", "execution", "report", "figures"}
@@ -32,26 +30,6 @@ def load(name: str) -> Suite:
         SpecError: if there is none, or its file does not say what a suite must.
     """
     return _load(name, ())
-
-
-def every() -> list[Suite]:
-    """Return every installed suite that can be read; `jembench run` of the others says what is wrong with them."""
-    found = []
-    for name in names():
-        with contextlib.suppress(JembenchError):
-            found.append(load(name))
-    return found
-
-
-def all_grids() -> list[Grid]:
-    """Return the grids of every suite that can be used, each once and with all values."""
-    found: list[Grid] = []
-    for grid in (grid for suite in every() for run in suite.runs for grid in run.grid):
-        with contextlib.suppress(JembenchError):
-            whole = dataclasses.replace(grid, values=())
-            if grid.places and whole not in found:
-                found.append(whole)
-    return found
 
 
 def _load(name: str, including: tuple[str, ...]) -> Suite:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jembench.catalog import spec
-from jembench.report.record import columns_of, record, subjects
-from jembench.report.text import Footnotes, record_text
+from jembench.report.rows import Row, rows
+from jembench.report.table import Footnotes, row_cell
 from jembench.store.fits import FitRecord
 from jembench.store.layout import MANIFEST
 from jembench.store.outcome import Cell
@@ -43,7 +43,7 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         model=spec.parse(of.key.model).name,
         dataset=spec.parse(of.key.dataset).name,
         license=license,
-        rows=[row for cell in measured for row in _rows(cell)],
+        rows=list(map(_value, rows(measured))),
         cells=cells,
         limits=sorted(limits),
         whole=any(not cell.provenance.get("limit") for cell in measured),
@@ -56,18 +56,15 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
     )
 
 
-def _rows(cell: Cell) -> Iterator[dict[str, Any]]:
-    """Yield the values of a result, each as a line of the table."""
-    (subject,) = subjects([cell])
-    for column in columns_of(cell.metric, [cell]):
-        found = record([cell], column, subject)
-        numbers = [number for number in (found.value, found.low, found.high) if number is not None]
-        yield {
-            "type": spec.parse(cell.metric).name,
-            "of": found,
-            "finite": all(map(math.isfinite, numbers)),  # a hub takes no other numbers
-            "text": record_text(found, Footnotes()),
-        }
+def _value(row: Row) -> dict[str, Any]:
+    """Return a value as a line of the table."""
+    numbers = [number for number in (row.value, row.low, row.high) if number is not None]
+    return {
+        "type": spec.parse(row.metric).name,
+        "of": row,
+        "finite": all(map(math.isfinite, numbers)),  # a hub takes no other numbers
+        "text": row_cell(row, Footnotes()),
+    }
 
 
 def _distributions(provenance: Mapping[str, Any]) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -12,29 +12,27 @@ from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, registry, spec
 from jembench.catalog.spec import Spec
-from jembench.experiment.claims import Claim, Fit, Paper
+from jembench.experiment.claims import Claim, Paper
+from jembench.experiment.claims import Fit as Named
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report.comparison import (
     LEVEL,
     RESAMPLES,
     Difference,
     Read,
-    Side,
     adjusted,
     common_seeds,
     conclusion,
     contrast,
     described,
     not_comparable,
-    sides,
 )
 from jembench.report.differences import FIELDS, Line, legend, recipes_text, table
-from jembench.report.formats import Document, of_records
-from jembench.report.pair import Pair
+from jembench.report.formats import Document
 from jembench.report.protocols import parsed
-from jembench.report.record import Subject, grouped, subjects
-from jembench.report.selection import store_option
-from jembench.report.text import Footnote, Footnotes, Table, Text
+from jembench.report.rows import Side, grouped, rows, sides
+from jembench.report.select import Fit, store_option
+from jembench.report.table import Footnote, Footnotes, Table, TableCell
 from jembench.store.outcome import Cell
 
 CLAIM_FIELDS = ("claim", "text", "source", "direction", "within", *FIELDS)
@@ -48,6 +46,9 @@ class Finding(NamedTuple):
     row: Difference  # without dataset and recipes: not measured
     metrics: tuple[str, ...]  # of the claim, that it is about
 
+
+Known = Mapping[tuple[Fit, str, str], Side]
+"""The values of a store, by fit, metric and label."""
 
 Test = Callable[[Side, Side | float, float], Difference]
 """Tests the difference of two values, with a margin."""
@@ -70,16 +71,16 @@ def judge(
         store: its folder, for commands.
         resamples: of the bootstrap.
     """
-    known = subjects(cells)
+    known = sides(rows(cells))
 
     def test(a: Side, b: Side | float, margin: float) -> Difference:
         return contrast(a, b, read, margin=margin, resamples=resamples)
 
     findings = [finding for claim in claims for finding in _judge(claim, known, test, store)]
-    rows = adjusted(finding.row for finding in findings)
+    judged = adjusted(finding.row for finding in findings)
     return [
         finding._replace(row=replace(row, verdict=_verdict(row, finding.claim)))
-        for finding, row in zip(findings, rows, strict=True)
+        for finding, row in zip(findings, judged, strict=True)
     ]
 
 
@@ -90,12 +91,14 @@ def _verdict(row: Difference, claim: Claim) -> str:
     return conclusion(row, *(("held", "for") if above == (claim.direction == "higher") else ("against",) * 2))
 
 
-def _judge(claim: Claim, known: Sequence[Subject], test: Test, store: Path) -> Iterator[Finding]:
+def _judge(claim: Claim, known: Known, test: Test, store: Path) -> Iterator[Finding]:
     missing = dict.fromkeys(claim.metric)
-    for pair in _pairs(claim, known):
+    for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in known)):
         for metric, than_metric in zip(claim.metric, claim.than_metric or claim.metric, strict=True):
-            for free in _free_options(claim, metric, pair.a):
-                if row := _answer(claim, with_options(metric, free), with_options(than_metric, free), pair, test):
+            for free in _free_options(claim, metric, [measured for fit, measured, _ in known if fit == a]):
+                side = _side(known, a, with_options(metric, free), claim.label)
+                other = _side(known, b, with_options(than_metric, free), claim.than_label or claim.label)
+                if row := _answer(claim, side, other if claim.number is None else claim.number, test):
                     missing.pop(metric, None)
                     yield Finding(claim, row, (metric,))
     if missing or claim.unmeasured:
@@ -131,34 +134,36 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
 # --- models and values ------------------------------------------------------------------------------------------------
 
 
-def _pairs(claim: Claim, known: Sequence[Subject]) -> list[Pair]:
+def _pairs(claim: Claim, known: Iterable[Fit]) -> list[tuple[Fit, Fit]]:
     """Return the models that a claim is about: on each dataset those whose recipes have the fewest further changes."""
-    candidates: list[tuple[Pair, int]] = []
+    fits = list(known)
+    candidates: list[tuple[tuple[Fit, Fit], int]] = []
     for own, other in zip(claim.fits, claim.than or claim.fits, strict=True):
-        for a in known:
+        for a in fits:
             changes = _changes(a, own, claim)
-            for b in known if changes is not None else ():
+            for b in fits if changes is not None else ():
                 if own == other:
-                    matches = b is a
+                    matches = b == a
                 elif other.recipe:
                     matches = _changes(b, other, claim) == changes
                 else:
-                    matches = (b.model, b.recipe) == (_canonical(other.model), a.recipe)
-                if matches and b.dataset == a.dataset:
-                    candidates.append((Pair(a, b), len(changes or ())))
-    groups = grouped(candidates, lambda candidate: candidate[0].a.dataset)
+                    matches = (b[0], b[2]) == (_canonical(other.model), a[2])
+                if matches and b[1] == a[1]:
+                    candidates.append(((a, b), len(changes or ())))
+    groups = grouped(candidates, lambda candidate: candidate[0][0][1])
     return [pair for group in groups for pair, number in group if number == min(count for _, count in group)]
 
 
-def _changes(subject: Subject, fit: Fit, claim: Claim) -> set[str] | None:
+def _changes(fit: Fit, named: Named, claim: Claim) -> set[str] | None:
     """Return the changes of a model's recipe beside those that a claim names; None if it means another model."""
-    if subject.model != _canonical(fit.model):
+    model, _, recipe = fit
+    if model != _canonical(named.model):
         return None
-    if fit.recipe:
-        return _further(subject.recipe, fit.recipe)
-    if any(_further(subject.recipe, apart) is not None for apart in claim.paper.apart):
+    if named.recipe:
+        return _further(recipe, named.recipe)
+    if any(_further(recipe, apart) is not None for apart in claim.paper.apart):
         return None
-    return _further(subject.recipe, _CHANGE.split(subject.recipe)[0])
+    return _further(recipe, _CHANGE.split(recipe)[0])
 
 
 _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epochs=9"
@@ -172,34 +177,31 @@ def _further(label: str, named: str) -> set[str] | None:
 _canonical = partial(registry.canonical, "models")
 
 
-def _free_options(claim: Claim, metric: str, subject: Subject) -> list[dict[str, str]]:
-    """Return every combination of the options that a claim leaves free under which the model was measured."""
+def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[dict[str, str]]:
+    """Return every combination of the options that a claim leaves free under which a model was measured."""
     found: list[dict[str, str]] = [{}]
-    for cell in subject.cells if claim.free else ():
-        measured = spec.parse(cell.metric)
-        options = {key: value for key, value in measured.arguments if key in claim.free}
-        if measured.name == spec.parse(metric).name and options not in found:
+    for parsed_metric in map(spec.parse, measured if claim.free else ()):
+        options = {key: value for key, value in parsed_metric.arguments if key in claim.free}
+        if parsed_metric.name == spec.parse(metric).name and options not in found:
             found.append(options)
     return found
 
 
-def _answer(claim: Claim, metric: str, than_metric: str, pair: Pair, test: Test) -> Difference | None:
-    a = _side(pair.a, metric, claim.label)
-    b = _side(pair.b, than_metric, claim.than_label or claim.label) if claim.number is None else claim.number
+def _answer(claim: Claim, a: Side | None, b: Side | float | None, test: Test) -> Difference | None:
     if a is None or b is None or not common_seeds(a, b):
         return None
     protocols = described(a, b).protocols
     if claim.than_metric or claim.alike:
         protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
-    if len(protocols) > 1 and isinstance(b, Side):
+    if len(protocols) > 1 and not isinstance(b, float):
         return not_comparable(described(a, b), protocols)
     return test(a, b, claim.margin)
 
 
-def _side(subject: Subject, metric: str, label: str) -> Side | None:
-    """Return what was measured; None if nothing was, or if it is not clear which of several values is meant."""
+def _side(known: Known, fit: Fit, metric: str, label: str) -> Side | None:
+    """Return the values of seeds; None if there are none, or if it is not clear which label is meant."""
     canonical = registry.canonical("metrics", metric)
-    found = [side for side in sides(subject).values() if side.metric == canonical and label in ("", side.label)]
+    found = [side for place, side in known.items() if place[:2] == (fit, canonical) and label in ("", place[2])]
     return found[0] if len(found) == 1 else None
 
 
@@ -214,8 +216,12 @@ def _parts(protocol: str, names: Sequence[str]) -> str:
 
 def document(findings: Sequence[Finding]) -> Document:
     """Return the verdicts for people, a table for each paper, and for programs."""
-    records = [_record(finding) for finding in findings]
-    return of_records(lambda: _tables(findings), CLAIM_FIELDS, records, level=LEVEL, claims=records)
+    return Document(
+        tables=lambda: _tables(findings),
+        records=lambda: map(_record, findings),
+        fields=CLAIM_FIELDS,
+        about={"level": LEVEL},
+    )
 
 
 def _record(finding: Finding) -> dict[str, Any]:
@@ -244,11 +250,12 @@ def _tables(findings: Sequence[Finding]) -> list[Table]:
 
 
 def _of_paper(paper: Paper, of_paper: Sequence[Finding], measured: Sequence[Finding], notes: Footnotes) -> Table:
-    rows = [finding.row for finding in measured]
-    several = {field for field in ("dataset", "recipe_a") if len({getattr(row, field) for row in rows}) > 1}
+    several = {
+        field for field in ("dataset", "recipe_a") if len({getattr(finding.row, field) for finding in measured}) > 1
+    }
     lines = [
         Line(
-            (Text(" · ".join((claim.text, *_context(claim, row, several))), marks=notes.marks(claim.where)),),
+            (TableCell(" · ".join((claim.text, *_context(claim, row, several))), marks=notes.marks(claim.where)),),
             row,
             (row.reason, _few_seeds(row)),
         )

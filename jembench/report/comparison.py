@@ -9,7 +9,6 @@ Legend: N images, R resamples.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -22,12 +21,10 @@ from numpy.typing import NDArray
 from jembench.catalog import registry, trust
 from jembench.catalog.spec import stable_hash
 from jembench.errors import JembenchError, Unavailable
-from jembench.interfaces import Resampling, Value
+from jembench.interfaces import Resampling
 from jembench.interfaces.metrics import Resampled
-from jembench.report.pair import Pair
 from jembench.report.protocols import peculiarities
-from jembench.report.record import Subject, grouped, mean_of, subjects
-from jembench.report.text import View
+from jembench.report.rows import Row, Side, grouped, mean_of, sides
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -49,18 +46,6 @@ PILOT = 1_000
 HOPELESS = 0.2
 
 Test = Literal["McNemar", "paired bootstrap", "bootstrap", "intervals"]
-
-
-class Side(NamedTuple):
-    """One value of one metric on one model, seed by seed."""
-
-    metric: str  # canonical spec
-    label: str
-    cells: Mapping[int, Cell]  # by seed; each has the value
-
-    def values(self, seeds: Iterable[int]) -> list[Value]:
-        """Return the value of each of these seeds."""
-        return [self.cells[seed].outcome.values[self.label] for seed in seeds]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -105,51 +90,54 @@ class Difference:
 class Comparison(NamedTuple):
     """Every value of two models."""
 
-    pair: Pair
+    a: Row  # any of the model
+    b: Row
     rows: tuple[Difference, ...]
     only_a: tuple[str, ...]  # metrics that the other has no value of
     only_b: tuple[str, ...]
     resamples: int
 
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of the models or, where these are the same, of their recipes."""
+        return (self.a.name, self.b.name) if self.a.name != self.b.name else (self.a.recipe, self.b.recipe)
+
 
 # --- all values of two models -----------------------------------------------------------------------------------------
 
 
-def compare(pair: Pair, read: Read, resamples: int = RESAMPLES) -> Comparison:
-    """Compare every value that both models have under the same options of a metric."""
-    ours, theirs = sides(pair.a), sides(pair.b)
+def compare(a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RESAMPLES) -> Comparison:
+    """Compare every value that two models have under the same options of a metric.
+
+    Args:
+        a: the values of each seed of a model.
+        b: those of the other, on the same dataset.
+        read: gives a cell's per-example values.
+        resamples: R.
+    """
+    ours, theirs = ({key[1:]: side for key, side in sides(rows).items()} for rows in (a, b))
     rows = [_row(side, theirs[place], read, resamples) for place, side in ours.items() if place in theirs]
-    judged = [replace(row, verdict=_verdict(row, pair)) for row in adjusted(rows)]
-    only_a = {side.metric: None for place, side in ours.items() if place not in theirs}
-    only_b = {side.metric: None for place, side in theirs.items() if place not in ours}
-    return Comparison(pair, tuple(judged), tuple(only_a), tuple(only_b), resamples)
-
-
-def sides(subject: Subject) -> dict[tuple[str, str], Side]:
-    """Return all values of a model, by metric and label."""
-    found: dict[tuple[str, str], dict[int, Cell]] = {}
-    for cell in subject.cells:
-        if cell.outcome.status == "ok":
-            for label in cell.outcome.values:
-                found.setdefault((cell.metric, label), {})[cell.fit.seed] = cell
-    return {place: Side(*place, cells) for place, cells in found.items()}
+    only_a = {metric: None for metric, label in ours if (metric, label) not in theirs}
+    only_b = {metric: None for metric, label in theirs if (metric, label) not in ours}
+    found = Comparison(a[0], b[0], (), tuple(only_a), tuple(only_b), resamples)
+    return found._replace(rows=tuple(replace(row, verdict=_verdict(row, found.names)) for row in adjusted(rows)))
 
 
 def _row(a: Side, b: Side, read: Read, resamples: int) -> Difference:
     row = described(a, b)
     if not common_seeds(a, b):
-        of_a, of_b = (", ".join(map(str, sorted(side.cells))) for side in (a, b))
+        of_a, of_b = (", ".join(map(str, sorted(side))) for side in (a, b))
         return replace(row, reason=f"no seed in common: {of_a} and {of_b}")
     if len(row.protocols) > 1:
         return not_comparable(row, row.protocols)
     return contrast(a, b, read, resamples=resamples)
 
 
-def _verdict(row: Difference, pair: Pair) -> str:
+def _verdict(row: Difference, names: Sequence[str]) -> str:
     if row.p is None or row.difference is None:
         return row.verdict
     a_wins = (row.difference > 0) == (row.better != "lower")
-    found = f"{pair.names[not a_wins]} {'better' if row.better else 'higher'}"
+    found = f"{names[not a_wins]} {'better' if row.better else 'higher'}"
     return conclusion(row, found, found)
 
 
@@ -173,37 +161,30 @@ def adjusted(rows: Iterable[Difference]) -> list[Difference]:
     return [row if row.larger_p is None else replace(row, p=next(after)) for row in given]
 
 
-def best(view: View, cells: Iterable[Cell], read: Read) -> set[tuple[int, int, int]]:
+def best(rows: Sequence[Row], seeds: Sequence[Row], read: Read) -> set[Row]:
     """Find the values that are better than the runner-up of their column and dataset.
 
     The p values of :func:`contrast` are adjusted by Holm for the columns in which there are two values to test.
 
     Args:
-        view: the values.
-        cells: that they were made of.
+        rows: means over seeds.
+        seeds: the values of each seed.
         read: gives a cell's per-example values.
-
-    Returns:
-        The line, row and column of each.
     """
-    known = {(*subject.names, *place): side for subject in subjects(cells) for place, side in sides(subject).items()}
-    tested: dict[tuple[int, int, int], Difference] = {}
-    for line, column in itertools.product(range(len(view.lines)), range(len(view.headings))):
-        values = [
-            (record, (line, row, column))
-            for row, of_row in enumerate(view.lines[line].records)
-            if (record := of_row[column]) and record.value is not None and record.comparable and record.better
-        ]
-        for group in grouped(values, lambda one: one[0].dataset):
-            order = sorted(group, key=lambda one: one[0].value or 0.0, reverse=group[0][0].better == "higher")
-            pair = [known.get((r.model, r.dataset, r.recipe, r.metric, r.label)) for r, _ in order[:2]]
-            first, second = pair if len(pair) == 2 else (None, None)
-            if first and second and common_seeds(first, second):
-                row = contrast(first, second, read, resamples=RESAMPLES_OF_BEST)
-                if row.images_p is not None:
-                    tested[order[0][1]] = row
+    known = sides(seeds)
+    valued = (row for row in rows if row.value is not None and row.comparable and row.better)
+    tested: dict[Row, Difference] = {}
+    for column in grouped(valued, lambda row: (row.dataset, row.place)):
+        order = sorted(column, key=lambda row: row.value or 0.0, reverse=column[0].better == "higher")
+        if len(order) < 2:
+            continue
+        first, second = (known[row.fit, *row.place] for row in order[:2])
+        if common_seeds(first, second):
+            difference = contrast(first, second, read, resamples=RESAMPLES_OF_BEST)
+            if difference.images_p is not None:
+                tested[order[0]] = difference
     judged = zip(tested, adjusted(tested.values()), strict=True)
-    return {place for place, row in judged if (row.p or 0.0) < LEVEL and _is_better(row)}
+    return {row for row, difference in judged if (difference.p or 0.0) < LEVEL and _is_better(difference)}
 
 
 def _is_better(row: Difference) -> bool:
@@ -215,25 +196,25 @@ def _is_better(row: Difference) -> bool:
 
 def common_seeds(a: Side, b: Side | float) -> tuple[int, ...]:
     """Return the seeds that both have a value of; a number has every seed."""
-    return tuple(sorted(a.cells.keys() if isinstance(b, float) else a.cells.keys() & b.cells.keys()))
+    return tuple(sorted(a.keys() if isinstance(b, float) else a.keys() & b.keys()))
 
 
 def described(a: Side, b: Side | float) -> Difference:
     """Return the row of a comparison before it is tested."""
-    sides = [side for side in (a, b) if isinstance(side, Side)]
-    of_a, *_, of_b = [next(iter(side.cells.values())) for side in (a, *sides)]
-    first, seeds = of_a.outcome.values[a.label], common_seeds(a, b)
+    both = [a] if isinstance(b, float) else [a, b]
+    (first, *_), (second, *_) = (list(side.values()) for side in (both[0], both[-1]))
+    seeds = common_seeds(a, b)
     return Difference(
-        metric=a.metric,
-        label=a.label,
+        metric=first.metric,
+        label=first.label,
         unit=first.unit,
         better=first.better,
-        model_a=of_a.fit.model,
-        model_b=None if isinstance(b, float) else of_b.fit.model,
-        dataset=of_a.fit.dataset,
-        recipe_a=of_a.fit.recipe,
-        recipe_b=of_b.fit.recipe,
-        protocols=tuple(dict.fromkeys(side.cells[seed].outcome.protocol for side in sides for seed in seeds)),
+        model_a=first.model,
+        model_b=None if isinstance(b, float) else second.model,
+        dataset=first.dataset,
+        recipe_a=first.recipe,
+        recipe_b=second.recipe,
+        protocols=tuple(dict.fromkeys(side[seed].protocol for side in both for seed in seeds)),
     )
 
 
@@ -256,8 +237,8 @@ def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resam
     Without per-example values the 95 % intervals of both values decide, as of independent images.
     """
     seeds = common_seeds(a, b)
-    of_a = [value.value for value in a.values(seeds)]
-    of_b = [b] * len(seeds) if isinstance(b, float) else [value.value for value in b.values(seeds)]
+    of_a = numbers_of(a, seeds)
+    of_b = [b] * len(seeds) if isinstance(b, float) else numbers_of(b, seeds)
     mean_a, mean_b = sum(of_a) / len(seeds), sum(of_b) / len(seeds)
     row = replace(described(a, b), seeds=seeds, a=mean_a, b=mean_b, difference=mean_a - mean_b)
     if not all(map(math.isfinite, (*of_a, *of_b))):
@@ -278,11 +259,16 @@ def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resam
     return replace(row, images_low=found.low, images_high=found.high, images_p=found.p, images_test=test)
 
 
+def numbers_of(side: Side, seeds: Iterable[int]) -> list[float]:
+    """Return the value of each of some seeds."""
+    return [value for seed in seeds if (value := side[seed].value) is not None]
+
+
 def _ends(side: Side | float, seeds: Sequence[int]) -> tuple[float, float, float] | None:
     """Return a value with the ends of its interval, means over the seeds; None if the interval is not known."""
     if isinstance(side, float):
         return side, side, side
-    value, low, high, *_ = mean_of(side.values(seeds))
+    value, low, high = mean_of([side[seed] for seed in seeds])
     return None if low is None or high is None else (value, low, high)
 
 
@@ -296,8 +282,9 @@ def _images(
     """
     of_a = _resampling(a, seeds, read)
     of_b = _constant(b, of_a) if isinstance(b, float) else _resampling(b, seeds, read)
-    fits = [side.cells[seed].fit.id for side in (a, b) if isinstance(side, Side) for seed in seeds]
-    key = stable_hash([sorted(fits), a.metric, a.label], 16)
+    both = [a] if isinstance(b, float) else [a, b]
+    fits = [_cell(side[seed]).fit.id for side in both for seed in seeds]
+    key = stable_hash([sorted(fits), *a[seeds[0]].place], 16)
     right_a, right_b = (_right(side, seeds, read) for side in (a, b))
     found, test = _bootstrap(of_a, of_b, difference, null, key, resamples)
     if right_a is not None and right_b is not None and not null:
@@ -329,11 +316,12 @@ def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:
         JembenchError: if the metric has no statistic behind its value, cannot be made or is code that only the store
             names, or the store has no per-example values.
     """
-    trust.refuse_code([side.metric], f"The cell {side.cells[seeds[0]].id} of the store")
-    metric = _metric(side.metric)
+    text = side[seeds[0]].metric
+    trust.refuse_code([text], f"The cell {_cell(side[seeds[0]]).id} of the store")
+    metric = _metric(text)
     if not isinstance(metric, Resampled):
         raise Unavailable("no per-example values")
-    found = [_of_seed(metric, side, side.cells[seed], read) for seed in seeds]
+    found = [_of_seed(metric, side[seed], read) for seed in seeds]
     sizes = {resampling.sizes for resampling in found}
     if len(sizes) > 1:
         raise Unavailable("the seeds have per-example values of different numbers")
@@ -355,14 +343,19 @@ def _metric(text: str) -> Any:
         raise Unavailable(f"the metric {text} cannot be made: {error}") from error
 
 
-def _of_seed(metric: Resampled, side: Side, cell: Cell, read: Read) -> Resampling:
-    arrays = read(cell)
+def _of_seed(metric: Resampled, row: Row, read: Read) -> Resampling:
+    arrays = read(_cell(row))
     if not arrays:
         raise Unavailable("the store has no per-example values of it")
     try:
-        return metric.resamplings(arrays)[side.label]
+        return metric.resamplings(arrays)[row.label]
     except (KeyError, ValueError) as error:
-        raise Unavailable(f"its per-example values are not what {side.metric} makes its value of ({error})") from error
+        raise Unavailable(f"its per-example values are not what {row.metric} makes its value of ({error})") from error
+
+
+def _cell(row: Row) -> Cell:
+    assert row.cell  # it is of a seed
+    return row.cell
 
 
 def _constant(number: float, beside: Resampling) -> Resampling:
@@ -374,5 +367,5 @@ def _right(side: Side | float, seeds: Sequence[int], read: Read) -> NDArray[np.b
     """Return if each image was classified rightly, where a value is the share of those and of one seed; else None."""
     if isinstance(side, float) or len(seeds) > 1:
         return None
-    arrays = list(read(side.cells[seeds[0]]).values())
+    arrays = list(read(_cell(side[seeds[0]])).values())
     return arrays[0] if len(arrays) == 1 and arrays[0].dtype == np.bool_ else None

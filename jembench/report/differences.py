@@ -7,8 +7,8 @@ from dataclasses import asdict, fields
 from typing import NamedTuple
 
 from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Comparison, Difference
-from jembench.report.formats import Document, of_records
-from jembench.report.text import ABSENT, Footnotes, Heading, Table, Text, decimals_for, detail, fixed
+from jembench.report.formats import Document
+from jembench.report.table import ABSENT, Footnotes, Heading, Table, TableCell, decimals_for, detail, fixed
 
 FIELDS = tuple(field.name for field in fields(Difference))
 """The columns of the CSV."""
@@ -17,7 +17,7 @@ FIELDS = tuple(field.name for field in fields(Difference))
 class Line(NamedTuple):
     """A line of the table."""
 
-    name: tuple[Text, ...]  # the texts that say what the difference is of
+    name: tuple[TableCell, ...]  # the texts that say what the difference is of
     row: Difference
     remarks: tuple[str, ...] = ()  # footnotes of the verdict
 
@@ -46,23 +46,29 @@ def table(
             Heading("verdict"),
         ),
         rows=tuple(
-            (*line.name, *_numbers(line.row), Text(line.row.verdict, marks=notes.marks(*line.remarks)))
+            (*line.name, *_numbers(line.row), TableCell(line.row.verdict, marks=notes.marks(*line.remarks)))
             for line in lines
         ),
         footnotes=notes.take(legend),
     )
 
 
-def _numbers(row: Difference) -> tuple[Text, ...]:
+def _numbers(row: Difference) -> tuple[TableCell, ...]:
     """Return both values, their difference with either interval, and p: digits as the narrower interval allows."""
     if row.a is None or row.b is None or row.difference is None:
-        return (Text(ABSENT),) * 5
+        return (TableCell(ABSENT),) * 5
     ends = ((row.images_low, row.images_high), (row.training_low, row.training_high))
     half = min(((high - low) / 2 for low, high in ends if low is not None and high is not None), default=None)
     decimals = decimals_for(row.difference or row.a, half)
     a, b, difference = (fixed(number, decimals) for number in (row.a, row.b, row.difference))
     images, training = (_interval(*both) for both in ends)
-    return Text(a), Text(b), Text(difference, images), Text(training or ABSENT), Text(_p_text(row.p))
+    return (
+        TableCell(a),
+        TableCell(b),
+        TableCell(difference, images),
+        TableCell(training or ABSENT),
+        TableCell(_p_text(row.p)),
+    )
 
 
 def _interval(low: float | None, high: float | None) -> str:
@@ -79,11 +85,11 @@ def _p_text(p: float | None) -> str:
     return "< 0.001" if p < 0.001 else fixed(p, decimals_for(p, p) if p < 0.995 else 0)
 
 
-def value_name(row: Difference, among: Sequence[Difference]) -> Text:
+def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:
     """Return what is compared, with its metric where another one of ``among`` has a value of that label."""
     alone = {other.metric for other in among if other.label == row.label} == {row.metric}
     name = row.label if alone else f"{row.label} ({row.metric})"
-    return Text(f"{name} {detail(row.unit, row.better)}".strip())
+    return TableCell(f"{name} {detail(row.unit, row.better)}".strip())
 
 
 def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[str]:
@@ -111,24 +117,18 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
 
 def of_comparison(comparison: Comparison) -> Document:
     """Return a comparison for people and for programs."""
-    a, b = ({"model": of.model, "dataset": of.dataset, "recipe": of.recipe} for of in comparison.pair)
-    records = [asdict(row) for row in comparison.rows]
-    return of_records(
-        lambda: [_of_comparison(comparison)],
-        FIELDS,
-        records,
-        a=a,
-        b=b,
-        level=LEVEL,
-        resamples=comparison.resamples,
-        only_a=comparison.only_a,
-        only_b=comparison.only_b,
-        rows=records,
+    a, b = ({"model": of.model, "dataset": of.dataset, "recipe": of.recipe} for of in (comparison.a, comparison.b))
+    about = {name: getattr(comparison, name) for name in ("resamples", "only_a", "only_b")}
+    return Document(
+        tables=lambda: [_of_comparison(comparison)],
+        records=lambda: map(asdict, comparison.rows),
+        fields=FIELDS,
+        about={"a": a, "b": b, "level": LEVEL, **about},
     )
 
 
 def _of_comparison(comparison: Comparison) -> Table:
-    (a, b), rows = comparison.pair, comparison.rows
+    a, b, rows = comparison.a, comparison.b, comparison.rows
     seeds = tuple(sorted({seed for row in rows for seed in row.seeds}))
     models = a.model if a.model == b.model else f"{a.model} and {b.model}"
     title = f"{models} · dataset {a.dataset_name} · {recipes_text(a.recipe, b.recipe)} · {_seeds_text(seeds)}"
@@ -138,12 +138,10 @@ def _of_comparison(comparison: Comparison) -> Table:
     ]
     only = [
         f"Only of {of.model}, recipe {of.recipe}: {', '.join(metrics)}."
-        for of, metrics in zip(comparison.pair, (comparison.only_a, comparison.only_b), strict=True)
+        for of, metrics in ((a, comparison.only_a), (b, comparison.only_b))
         if metrics
     ]
-    return table(
-        title, ["value"], comparison.pair.names, lines, Footnotes(), *legend(rows, comparison.resamples), *only
-    )
+    return table(title, ["value"], comparison.names, lines, Footnotes(), *legend(rows, comparison.resamples), *only)
 
 
 def recipes_text(a: str | None, b: str | None) -> str:

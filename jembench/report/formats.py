@@ -1,4 +1,4 @@
-"""What a command shows, and the formats that render it.
+"""The document that a command shows, and the formats that render it.
 
 A format is a function from a :class:`Document` to text, with options if it likes. The entry-point group
 ``jembench.formats`` names the formats; ``--format`` takes such a name or an import path.
@@ -10,16 +10,20 @@ import csv
 import io
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from jembench.catalog import registry
 from jembench.errors import Unavailable
-from jembench.report.text import Table
+from jembench.report.table import Table
 from jembench.store.outcome import encode
 
 TERMINAL = "table"
 """The format for people at a terminal: with it, commands print more than their results."""
+
+
+SCHEMA = 2
+"""The version of the layout of JSON."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,23 +32,16 @@ class Document:
 
     tables: Callable[[], Sequence[Table]]  # short texts with footnotes
     judged: Callable[[], Sequence[Table]] | None = None  # the same with the best values marked, which takes a while
-    content: Callable[[], Mapping[str, Any]]  # in full precision, as a JSON object
     records: Callable[[], Iterable[Mapping[str, Any]]]  # in full precision, each with all or some of the fields
     fields: Sequence[str]  # of a record
+    about: Mapping[str, Any] = field(default_factory=dict)  # further content of JSON
     #: the page of all that is known of the results, which a browser loads again after some seconds or, for None, not;
     #: None: the tables alone are known
     page: Callable[[int | None], str] | None = None
 
 
-def of_records(
-    tables: Callable[[], Sequence[Table]], fields: Sequence[str], records: Sequence[Mapping[str, Any]], **content: Any
-) -> Document:
-    """A document of records that are known, and of this content in JSON."""
-    return Document(tables=tables, content=lambda: {"schema": 1, **content}, records=lambda: records, fields=fields)
-
-
 def render(document: Document, format: str) -> Any:
-    """The whole text, with a line break at its end; bytes, if the format is none of text.
+    """Return the whole text, with a line break at its end; bytes, if the format is none of text.
 
     Args:
         document: what is shown.
@@ -57,17 +54,18 @@ def render(document: Document, format: str) -> Any:
 
 
 def to_json(document: Document) -> str:
-    """JSON in full precision."""
-    return json.dumps(encode(document.content()), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    """Return JSON in full precision."""
+    content = {"schema": SCHEMA, **document.about, "rows": list(document.records())}
+    return json.dumps(encode(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def to_csv(document: Document) -> str:
-    """CSV in full precision, a line for each value."""
+    """Return CSV in full precision, a line for each value."""
     return csv_text(document.fields, document.records())
 
 
 def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
-    """A line for each row, below the names of the fields; the items of a list have spaces between them.
+    """Return a line for each row below the names of the fields; the items of a list have spaces between them.
 
     It is safe to open in a spreadsheet: a text that would run as a formula (``=HYPERLINK(...)``) gets an apostrophe
     before it.

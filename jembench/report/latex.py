@@ -10,7 +10,7 @@ from typing import Literal
 from jembench.catalog.spec import slug
 from jembench.drawing import inches
 from jembench.report.formats import Document
-from jembench.report.text import ABSENT, ENDS, INTERVAL, Footnote, Heading, Table, Text
+from jembench.report.table import ABSENT, ENDS, INTERVAL, Footnote, Heading, Table, TableCell
 
 Interval = Literal["below", "pm"]
 
@@ -88,7 +88,7 @@ def _heading(heading: Heading) -> tuple[str, str]:
     return _protected(escaped(heading.label)), escaped(heading.detail)
 
 
-def _cell(text: Text, interval: Interval, *, name: bool) -> tuple[str, str]:
+def _cell(text: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]:
     if name:
         return _protected(escaped(text.in_one_line) + _superscript(text.marks)), ""
     value = _number(f"{text.value} ± {text.half}" if interval == "pm" and text.half else text.value)

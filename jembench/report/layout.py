@@ -1,23 +1,27 @@
-"""From results to a document: tables of short texts with numbered footnotes for people, and data for programs.
+"""From rows to the tables of a report: those that a suite names, with published rows below ours, then the published.
 
-The main table of each part and its pivot tables, with published rows below ours; then the published tables.
+A part of a suite has a main table of its metrics and a table for each of its grids. Metrics that differ in their
+options alone (an attack) have a table with a line for each choice of options.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from jembench.errors import SpecError
+from jembench.experiment.plan import Part
 from jembench.experiment.recipe_files import title_of
+from jembench.experiment.sweep import Axes, Grid, bare_name
 from jembench.report.formats import Document
-from jembench.report.protocols import named, peculiarities
-from jembench.report.published import Beside, label_of, of_published, place, source_of
-from jembench.report.record import Column, Record, Subject, grouped
+from jembench.report.protocols import in_common, parts_of, peculiarities
+from jembench.report.published import beside, published_table, row_of
 from jembench.report.references import Published
-from jembench.report.sections import Report, views
-from jembench.report.text import (
+from jembench.report.rows import FIELDS, ORIGIN, Row, grouped, mark_incomparable, mean, rows
+from jembench.report.select import NO_NAMES, WHOLE, Fit, Names, Selection, matching, select
+from jembench.report.table import (
     ABSENT,
     DAGGER,
     ENDS,
@@ -26,15 +30,13 @@ from jembench.report.text import (
     Footnotes,
     Heading,
     Table,
-    Text,
-    View,
-    plain,
-    record_text,
+    detail,
+    pivot,
 )
+from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
     from jembench.report.comparison import Read
-    from jembench.store.outcome import Cell
 
 NOTHING = "No results yet."
 BOLD = (
@@ -42,182 +44,341 @@ BOLD = (
     "test images, and over the seeds as well from 3 seeds on)."
 )
 
-Best = Callable[[View], Collection[tuple[int, int, int]]]
-"""Finds the best values of a view: the line, row and column of each."""
+Best = Callable[[Sequence[Row]], Collection[Row]]
+"""Finds the best of the values of a table."""
 
 
-def tables(report: Report, best: Best | None = None) -> list[Table]:
-    """Our results, part by part, then what is left of each published table; footnotes are numbered through.
-
-    Args:
-        report: ours, and the published tables.
-        best: finds the best values; None: none are marked.
-    """
-    ours, published = tables_of(report, best)
-    return [*ours, *published]
-
-
-def tables_of(
-    report: Report, best: Best | None = None, shown: Sequence[View] | None = None
-) -> tuple[list[Table], list[Table]]:
-    """Return our results, and what is left of the published tables, as :func:`tables` has them.
+def build(
+    cells: Iterable[Cell],
+    *,
+    parts: Sequence[Part] = (),
+    published: Sequence[Published] = (),
+    selection: Selection = WHOLE,
+    names: Names = NO_NAMES,
+) -> Layout:
+    """Return the results of cells, as means over their seeds.
 
     Args:
-        report: ours, and the published tables.
-        best: finds the best values; None: none are marked.
-        shown: views of ours in place of those of the report's parts.
+        cells: in the order in which their models shall appear.
+        parts: of a suite, each with metrics of its own; none: all metrics of the cells.
+        published: the numbers of papers to show.
+        selection: which metrics and columns are shown.
+        names: display names by canonical specs and recipes.
     """
-    notes, found = Footnotes(), views(report) if shown is None else shown
-    beside, left = place(report, {column for view in found for line in view.lines for column in line.columns})
-    layout = _Layout(report, beside, notes, best)
-    ours = [layout.table(view) for view in found]
-    if not ours:
-        ours = [Table(title="Results", headings=(), rows=(), footnotes=(Footnote(NOTHING),))]
-    return list(_each_said_once(ours)), [of_published(rest, report.rows, notes) for rest in left]
+    seeds = rows(cells, names)
+    labels = list(dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str)))
+    seeds = [row for row in seeds if row.column in labels]
+    means = mark_incomparable(mean(seeds))
+    fits = list(dict.fromkeys(row.fit for row in means))
+    means = sorted([*means, *_not_run(means, parts)], key=lambda row: fits.index(row.fit))
+    if selection.metrics is not None:
+        known = dict.fromkeys(row.metric for row in means)
+        metrics = [name for text in selection.metrics for name in matching("metrics", text, known)]
+        means = [row for row in means if row.metric in metrics]
+        parts = [part._replace(metrics=tuple(name for name in metrics if name in part.metrics)) for part in parts]
+    if selection.columns is not None:
+        means = [row for row in means if row.column in labels]
+        means.sort(key=lambda row: (fits.index(row.fit), labels.index(row.column)))
+    if selection.metrics is not None or selection.columns is not None:
+        published = [number for number in published if number.quantity in labels]
+    order = () if selection.columns is None else labels
+    return Layout(seeds=seeds, rows=means, parts=parts, published=published, labels=order)
+
+
+def _not_run(rows: Sequence[Row], parts: Iterable[Part]) -> list[Row]:
+    """Return a row for each value that a part of a suite asks for and a trained model lacks."""
+    known = {(row.fit, row.metric) for row in rows}
+    fits = {row.fit: row for row in rows}
+    labels: dict[str, dict[str, Row]] = {}
+    for row in rows:
+        labels.setdefault(row.metric, {}).setdefault(row.label, row)
+    found = []
+    for part in parts:
+        for fit, row in fits.items():
+            if part.rows is None or fit not in part.rows:
+                continue
+            base = Row(
+                model=row.model,
+                name=row.name,
+                dataset=row.dataset,
+                recipe=row.recipe,
+                status="not run",
+                dataset_name=row.dataset_name,
+            )
+            for metric in part.rows[fit]:
+                if (fit, metric) not in known:
+                    known.add((fit, metric))
+                    for label, like in labels.get(metric, {"": base}).items():
+                        found.append(replace(base, metric=metric, label=label, unit=like.unit, better=like.better))
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Layout:
+    """The results of a report, and the tables that they are laid out in.
+
+    Args:
+        seeds: the values of each seed.
+        rows: means over seeds, in the order of the models, and those that are not run.
+        parts: of a suite; none: all metrics.
+        published: the numbers of papers to be shown beside or below ours.
+        labels: the order of the columns; empty: that of the metrics.
+    """
+
+    seeds: Sequence[Row]
+    rows: Sequence[Row]
+    parts: Sequence[Part] = ()
+    published: Sequence[Published] = ()
+    labels: Sequence[str] = ()
+
+    def tables(self, best: Best | None = None) -> list[Table]:
+        """Return our tables and then the published ones; footnotes are numbered through.
+
+        Args:
+            best: finds the best values; None: none are marked.
+        """
+        ours, theirs = self.both(best)
+        return [*ours, *theirs]
+
+    def both(self, best: Best | None = None) -> tuple[list[Table], list[Table]]:
+        """Return our tables, and the published tables that have numbers without a place in ours."""
+        notes = Footnotes()
+        found, left = beside(self.published, self.rows)
+        ours = list(_Tables(self, [*self.rows, *found], notes, best).of_parts())
+        if not ours:
+            ours = [Table(title="Results", footnotes=(Footnote(NOTHING),))]
+        return list(_each_said_once(ours)), [published_table(rest, self.rows, notes) for rest in left]
 
 
 def _each_said_once(tables: Iterable[Table]) -> Iterator[Table]:
-    """The tables without what is true of the whole of one and was said of an earlier one."""
+    """Yield the tables without the remarks on whole tables that stand below an earlier one."""
     said: set[Footnote] = set()
     for table in tables:
         yield replace(table, footnotes=tuple(note for note in table.footnotes if note.mark or note not in said))
         said.update(note for note in table.footnotes if not note.mark)
 
 
-class _Layout:
-    """What the tables of one report share.
+@dataclass(frozen=True)
+class _Tables:
+    """Tables of ours with the published rows that stand below them."""
 
-    Args:
-        report: ours.
-        beside: published rows that may stand below ours.
-        notes: numbered through the whole report.
-        best: finds the best values.
-    """
+    layout: Layout
+    rows: Sequence[Row]  # ours, then the published ones
+    notes: Footnotes
+    best: Best | None
 
-    def __init__(self, report: Report, beside: Sequence[Beside], notes: Footnotes, best: Best | None) -> None:
-        self.report, self.beside, self.notes, self.best = report, beside, notes, best
-        self.variants = {label: name for part in report.parts for label, name in part.variants.items()}
+    def of_parts(self) -> Iterator[Table]:
+        """Yield the tables of each part; without parts, one of metrics of one value and one of each other metric."""
+        parts = self.layout.parts
+        if not parts:
+            groups = grouped(dict.fromkeys(row.place for row in self.rows), lambda place: bare_name(place[0]))
+            yield from self.main("Results", [group[0][0] for group in groups if len(group) == 1], self.rows)
+            for group in groups:
+                if len(group) > 1:
+                    metrics = list(dict.fromkeys(metric for metric, _ in group))
+                    yield from self.by_options(bare_name(metrics[0]), metrics, self.rows)
+        for part in parts:
+            rows = [row for row in self.rows if row.source or part.rows is None or row.fit in part.rows]
+            title = part.title if part.title and len(parts) > 1 else "Results"
+            of_grids = (place.metric for grid in part.grids if not grid.crosses for place in grid.places)
+            metrics = list(dict.fromkeys((*part.metrics, *of_grids)))
+            is_attack = len(metrics) > 1 and len(set(map(bare_name, metrics))) == 1
+            yield from (self.by_options if is_attack else self.main)(title, metrics, rows)
+            for grid in part.grids:
+                if grid.crosses:
+                    yield from self.of_grid(grid, rows)
 
-    def table(self, view: View) -> Table:
-        """The texts of a view, published rows below ours."""
-        shared, differing = _context(view.rows)
-        columns = [
-            [of_row[number] for line in view.lines for of_row in line.records] for number in range(len(view.headings))
-        ]
-        rows: list[tuple[Text, ...]] = []
-        published: list[tuple[Text, ...]] = []
-        best = self.best(view) if self.best else ()
-        groups: list[int] = []
-        for number, line in enumerate(view.lines):
-            groups.append(len(rows))
-            options = [Text(value) for value in line.options]
-            for position, (row, of_row) in enumerate(zip(view.rows, line.records, strict=True)):
-                texts = (
-                    record_text(record, self.notes)._replace(best=(number, position, column) in best)
-                    for column, record in enumerate(of_row)
-                )
-                rows.append((*options, *self._names(row, differing), *texts))
-            found = self._published(line.columns, view.rows, differing)
-            published += found
-            groups += [len(rows)] if found else []
-            rows += [(*options, *row) for row in found]
+    def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
+        """Yield a table with a column for each value of some metrics."""
+        shown = _known(rows, metrics)
+        of_label: dict[str, set[str]] = {}
+        for row in shown:
+            of_label.setdefault(row.label, set()).add(row.metric)
+
+        def heading(row: Row) -> Heading:
+            is_alone = row.label in ("", row.metric) or len(of_label[row.label]) == 1
+            return _heading(row, row.column if is_alone else f"{row.label} ({row.metric})")
+
+        yield from self._table([title], metrics, shown, {}, heading)
+
+    def by_options(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
+        """Yield a table of one metric under several options: a line for each choice, a column for each value.
+
+        Options that the label of a value tells, such as the norm of an attack, have no column.
+        """
+        shown = _spread(_known(rows, metrics))
+        options = {
+            row.metric: parts_of(row.protocol) | row.options for row in sorted(shown, key=lambda row: row.protocol)
+        }
+        lines = {}
+        for name in dict.fromkeys(name for row in shown for name in row.options):
+            values = {(row.label, options[row.metric].get(name)) for row in shown}
+            if len(values) > len({label for label, _ in values}):
+                lines[name] = _option_of(options, name)
+        yield from self._table([title], metrics, shown, lines, _heading)
+
+    def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
+        """Yield a table for each value of a grid: its row options and models across its column options."""
+        places = {place.metric: place for place in grid.places}
+        shown = _spread(_known([row for row in rows if grid.covers(row.dataset)], places))
+        options = {metric: dict(zip(grid.rows, place.row, strict=True)) for metric, place in places.items()}
+        lines = {name: _option_of(options, name) for name, values in grid.rows.items() if len(values) > 1}
+        fixed = [f"{name} {values[0]}" for name, values in grid.rows.items() if len(values) == 1]
+        for of_label in grouped(sorted(shown, key=self._rank), lambda row: row.label):
+            first, label = of_label[0], of_label[0].label or grid.metric
+            wanted = self.layout.labels or grid.values or [label]
+            if first.label and not any(f"{label}-".startswith(f"{one}-") for one in wanted):
+                continue
+            titles = [grid.title, f"{label} {detail(first.unit, first.better)}".strip(), *fixed]
+
+            def heading(row: Row, label: str = label) -> Heading:
+                return Heading(_column_text(grid.columns, places[row.metric].column) or label)
+
+            yield from self._table(titles, list(places), of_label, lines, heading)
+
+    def _rank(self, row: Row) -> int:
+        labels = self.layout.labels
+        return labels.index(row.label) if row.label in labels else len(labels)
+
+    def _table(
+        self,
+        titles: Sequence[str],
+        metrics: Sequence[str],
+        rows: Sequence[Row],
+        options: Mapping[str, Callable[[Row], str]],
+        heading: Callable[[Row], Heading],
+    ) -> Iterator[Table]:
+        """Yield the pivot of some rows with its remarks; of no rows of ours, nothing.
+
+        Args:
+            titles: parts of the title.
+            metrics: in the order of choices of options, and of columns.
+            rows: in the order of models.
+            options: texts that identify a line beside the model.
+            heading: returns the column of a row.
+        """
+        ours = [row for row in rows if not row.source]
+        datasets = {row.dataset for row in ours}
+        shown = [row for row in rows if row.dataset in datasets]
+        if not ours:
+            return
+        in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
+        choices = list(dict.fromkeys(tuple(text(row) for text in options.values()) for row in in_order))
+        shown.sort(key=lambda row: (choices.index(tuple(text(row) for text in options.values())), bool(row.source)))
+        context = self._context()
+        texts = {name: list(dict.fromkeys(map(text, ours))) for name, text in context.items()}
+        shared = [f"{name} {found[0]}" for name, found in texts.items() if len(found) == 1]
+        shared = [text if "," in text else text.replace("seeds ", "seed ") for text in shared]
+        titles = [*titles, in_common(row.protocol for row in ours), *shared]
+        differing = {name: text for name, text in context.items() if len(texts[name]) > 1}
+        best = self.best(ours) if self.best else ()
+        table = pivot(
+            shown,
+            {**options, "model": lambda row: row.name, **differing},
+            dict.fromkeys(map(heading, sorted(in_order, key=self._rank))),
+            heading,
+            self.notes,
+            title=" · ".join(filter(None, titles)),
+            best=best,
+            separate=len(options),
+        )
         legend = (
             *([BOLD] if best else []),
-            *_legend([record for column in columns for record in column], published),
-            *_positive_class(view.labels),
-            *_recipes(row.recipe for row in view.rows),
+            *_legend(ours, (cell.value for line in table.rows for cell in line)),
+            *_positive_class(row.label for row in ours),
+            *_recipes(dict.fromkeys(row.recipe for row in ours), self._variants),
         )
-        return Table(
-            title=" · ".join((*view.titles, *shared)),
-            headings=(
-                *(Heading(label, identifies=True) for label in (*view.options, "model", *differing)),
-                *view.headings,
-            ),
-            rows=tuple(rows),
-            footnotes=(
-                *map(Footnote, legend),
-                *_differing_protocols(view),
-                *self.notes.take(),
-            ),
-            groups=tuple(groups[1:]),
-        )
+        remarks = (*map(Footnote, legend), *_differing_protocols(ours), *self.notes.take())
+        yield replace(table, footnotes=remarks)
 
-    def _names(self, row: Subject, differing: Sequence[str]) -> Iterator[Text]:
-        """What identifies a row: its model, and what else differs between rows."""
-        yield Text(row.name, marks=self.notes.marks(*row.notes))
-        for name in differing:
-            text = _CONTEXT[name](row)
-            short = self.variants.get(text) if name == "recipe" else None
-            yield Text(text) if short is None else Text(short, marks=self.notes.marks(f"recipe {text}"))
+    @property
+    def _variants(self) -> dict[str, str]:
+        return {label: name for part in self.layout.parts for label, name in part.variants.items()}
 
-    def _published(
-        self, columns: Sequence[Column | None], rows: Sequence[Subject], differing: Sequence[str]
-    ) -> list[tuple[Text, ...]]:
-        """Return the published rows that have a number of the same meaning in one of these columns."""
-        datasets = {row.dataset for row in rows}
-        mine = [one for one in self.beside if one.dataset in datasets and one.column in columns]
-        found = []
-        for row in grouped(mine, lambda one: (one.published.row, one.dataset)):
-            first, values = row[0].published, {one.column: one for one in row}
-            name = f"{label_of(first, self.report.rows)} · {first.status}"
-            found.append(
-                (
-                    Text(name, marks=self.notes.marks(first.note, source_of(first))),
-                    *(Text(first.dataset if name == "dataset" else ABSENT) for name in differing),
-                    *(self._published_value(values.get(column) if column else None) for column in columns),
-                )
+    def _context(self) -> dict[str, Callable[[Row], str]]:
+        """Return functions from a row to the texts that tell trained models apart besides their names."""
+        variants = self._variants
+        seeds: dict[Fit, set[int]] = {}
+        for row in self.rows:
+            seeds.setdefault(row.fit, set()).update(row.seeds)
+        return {
+            "dataset": lambda row: row.dataset_name,
+            "recipe": lambda row: variants.get(row.recipe, row.recipe) or ABSENT,
+            "seeds": lambda row: ", ".join(map(str, sorted(seeds[row.fit]))) or ABSENT,
+        }
+
+
+def _known(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:
+    """Return the rows of some metrics, without the models of which nothing is known there."""
+    mine = [row for row in rows if row.metric in metrics]
+    known = {row.fit for row in mine if row.status != "not run"}
+    return [row for row in mine if row.fit in known]
+
+
+def _spread(rows: Sequence[Row]) -> list[Row]:
+    """Return rows of one metric name; one of a metric that gave no value anywhere stands under each label of others."""
+    labels = list(dict.fromkeys(row.label for row in rows if row.label))
+    named = {row.label: row for row in reversed(rows)}
+    found = []
+    for row in rows:
+        like = [named[label] for label in labels if not row.label]
+        found += [replace(row, label=one.label, unit=one.unit, better=one.better) for one in like] or [row]
+    return found
+
+
+def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> Callable[[Row], str]:
+    """Return a function from a row to an option of its metric."""
+    return lambda row: options[row.metric].get(name, ABSENT)
+
+
+def _heading(row: Row, text: str = "") -> Heading:
+    return Heading(text or row.label or bare_name(row.metric), detail(row.unit, row.better))
+
+
+def _column_text(axes: Axes, values: Sequence[str]) -> str:
+    return " ".join(_option_text(name, value, axes[name]) for name, value in zip(axes, values, strict=True))
+
+
+def _option_text(name: str, value: str, values: Sequence[str]) -> str:
+    """Return ``interp`` alone, ``0.1`` with the name of its option, and ``celeba:root=/data`` without its own options.
+
+    Options that alone tell it from another value are kept.
+    """
+    if not value[:1].isalpha() or value in ("true", "false", "none"):
+        return f"{name} {value}"
+    names = [other.partition(":")[0] for other in values]
+    bare = value.partition(":")[0]
+    return bare if names.count(bare) == 1 else value
+
+
+# --- remarks on whole tables ------------------------------------------------------------------------------------------
+
+
+def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
+    """Yield which parts of the protocols of a column differ, where its values must not be compared."""
+    for column in grouped((row for row in rows if row.value is not None), lambda row: (row.dataset, row.place)):
+        others = [row for row in column if not row.comparable]
+        protocols = {row.name: row.protocol for row in others}
+        usual = [row.protocol for row in column if row.comparable]
+        protocols |= {"the others": usual[0]} if usual else {}
+        if others:
+            texts = zip(protocols, peculiarities(list(protocols.values())), strict=True)
+            which = "; ".join(f"{name}: {text}" for name, text in texts)
+            yield Footnote(
+                f"{column[0].column} was measured under different protocols, do not compare: {which}", DAGGER
             )
-        return found
-
-    def _published_value(self, one: Beside | None) -> Text:
-        if one is None:
-            return Text(ABSENT)
-        unstated = ", ".join(map(named, one.unstated))
-        incomplete = f"same quantity, protocol incompletely stated there: {unstated}" if unstated else ""
-        return Text(plain(one.published.value), marks=self.notes.marks(incomplete))
 
 
-_CONTEXT: Mapping[str, Callable[[Subject], str]] = {
-    "dataset": lambda row: row.dataset_name,
-    "recipe": lambda row: row.recipe,
-    "seeds": lambda row: ", ".join(map(str, row.seeds)),
-}
-
-
-def _context(rows: Sequence[Subject]) -> tuple[list[str], list[str]]:
-    """Return what all rows share, for the title, and the names of what tells them apart besides the model."""
-    texts = {name: list(dict.fromkeys(map(text, rows))) for name, text in _CONTEXT.items()}
-    shared = {name: found[0] for name, found in texts.items() if len(found) == 1}
-    if "," not in shared.get("seeds", ","):
-        shared["seed"] = shared.pop("seeds")
-    return [f"{name} {text}" for name, text in shared.items()], [name for name in texts if len(texts[name]) > 1]
-
-
-def _differing_protocols(view: View) -> Iterator[Footnote]:
-    places = ((line, number, name) for line in view.lines for number, name in enumerate(line.names))
-    for line, number, name in places:
-        records = [of_row[number] for of_row in line.records]
-        measured = [(row, r) for row, r in zip(view.rows, records, strict=True) if r and r.status == "ok"]
-        found = [(row.name, record.protocol) for row, record in measured if not record.comparable]
-        if not found:
-            continue
-        datasets = {row.dataset for row, record in measured if not record.comparable}
-        usual = {record.protocol for row, record in measured if record.comparable and row.dataset in datasets}
-        found += [("the others", protocol) for protocol in sorted(usual)]
-        differences = peculiarities([protocol for _, protocol in found])
-        which = "; ".join(f"{model}: {text}" for (model, _), text in zip(found, differences, strict=True))
-        yield Footnote(f"{name} was measured under different protocols, do not compare: {which}", DAGGER)
-
-
-def _recipes(labels: Iterable[str]) -> Iterator[str]:
-    """What the recipes are, of those that are installed."""
+def _recipes(labels: Collection[str], variants: Mapping[str, str]) -> Iterator[str]:
+    """Yield the recipes of variants, and the titles of those that are installed."""
+    yield from (f"{variants[label]}: recipe {label}." for label in labels if label in variants)
     for name in dict.fromkeys(label.partition("+")[0] for label in labels):
         if title := title_of(name):
             yield f"recipe {name}: {title}."
 
 
 def _positive_class(labels: Iterable[str]) -> Iterator[str]:
-    """Which class is positive under FPR95 and AUPR: half of the literature has it the other way round."""
+    """Yield which class is positive under FPR95 and AUPR: half of the literature has it the other way round."""
     if {"fpr95-in", "fpr95-out", "aupr-in", "aupr-out"} & set(labels):
         yield (
             "-in: in-distribution is the positive class (fpr95-in: the share of outliers above the threshold that 95 % "
@@ -232,7 +393,7 @@ _BIASED = (
 
 
 def _biased(labels: Iterable[str]) -> Iterator[str]:
-    """Say of which values the mean over as many images is not the value for infinitely many."""
+    """Yield of which values the mean over as many images is not the value for infinitely many."""
     shown = [f"{label}-" for label in labels if not label.startswith("fid-infinity")]
     biased = [name for name in _BIASED if any(label.startswith(f"{name}-") for label in shown)]
     if biased:
@@ -242,81 +403,53 @@ def _biased(labels: Iterable[str]) -> Iterator[str]:
         )
 
 
-def _legend(records: Sequence[Record | None], published: Sequence[tuple[Text, ...]]) -> Iterator[str]:
-    found = [record for record in records if record]
-    intervals = any(record.low is not None for record in found)
+def _legend(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
+    intervals = [row.label for row in rows if row.low is not None]
     if intervals:
         yield f"{INTERVAL} of the mean over other test images (samples, timed iterations), as many as were measured."
-        yield from _biased(record.label for record in found if record.low is not None)
-    if any(record.sd is not None for record in found):
-        ends = ENDS * intervals
+        yield from _biased(intervals)
+    if any(row.sd is not None for row in rows):
+        ends = ENDS * bool(intervals)
         means = "Value: mean over the seeds; ±: standard deviation over the seeds, how much training anew changes it."
         yield means + ends
-    if any(record.status == "not run" for record in found):
+    if any(row.status == "not run" for row in rows):
         yield "not run: `jembench run` measures what is missing."
-    if len(found) < len(records):
-        yield f"{ABSENT}: not asked for there."
-    if any(text.value == ABSENT for row in published for text in row):
-        yield f"{ABSENT} in a published row: not given, or not comparable with ours."
+    if ABSENT in texts:
+        yield f"{ABSENT}: not asked for there or, in a published row, not given or not comparable with ours."
 
 
-# --- data: JSON with a list of values for each model, CSV with a line for each record ---------------------------------
-
-SCHEMA = 1
-"""The version of both layouts."""
+# --- the document -----------------------------------------------------------------------------------------------------
 
 
-def document(report: Report, cells: Sequence[Cell] = (), read: Read | None = None) -> Document:
-    """The results, ours first, then the published numbers.
+def document(layout: Layout, read: Read | None = None, page: Callable[[int | None], str] | None = None) -> Document:
+    """Return the results for people and for programs: the rows of ours, then the published ones.
 
     Args:
-        report: the results.
-        cells: that they were made of.
+        layout: the results.
         read: gives a cell's per-example values, by which the best values are found; None: none are marked.
+        page: renders the page of the results.
     """
 
     def judged() -> list[Table]:
         from jembench.report.comparison import best  # tests are slow to import, and to do
 
-        return tables(report, partial(best, cells=cells, read=read) if read else None)
+        return layout.tables(partial(best, seeds=layout.seeds, read=read) if read else None)
 
+    rows = [*layout.rows, *map(row_of, layout.published)]
     return Document(
-        tables=partial(tables, report),
+        tables=layout.tables,
         judged=judged,
-        content=partial(_content, report),
-        records=partial(_records, report),
-        fields=_FIELDS,
+        records=lambda: [row.as_dict() for row in rows],
+        fields=FIELDS,
+        page=page,
     )
 
 
-def _records(report: Report) -> Iterator[dict[str, Any]]:
-    ours = (record for row in report.rows for record in row.records.values())
-    for record in (*ours, *map(_record, report.published)):
-        yield {**_fields(record, _FIELDS), "notes": "; ".join(record.notes)}
+def of_seeds(layout: Layout) -> Document:
+    """Return the values of each seed, for formats that programs read."""
 
+    def refuse() -> list[Table]:
+        raise SpecError("The values of each seed are for programs. Choose --format csv, json or parquet.")
 
-def _content(report: Report) -> dict[str, Any]:
-    return {"schema": SCHEMA, "rows": [_row(row) for row in report.rows], "published": [*map(asdict, report.published)]}
-
-
-_FIELDS = tuple(field.name for field in fields(Record))
-_OF_MODEL = ("model", "printed_as", "dataset", "recipe", "seeds", "notes")
-_OF_VALUE = ("metric", "label", "unit", "better", "status", "value", "low", "high", "sd", "n", "protocol", "comparable")
-
-
-def _fields(of: object, names: tuple[str, ...]) -> dict[str, Any]:
-    return {name: getattr(of, name) for name in names}
-
-
-def _row(row: Subject) -> dict[str, Any]:
-    values = [_fields(record, (*_OF_VALUE, "seeds", "reason")) for record in row.records.values()]
-    return {**_fields(row, _OF_MODEL), "values": values}
-
-
-def _record(number: Published) -> Record:
-    return Record(
-        kind=number.status,
-        **_fields(number, ("model", "printed_as", "dataset", "label", "unit", "better", "value", "protocol", "source")),
-        status="ok",
-        notes=tuple(filter(None, (number.note, number.table_note))),
-    )
+    records = [row.as_dict() for row in layout.seeds]
+    return Document(tables=refuse, records=lambda: records, fields=(*FIELDS, *ORIGIN))

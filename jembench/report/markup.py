@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 
 from jembench.report.formats import Document
-from jembench.report.text import Table, Text
+from jembench.report.table import Table, TableCell
 
 
 def markdown(document: Document) -> str:
@@ -29,7 +29,7 @@ def _table(table: Table) -> str:
     return "\n\n".join(block for block in blocks if block)
 
 
-def _text(text: Text) -> str:
+def _text(text: TableCell) -> str:
     return _escaped(text.in_one_line) + _marks(text.marks)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -22,6 +22,12 @@ def parsed(protocol: str) -> Spec | None:
         return None
 
 
+def parts_of(protocol: str) -> dict[str, str]:
+    """Return the parts of a protocol; none of a plugin whose protocols are no specs."""
+    found = parsed(protocol)
+    return dict(found.arguments) if found else {}
+
+
 def peculiarities(protocols: Sequence[str]) -> list[str]:
     """Return the arguments of each protocol that differ, or the whole text where protocols are no specs."""
     specs = [dict(found.arguments) for found in map(parsed, protocols) if found]
@@ -30,6 +36,33 @@ def peculiarities(protocols: Sequence[str]) -> list[str]:
     if not differing or len(specs) < len(protocols):
         return list(protocols)
     return [", ".join(f"{key}={arguments.get(key, 'none')}" for key in differing) for arguments in specs]
+
+
+# --- attacks ----------------------------------------------------------------------------------------------------------
+
+DEFENCE = ("refine", "smooth", "data_noise", "eot", "grad")
+"""The parts of an attack's protocol that make the defence. At 0, nothing is there."""
+
+RULE = ("sure", "verified")
+"""The parts that say how many random answers must be wrong; every defence has them."""
+
+
+def values_of(name: str, attacks: Iterable[Mapping[str, str]]) -> set[str]:
+    """Return the values of a part of some attacks' protocols; of chains and gradients those of refined models alone."""
+    return {parts.get(name, "0") for parts in attacks} - {"0" if name in ("eot", "grad") else ""}
+
+
+def in_common(protocols: Iterable[str]) -> str:
+    """Return the norm, the budget and the defence that attacks have in common; of other metrics among them, nothing."""
+    attacks = [parts_of(protocol) for protocol in protocols if protocol]
+    if not all("refine" in parts for parts in attacks):
+        return ""
+    found = []
+    for name in ("norm", "images", "restarts", "steps", "queries", *DEFENCE):
+        values = values_of(name, attacks)
+        if len(values) == 1 and values != {"0"}:
+            found.append(f"{name} {values.pop()}")
+    return ", ".join(found)
 
 
 # --- published numbers ------------------------------------------------------------------------------------------------

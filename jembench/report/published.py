@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from jembench.report.protocols import Match, compare, in_order, named
-from jembench.report.record import Column, Subject, grouped
 from jembench.report.references import Published
-from jembench.report.sections import Report
-from jembench.report.text import ABSENT, Footnotes, Heading, Table, Text, detail, flat, plain
-
-
-class Beside(NamedTuple):
-    """A published number that is of the same quantity as ours in a column."""
-
-    published: Published
-    dataset: str  # spec of ours
-    column: Column
-    unstated: tuple[str, ...]  # parts of our protocol that are incompletely stated there
+from jembench.report.rows import Row, grouped
+from jembench.report.table import ABSENT, Footnotes, Heading, Table, detail, flat, pivot
 
 
 class Elsewhere(NamedTuple):
@@ -30,106 +21,126 @@ class Elsewhere(NamedTuple):
     differs: tuple[str, ...]  # parts of their protocols that differ from what is nearest of ours
 
 
-class _Ours(NamedTuple):
-    """Our protocols in one column on one dataset."""
+def row_of(number: Published) -> Row:
+    """Return a published number as a row."""
+    return Row(
+        model=number.model,
+        name=number.printed_as,
+        dataset=number.dataset,
+        label=number.label,
+        value=number.value,
+        unit=number.unit,
+        better=number.better,
+        protocol=number.protocol,
+        source=_source(number),
+        notes=tuple(filter(None, (number.note, number.table_note))),
+        dataset_name=number.dataset,
+    )
 
-    column: Column
-    dataset: str
-    protocols: tuple[str, ...]
 
-    def match(self, published: str) -> Match | None:
-        """Compare a published protocol with all of ours, which then must all agree with it."""
-        found = [compare(published, own, self.column.metric) for own in self.protocols]
-        known = [match for match in found if match is not None]
-        if len(known) < len(found):
-            return None
-        return Match(*(tuple(dict.fromkeys(itertools.chain(*parts))) for parts in zip(*known, strict=True)))
-
-
-def place(report: Report, shown: Collection[Column | None]) -> tuple[list[Beside], list[Elsewhere]]:
-    """Find the published numbers that stand beside ours, and the tables of the others.
+def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Row], list[Elsewhere]]:
+    """Find the published numbers that are of the same quantity as ours in a column, and the tables of the others.
 
     Args:
-        report: ours, with the published numbers.
-        shown: the columns of ours beside which a number can stand.
+        published: the numbers.
+        ours: means over seeds.
+
+    Returns:
+        The numbers as rows in our columns, and the tables that have others.
     """
-    ours = _ours(report, shown)
-    beside: list[Beside] = []
+    columns = grouped((row for row in ours if row.value is not None), lambda row: (row.dataset, row.place))
+    found: list[Row] = []
     elsewhere: list[Elsewhere] = []
-    for table in grouped(report.published, lambda number: number.table):
+    for table in grouped(published, lambda number: number.table):
         differs: dict[str, None] = {}
         is_whole = True
         for number in table:
-            matches = [(one, match) for one in ours if number.protocol and (match := one.match(number.protocol))]
-            same = [(one, match) for one, match in matches if not match.differs and _is_of(number, one.column)]
-            beside += (Beside(number, one.dataset, one.column, match.unstated) for one, match in same)
+            matches = [(column[0], match) for column in columns if (match := _match(number, column))]
+            same = [(one, match) for one, match in matches if not match.differs and _is_of(number, one)]
+            found += (_in_column(number, one, match.unstated, ours) for one, match in same)
             if not same:
                 is_whole = False
                 nearest: tuple[str, ...] = min((match.differs for _, match in matches), key=len, default=())
                 differs |= dict.fromkeys(nearest)
         if not is_whole:
             elsewhere.append(Elsewhere(table, in_order(differs)))
-    return beside, elsewhere
+    return found, elsewhere
 
 
-def _is_of(number: Published, column: Column) -> bool:
-    return (column.label, column.unit) == (number.quantity, number.unit)
+def _match(number: Published, column: Sequence[Row]) -> Match | None:
+    """Compare a published protocol with all of ours in a column, which then must all agree with it."""
+    protocols = dict.fromkeys(row.protocol for row in column)
+    found = [compare(number.protocol, own, column[0].metric) if number.protocol else None for own in protocols]
+    known = [match for match in found if match is not None]
+    if len(known) < len(found):
+        return None
+    return Match(*(tuple(dict.fromkeys(itertools.chain(*parts))) for parts in zip(*known, strict=True)))
 
 
-def _ours(report: Report, shown: Collection[Column | None]) -> list[_Ours]:
-    found: dict[tuple[Column, str], dict[str, None]] = {}
-    for column in (column for column in report.columns if column in shown):
-        for row in report.rows:
-            if row.has(column):
-                found.setdefault((column, row.dataset), {})[row.records[column].protocol] = None
-    return [_Ours(column, dataset, tuple(protocols)) for (column, dataset), protocols in found.items()]
+def _is_of(number: Published, row: Row) -> bool:
+    return (row.label, row.unit) == (number.quantity, number.unit)
+
+
+def _in_column(number: Published, own: Row, unstated: Sequence[str], ours: Sequence[Row]) -> Row:
+    parts = ", ".join(map(named, unstated))
+    return replace(
+        row_of(number),
+        name=f"{_label_of(number, ours)} · {number.status}",
+        dataset=own.dataset,
+        metric=own.metric,
+        label=own.label,
+        better=own.better,
+        reason=f"same quantity, protocol incompletely stated there: {parts}" if parts else "",
+        notes=_notes(number),
+    )
+
+
+def _source(number: Published) -> str:
+    return f"{number.source}, {number.url}" if number.url else number.source
+
+
+def _notes(number: Published) -> tuple[str, ...]:
+    return tuple(filter(None, (number.note, f"{number.status}: {_source(number)}")))
 
 
 # --- their tables -----------------------------------------------------------------------------------------------------
 
 
-def of_published(elsewhere: Elsewhere, ours: Sequence[Subject], notes: Footnotes) -> Table:
+def published_table(elsewhere: Elsewhere, ours: Sequence[Row], notes: Footnotes) -> Table:
     """Return a published table as a whole, to stand below ours."""
-    rows = grouped(elsewhere.numbers, lambda number: number.row)
-    columns = {number.label: number for number in sorted(elsewhere.numbers, key=lambda number: number.column)}
-    datasets = list(dict.fromkeys(number.dataset for number in elsewhere.numbers))
+    numbers = sorted(elsewhere.numbers, key=lambda number: number.column)
+    columns = {number.label: Heading(number.label, detail(number.unit, number.better)) for number in numbers}
+    rows = [
+        replace(
+            row,
+            name=_label_of(number, ours),
+            notes=tuple(filter(None, (number.note, f"{number.status}: {row.source}"))),
+        )
+        for number in elsewhere.numbers
+        for row in [row_of(number)]
+    ]
+    datasets = list(dict.fromkeys(row.dataset for row in rows))
     is_other = {_bare(row.dataset) for row in ours}.isdisjoint(map(_bare, datasets))
-    legend = [note[0].upper() + note[1:] + "." for note in (elsewhere.numbers[0].table_note,) if note]
-    legend += [f"{ABSENT}: not given there."] if any(len(row) < len(columns) for row in rows) else []
-    legend += [f"Protocols differ in: {', '.join(map(named, elsewhere.differs))}."] if elsewhere.differs else []
-    return Table(
+    table = pivot(
+        rows,
+        {"model": lambda row: row.name, "dataset": lambda row: row.dataset},
+        columns.values(),
+        lambda row: columns[row.label],
+        notes,
         title=f"Published · dataset {', '.join(datasets)}"
         + " · another dataset than ours: for orientation, not for comparison" * is_other,
-        headings=(
-            Heading("model", identifies=True),
-            Heading("dataset", identifies=True),
-            *(Heading(label, detail(column.unit, column.better)) for label, column in columns.items()),
-            Heading("standing"),
-        ),
-        rows=tuple(
-            (
-                Text(label_of(row[0], ours), marks=notes.marks(row[0].note)),
-                Text(row[0].dataset),
-                *(Text(values.get(label, ABSENT)) for label in columns),
-                Text(row[0].status, marks=notes.marks(source_of(row[0]))),
-            )
-            for row in rows
-            for values in [{number.label: plain(number.value) for number in row}]
-        ),
-        footnotes=notes.take(map(flat, legend)),
     )
+    legend = [note[0].upper() + note[1:] + "." for note in (elsewhere.numbers[0].table_note,) if note]
+    legend += [f"{ABSENT}: not given there."] if len(rows) < len(table.rows) * len(columns) else []
+    legend += [f"Protocols differ in: {', '.join(map(named, elsewhere.differs))}."] if elsewhere.differs else []
+    return replace(table, footnotes=notes.take(map(flat, legend)))
 
 
-def label_of(number: Published, ours: Sequence[Subject]) -> str:
+def _label_of(number: Published, ours: Sequence[Row]) -> str:
     """Return the paper's name of a model, with ours where that does not tell it: ``Wide-ResNet (baseline)``."""
     is_ours = any(_bare(one.model) == _bare(number.model) for one in ours)
     says_it = set(re.findall(r"\w+", number.model.lower())) <= set(re.findall(r"\w+", number.printed_as.lower()))
     return f"{number.printed_as} ({number.model})" if is_ours and not says_it else number.printed_as
-
-
-def source_of(number: Published) -> str:
-    """Return where a published number stands."""
-    return f"{number.source}, {number.url}" if number.url else number.source
 
 
 def _bare(name: str) -> str:

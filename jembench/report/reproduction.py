@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from typing import NamedTuple
 
@@ -12,17 +12,16 @@ from jembench.report.comparison import (
     LEVEL,
     SEEDS,
     Difference,
-    Side,
     adjusted,
     common_seeds,
     described,
     not_comparable,
-    sides,
+    numbers_of,
 )
 from jembench.report.differences import FIELDS, Line, legend, table, value_name
-from jembench.report.formats import Document, of_records
-from jembench.report.record import grouped, mean_of, subjects
-from jembench.report.text import Footnotes, Table, Text
+from jembench.report.formats import Document
+from jembench.report.rows import Side, grouped, mean_of, rows, sides
+from jembench.report.table import Footnotes, Table, TableCell
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -57,11 +56,13 @@ def compare(pairs: Sequence[Pair]) -> list[Difference]:
     Times are not judged: they are of one machine. A value without an interval, of fewer than three seeds, is
     ``not testable`` unless it is equal.
     """
-    groups = grouped(pairs, lambda pair: pair.theirs.fit.names)
-    rows = [row for group in groups for row in _rows(group)]
+    again = sides(
+        rows(replace(pair.ours, fit=pair.theirs.fit, metric=pair.theirs.metric) for pair in pairs if pair.ours)
+    )
+    found = [_row(again.get(key), side, pairs) for key, side in sides(rows(pair.theirs for pair in pairs)).items()]
     return [
         row if row.p is None else replace(row, verdict="outside" if row.p < LEVEL else "within")
-        for row in adjusted(rows)
+        for row in adjusted(found)
     ]
 
 
@@ -70,54 +71,49 @@ def is_reproduced(rows: Iterable[Difference]) -> bool:
     return not {row.verdict for row in rows} & {"outside", "missing", "not comparable"}
 
 
-def _rows(group: Sequence[Pair]) -> Iterator[Difference]:
-    ours = [replace(pair.ours, fit=pair.theirs.fit, metric=pair.theirs.metric) for pair in group if pair.ours]
-    (before,) = subjects(pair.theirs for pair in group)
-    again = {place: side for subject in subjects(ours) for place, side in sides(subject).items()}
-    for place, theirs in sides(before).items():
-        if place in again and common_seeds(again[place], theirs):
-            yield _row(again[place], theirs)
-        else:
-            reasons = [pair.ours.outcome.reason for pair in group if pair.ours and pair.theirs.metric == theirs.metric]
-            reason = "; ".join(dict.fromkeys(filter(None, reasons))) or "it was not measured again"
-            yield replace(described(theirs, theirs), a=None, verdict="missing", reason=reason)
-
-
-def _row(ours: Side, theirs: Side) -> Difference:
+def _row(ours: Side | None, theirs: Side, pairs: Sequence[Pair]) -> Difference:
+    if ours is None or not common_seeds(ours, theirs):
+        row = described(theirs, theirs)
+        places = {(one.fit, one.metric) for one in theirs.values()}
+        again = (pair.ours for pair in pairs if (pair.theirs.fit.names, pair.theirs.metric) in places)
+        reason = "; ".join(dict.fromkeys(cell.outcome.reason for cell in again if cell and cell.outcome.reason))
+        return replace(row, a=None, verdict="missing", reason=reason or "it was not measured again")
     row, seeds = described(ours, theirs), common_seeds(ours, theirs)
-    a, b = ours.values(seeds), theirs.values(seeds)
-    of_a, of_b = mean_of(a), mean_of(b)
-    both = replace(row, seeds=seeds, a=of_a.value, b=of_b.value, difference=of_a.value - of_b.value)
+    numbers_a, numbers_b = numbers_of(ours, seeds), numbers_of(theirs, seeds)
+    of_a, of_b = (mean_of([side[seed] for seed in seeds]) for side in (ours, theirs))
+    both = replace(row, seeds=seeds, a=of_a[0], b=of_b[0], difference=of_a[0] - of_b[0])
     if row.unit in TIMES:
         return replace(both, verdict="not judged", reason="a time is of one machine")
     if len(row.protocols) > 1:
         return not_comparable(row, row.protocols)
-    numbers_a, numbers_b = ([value.value for value in values] for values in (a, b))
     if np.array_equal(numbers_a, numbers_b, equal_nan=True):
         return replace(both, verdict="equal")
     if not np.isfinite([*numbers_a, *numbers_b]).all():
         return replace(both, reason="a value is not finite")
     if len(seeds) >= SEEDS and (found := paired.seed_difference(numbers_a, numbers_b)):
         both = replace(both, training_low=found.low, training_high=found.high, training_p=found.p)
-    if of_a.low is None or of_a.high is None or of_b.low is None or of_b.high is None:
+    (a, low_a, high_a), (b, low_b, high_b) = of_a, of_b
+    if low_a is None or high_a is None or low_b is None or high_b is None:
         return replace(both, reason="it has no interval")
-    _, low, high, p = paired.from_intervals((of_a.value, of_a.low, of_a.high), (of_b.value, of_b.low, of_b.high))
+    _, low, high, p = paired.from_intervals((a, low_a, high_a), (b, low_b, high_b))
     return replace(both, images_low=low, images_high=high, images_p=p, images_test="intervals")
 
 
 # --- for people and for programs --------------------------------------------------------------------------------------
 
 
-def document(rows: Sequence[Difference], differing: Sequence[str]) -> Document:
+def document(differences: Sequence[Difference], differing: Sequence[str]) -> Document:
     """Return the comparison as a table for each dataset and recipe, and as records.
 
     Args:
-        rows: the differences.
+        differences: of all values.
         differing: sentences on what differs in the code and the options of fits and metrics.
     """
-    records = [asdict(row) for row in rows]
-    return of_records(
-        lambda: _tables(rows, differing), FIELDS, records, level=LEVEL, differing=list(differing), rows=records
+    return Document(
+        tables=lambda: _tables(differences, differing),
+        records=lambda: map(asdict, differences),
+        fields=FIELDS,
+        about={"level": LEVEL, "differing": list(differing)},
     )
 
 
@@ -130,7 +126,7 @@ def _tables(rows: Sequence[Difference], differing: Sequence[str]) -> list[Table]
             f"Measured again · dataset {group[0].dataset} · recipe {group[0].recipe_a}",
             ["model", "value"],
             ["ours", "theirs"],
-            [Line((Text(row.model_a), value_name(row, group)), row, (row.reason,)) for row in group],
+            [Line((TableCell(row.model_a), value_name(row, group)), row, (row.reason,)) for row in group],
             notes,
             *(below if group is groups[-1] else ()),
         )

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from jembench.report.formats import Document
-from jembench.report.text import Footnote, Heading, Table, Text
+from jembench.report.table import Footnote, Heading, Table, TableCell
 
 _SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
@@ -86,7 +86,7 @@ def _heading(heading: Heading) -> RichText:
     return text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text
 
 
-def _cell(text: Text, interval: Interval, identifies: bool) -> RichText:
+def _cell(text: TableCell, interval: Interval, identifies: bool) -> RichText:
     cell = RichText(text.value, style="cyan" if identifies else "")
     cell.append(_superscript(",".join(text.marks)), style="yellow")
     if text.interval:

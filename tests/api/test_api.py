@@ -105,8 +105,8 @@ def test_without_pandas_the_remedy_is_said(folder, monkeypatch):
 def test_tables(folder):
     _, found = folder
     assert "zoo_of_tests:classifier" in str(found)
-    assert found.table("csv").startswith("kind,model,")
-    assert repr(found) == "<Results: 4 records of 2 models>"
+    assert found.table("csv").startswith("model,name,")
+    assert repr(found) == "<Results: 4 rows of 2 models>"
     with pytest.raises(SpecError, match="nosuch"):
         found.table("nosuch")
 

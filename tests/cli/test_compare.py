@@ -46,12 +46,15 @@ def test_two_models(trained, outcomes):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["zoo_of_tests:gem", CLASSIFIER], "There is no model in the store named 'zoo_of_tests:gem'. Nearest: zoo_of_"),
-        ([JEM, JEM], f"Both models are {JEM} on zoo_of_tests:data, recipe tiny. Name two, or two recipes of one with"),
-        ([JEM, CLASSIFIER, "--metrics", "fud"], "There is no metric in the store named 'fud'."),
-        ([JEM, CLASSIFIER, "--dataset", "svhn"], "There is no dataset in the store named 'svhn'."),
-        ([JEM, CLASSIFIER, "--recipe", "x"], f"There is no recipe of {JEM} in the store named 'x'."),
-        ([JEM, CLASSIFIER, "--seeds", "7"], "There is no seed in the store named '7'"),
+        (
+            ["zoo_of_tests:gem", CLASSIFIER],
+            "There is no model among these results named 'zoo_of_tests:gem'.",
+        ),
+        ([JEM, JEM], f"{JEM} and {JEM} are not two models on one dataset: {JEM} on zoo_of_tests:data, recipe tiny."),
+        ([JEM, CLASSIFIER, "--metrics", "fud"], "There is no metric among these results named 'fud'."),
+        ([JEM, CLASSIFIER, "--dataset", "svhn"], "There is no dataset among these results named 'svhn'."),
+        ([JEM, CLASSIFIER, "--recipe", "x"], "There is no recipe among these results named 'x'."),
+        ([JEM, CLASSIFIER, "--seeds", "7"], "There is no seed among these results named '7'"),
         ([JEM, CLASSIFIER, "--seeds", "x"], "--seeds is 'x'"),
         ([JEM, CLASSIFIER, "--limit", "5"], "runs holds no such results yet: `jembench run hybrid --limit 5` makes"),
     ],
@@ -74,7 +77,7 @@ def test_claims_of_a_store(run, jembench):
     assert "only seeds: 0" in done.out
     assert "jembench attack pgd --norm linf --seeds 2,3,4" in done.out
     claims = {
-        claim["claim"]: claim for claim in json.loads(jembench("report", "--claims", "--format", "json").out)["claims"]
+        claim["claim"]: claim for claim in json.loads(jembench("report", "--claims", "--format", "json").out)["rows"]
     }
     calibrated = claims["jem-iclr2020/calibrated"]
     assert (calibrated["model_a"], calibrated["model_b"], calibrated["recipe_a"]) == ("jem", "baseline", "tiny")

@@ -138,10 +138,10 @@ def test_files_that_are_written_after_a_run(experiment, jembench):
     rows = list(csv.DictReader(Path("values.csv").read_text().splitlines()))
     models = {("zoo_of_tests:classifier", "0"), ("zoo_of_tests:jem", "3")}
     assert {(row["model"], row["seed"]) for row in rows} == models
-    assert json.loads(Path("claims.json").read_text())["claims"]
+    assert json.loads(Path("claims.json").read_text())["rows"]
     assert list(Path("drawn").glob("*.png"))
     report = jembench("report", "mine.toml", "--format", "json")
-    assert (report.code, json.loads(report.out)["schema"]) == (0, 1)
+    assert (report.code, json.loads(report.out)["schema"]) == (0, 2)
 
 
 NAMED = """
@@ -171,9 +171,9 @@ def test_two_models_of_one_spec_have_names_and_the_file_makes_claims_of_them(exp
     (claim,) = csv.DictReader(Path("claims.csv").read_text().splitlines())
     assert (claim["claim"], claim["recipe_a"], claim["recipe_b"]) == ("mine/longer", "tiny+epochs=1", "tiny+epochs=0.5")
     rows = json.loads(jembench("report", path, "--format", "json").out)["rows"]
-    names = {(row["model"], row["recipe"]): row["printed_as"] for row in rows}
+    names = {(row["model"], row["recipe"]): row["name"] for row in rows}
     assert names["zoo_of_tests:jem", "tiny+epochs=1"] == "JEM, longer"
-    assert names["zoo_of_tests:jem", "tiny+epochs=0.5"] == ""
+    assert names["zoo_of_tests:jem", "tiny+epochs=0.5"] == "zoo_of_tests:jem"
     assert jembench("report", path, "--format", "html", "--output", "page.html").code == 0
     page = Path("page.html").read_text()
     assert "Longer training makes it more accurate" in page
@@ -225,14 +225,15 @@ def test_a_report_of_a_file_shows_what_the_file_names_alone(experiment, jembench
     def shown(*arguments):
         done = jembench("report", path, "--format", "json", *arguments)
         rows = json.loads(done.out)["rows"]
-        return [(row["model"].partition(":")[2], row["recipe"], row["seeds"]) for row in rows], done.err
+        fits = {(row["model"].partition(":")[2], row["recipe"], tuple(row["seeds"])) for row in rows}
+        return sorted((model, recipe, list(seeds)) for model, recipe, seeds in fits), done.err
 
     rows, notes = shown()
     assert rows == [("classifier", "tiny", [0]), ("jem", "tiny+epochs=0.5", [3])]
     assert notes == "Left out: 8 outcomes of models, data, recipes or seeds that mine.toml does not name.\n"
     assert shown("--seeds", "0,3,8")[0] == [("classifier", "tiny", [0, 8]), ("jem", "tiny+epochs=0.5", [3, 8])]
     assert shown("--models", "zoo_of_tests:jem")[0] == [("jem", "tiny+epochs=0.5", [3])]
-    assert shown("--set", "epochs=0.75")[0] == [
+    assert shown("--recipe", "*+epochs=0.75")[0] == [
         ("classifier", "tiny+epochs=0.75", [0]),
         ("jem", "tiny+epochs=0.75", [3]),
     ]

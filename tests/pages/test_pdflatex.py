@@ -10,8 +10,7 @@ import pytest
 from jembench.interfaces import Value
 from jembench.report import references
 from jembench.report.formats import render
-from jembench.report.layout import document
-from jembench.report.sections import build
+from jembench.report.layout import build, document
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 pytestmark = pytest.mark.skipif(

@@ -8,9 +8,8 @@ from scipy import stats
 
 from jembench.errors import StoreError
 from jembench.interfaces import Value
-from jembench.report.comparison import SEEDS, Difference, Side, adjusted, compare, contrast, sides
-from jembench.report.pair import Pair
-from jembench.report.record import Subject, subjects
+from jembench.report.comparison import SEEDS, Difference, adjusted, compare, contrast
+from jembench.report.rows import grouped, rows, sides
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 N = 400
@@ -49,19 +48,13 @@ def results():
 
 
 def side(*cells):
-    (found,) = sides(subject(*cells)).values()
+    (found,) = sides(rows(cells)).values()
     return found
 
 
-def subject(*cells):
-    return Subject(
-        model=cells[0].fit.model, dataset="digits", dataset_name="digits", recipe=cells[0].fit.recipe, cells=cells
-    )
-
-
-def compared(results, *cells, resamples=500):
-    a, b = subjects(cells)
-    return compare(Pair(a, b), results.read, resamples)
+def compared(results, *cells, resamples=500, read=None):
+    a, b = grouped(rows(cells), lambda row: row.fit)
+    return compare(a, b, read or results.read, resamples)
 
 
 def right(share, rng):
@@ -341,7 +334,7 @@ def test_arrays_that_cannot_be_read_are_told(results):
     def torn(cell):
         raise StoreError(f"{cell.id} cannot be read")
 
-    (row,) = compare(Pair(*subjects(cells)), torn).rows
+    (row,) = compared(results, *cells, read=torn).rows
     assert (row.verdict, row.reason) == ("not testable", "jemdigits0nll cannot be read")
 
 
@@ -381,8 +374,3 @@ def test_chance_alone_is_seldom_taken_for_a_difference(results):
         verdicts.append(compared(results, *cells, resamples=400).rows[0].verdict)
     false = sum(verdict != "no difference seen" for verdict in verdicts)
     assert false <= stats.binom(200, 0.05).ppf(0.999)
-
-
-def test_a_side_tells_its_values(results):
-    cell = results.nll("jem", np.ones(N), seed=4)
-    assert [value.value for value in Side("nll", "nll", {4: cell}).values([4])] == [1]

@@ -2,18 +2,18 @@
 
 import csv
 import io
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
 from jembench.catalog import discovery
-from jembench.errors import SpecError
+from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import Value
 from jembench.report.figures import planning
-from jembench.report.formats import csv_text, render
-from jembench.report.layout import document
-from jembench.report.sections import build
+from jembench.report.formats import csv_text, render, to_parquet
+from jembench.report.layout import build, document, of_seeds
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"
 
@@ -49,3 +49,30 @@ def test_a_formula_is_text(text):
 def test_numbers_and_other_texts_stay_as_they_are(value):
     expected = "" if value is None else str(value)
     assert next(csv.DictReader(io.StringIO(csv_text(["a", "b"], [{"a": value, "b": "x"}]))))["a"] == expected
+
+
+@pytest.fixture
+def of_each_seed(cell):
+    return of_seeds(build([cell(seed=seed, accuracy=Value(97.4 + seed / 3, None, 99, 397, "%")) for seed in (0, 1)]))
+
+
+def test_csv_has_every_row_in_full_precision(of_each_seed):
+    found = list(csv.DictReader(io.StringIO(render(of_each_seed, "csv"))))
+    records = list(of_each_seed.records())
+    assert [(row["cell"], float(row["value"])) for row in found] == [(row["cell"], row["value"]) for row in records]
+
+
+def test_parquet_has_the_same_rows_and_their_types(of_each_seed):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    found = parquet.read_table(io.BytesIO(to_parquet(of_each_seed)))
+    assert tuple(found.column_names) == of_each_seed.fields
+    records = [row | {"seeds": " ".join(map(str, row["seeds"]))} for row in of_each_seed.records()]
+    assert found.to_pylist() == records
+    types = {field.name: str(field.type) for field in found.schema}
+    assert {"value": "double", "n": "int64", "model": "string", "comparable": "bool"}.items() <= types.items()
+
+
+def test_parquet_without_pyarrow_says_what_to_install(of_each_seed, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(Unavailable, match=r'pip install "jembench\[parquet\]"; or write CSV'):
+        to_parquet(of_each_seed)

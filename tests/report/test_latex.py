@@ -9,8 +9,7 @@ from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.report import references
 from jembench.report.formats import render
-from jembench.report.layout import document
-from jembench.report.sections import build
+from jembench.report.layout import build, document
 from jembench.store.outcome import Outcome
 
 N = 300
@@ -91,7 +90,7 @@ def shown(cell, *shares, seeds=1):
             accuracy = Value(100 * right.mean(), None, None, N, "%", "higher")
             cells.append(cell(f"model-{number}", accuracy=accuracy, seed=seed))
             arrays[cells[-1].id] = {"correct": right}
-    return render(document(build(cells), cells, lambda cell: arrays[cell.id]), "latex")
+    return render(document(build(cells), lambda cell: arrays[cell.id]), "latex")
 
 
 def bold(text):
@@ -120,7 +119,7 @@ def test_the_columns_are_adjusted_by_holm(cell, metrics, expected):
             accuracy = Value(100 * right / N, None, None, N, "%", "higher")
             cells.append(cell(model, metric, accuracy=accuracy))
             arrays[cells[-1].id] = {"correct": np.arange(N) < right}
-    text = render(document(build(cells), cells, lambda cell: arrays[cell.id]), "latex")
+    text = render(document(build(cells), lambda cell: arrays[cell.id]), "latex")
     assert len(bold(text)) == expected
 
 
@@ -134,5 +133,5 @@ def test_from_three_seeds_on_the_seeds_are_tested_as_well(cell):
 def test_without_arrays_or_with_other_protocols_nothing_is_bold(cell):
     cells = [cell("jem", accuracy=Value(90.0, None, None, N, "%", "higher"))]
     cells.append(cell("baseline", accuracy=Value(50.0, None, None, N, "%", "higher")))
-    assert bold(render(document(build(cells), cells, lambda cell: {}), "latex")) == []
+    assert bold(render(document(build(cells), lambda cell: {}), "latex")) == []
     assert bold(render(document(build(cells)), "latex")) == []

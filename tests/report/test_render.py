@@ -16,10 +16,9 @@ from rich.console import Console
 from jembench.interfaces import Value
 from jembench.report import terminal
 from jembench.report.formats import render
-from jembench.report.layout import NOTHING, document, tables
+from jembench.report.layout import NOTHING, build, document
 from jembench.report.references import load
-from jembench.report.sections import build
-from jembench.report.text import Heading, Table, Text
+from jembench.report.table import Heading, Table, TableCell
 from jembench.store.outcome import Outcome
 
 
@@ -59,7 +58,7 @@ def test_every_number_in_the_json_is_in_the_csv(cell, full_cells):
 def test_what_is_not_finite_is_a_string(cell, format):
     text = render(document(build([cell(accuracy=Value(math.nan, -math.inf, math.inf, 1))])), format)
     if format == "json":
-        value = json.loads(text, parse_constant=pytest.fail)["rows"][0]["values"][0]
+        value = json.loads(text, parse_constant=pytest.fail)["rows"][0]
     else:
         (value,) = csv.DictReader(io.StringIO(text))
     assert (value["value"], value["low"], value["high"]) == ("nan", "-inf", "inf")
@@ -83,7 +82,7 @@ def test_widths_are_those_of_rich_without_laying_a_table_out(way):
     console = Console(width=80, file=io.StringIO())
     for _ in range(20):
         headings = tuple(Heading(text(10), text(6), random.random() < 0.3) for _ in range(random.randint(1, 6)))
-        rows = tuple(tuple(Text(text(50), text(12), ("1", "2")) for _ in headings) for _ in range(4))
+        rows = tuple(tuple(TableCell(text(50), text(12), ("1", "2")) for _ in headings) for _ in range(4))
         grid = Table(title="", headings=headings, rows=rows, footnotes=())
         columns = list(range(len(headings)))
         laid_out = console.measure(terminal._rich(grid, columns, way), options=console.options.update(max_width=10_000))
@@ -104,7 +103,7 @@ def test_the_terminal_shows_everything_at_any_width(full, width):
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= width
     flat = " ".join(text.split())
-    for grid in tables(full):
+    for grid in full.tables():
         assert " ".join(grid.title.split()) in flat
         for heading in grid.headings:
             assert heading.label in flat
@@ -137,10 +136,10 @@ def test_brackets_are_not_markup(cell):
 def test_notes_of_a_row_stand_below(cell):
     rolled_back = {"interventions": ["rolled back at 300"]}
     table = build([replace(cell(accuracy=Value(97.5, 95.4, 98.6, 397)), provenance=rolled_back)])
-    note = "training diverged and was repaired rolled back at 300"
+    note = "training of seed 0 diverged and was repaired rolled back at 300"
     assert f"<sup>1</sup> {note}" in render(document(table), "markdown")
     assert f"¹ {note}" in on_terminal(table, 80)
-    assert json.loads(render(document(table), "json"))["rows"][0]["notes"] == [note]
+    assert json.loads(render(document(table), "json"))["rows"][0]["notes"] == note
     assert note in render(document(table), "csv")
 
 
@@ -151,7 +150,7 @@ def test_no_rows_says_so(format):
 
 def test_no_rows_says_so_on_the_terminal_and_is_empty_as_data():
     assert NOTHING in on_terminal(build([]), 80)
-    assert json.loads(render(document(build([])), "json")) == {"schema": 1, "rows": [], "published": []}
+    assert json.loads(render(document(build([])), "json")) == {"schema": 2, "rows": []}
     assert len(render(document(build([])), "csv").splitlines()) == 1
 
 

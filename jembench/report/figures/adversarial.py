@@ -15,9 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.report.attacks import in_common
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_of
 from jembench.report.figures.images import draw_sheet, sheet
+from jembench.report.protocols import in_common
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def images_of(result: Result) -> Iterator[Planned]:
     """Plan the images of one model under one attack, if it classifies any of them rightly."""
     if rightly_classified(result.arrays).any():
         within = f" within {result.protocol['eps']}" if "eps" in result.protocol else ""
-        spent = ", ".join(in_common([result.cell.outcome.protocol]))
+        spent = in_common([result.cell.outcome.protocol])
         title = f"{result.metric}{within}: {result.title}\n{spent}".strip()
         yield result.figure(f"{result.metric}-images", changes, title, result.arrays, norms_of(result))
 
@@ -164,7 +164,7 @@ def _distances(row: dict[str, Any], norms: Sequence[str]) -> str:
 def distal(results: list[Result]) -> Iterator[Planned]:
     """Plan a figure of distal images for each model, class by class."""
     for result in results:
-        spent = ", ".join(in_common([result.cell.outcome.protocol]))
+        spent = in_common([result.cell.outcome.protocol])
         title = f"noise made into images of a class: {result.title}\n{spent}".strip()
         yield result.figure("distal", ends, title, result.arrays, float(result.protocol["threshold"]))
 

@@ -18,8 +18,8 @@ from jembench.experiment import recipe_files as recipes
 from jembench.experiment.plan import PRETRAINED
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
-from jembench.report.names import NO_NAMES, Names
-from jembench.report.protocols import parsed
+from jembench.report.protocols import parts_of
+from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 
 if TYPE_CHECKING:
@@ -80,8 +80,7 @@ class Result:
     @cached_property
     def protocol(self) -> Mapping[str, str]:
         """The parts of the protocol's id; none, if a plugin's id is no spec."""
-        found = parsed(self.cell.outcome.protocol)
-        return dict(found.arguments) if found else {}
+        return parts_of(self.cell.outcome.protocol)
 
     def protocol_without(self, free: Collection[str]) -> tuple[tuple[str, str], ...]:
         """Return the parts of the protocol that must be the same in a figure in which the free ones differ."""

@@ -14,7 +14,7 @@ from jembench import drawing
 from jembench.interfaces import Value
 from jembench.metrics.binning import Reliability, reliability
 from jembench.report.figures.base import Drawing, Planned, Result, figure_of, rows_of, with_interval
-from jembench.report.record import grouped
+from jembench.report.rows import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

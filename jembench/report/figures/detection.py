@@ -20,7 +20,7 @@ from jembench.report.figures.base import (
     identity,
     with_interval,
 )
-from jembench.report.record import grouped
+from jembench.report.rows import grouped
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

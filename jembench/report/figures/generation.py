@@ -11,7 +11,7 @@ from typing import NamedTuple
 from jembench import drawing
 from jembench.interfaces import Value
 from jembench.report.figures.base import Drawing, Planned, Result, error_bars, figure_of, identity
-from jembench.report.record import grouped
+from jembench.report.rows import grouped
 
 _NETWORKS = {"model": "the model's", "features": "the feature network's"}
 _POOLING = ("one-buffer", "five-buffers", "mean-of-five-buffers")

@@ -15,7 +15,7 @@ from jembench.experiment.sweep import bare_name
 from jembench.report.figures import training
 from jembench.report.figures.base import Planned, Result
 from jembench.report.formats import csv_text
-from jembench.report.names import NO_NAMES, Names
+from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 

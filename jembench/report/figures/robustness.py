@@ -14,10 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.report.attacks import DEFENCE, RULE, defence_names, defence_of, in_common
 from jembench.report.figures import adversarial
 from jembench.report.figures.base import Drawing, Numbers, Planned, Result, figure_of, rows_of
-from jembench.report.record import grouped
+from jembench.report.protocols import DEFENCE, RULE, in_common, values_of
+from jembench.report.rows import grouped
 from jembench.stats import wilson
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 def of_attack(results: Sequence[Result]) -> Drawing:
     """Draw the curves of one attack under one budget."""
     fit, attack = results[0].fit, results[0].metric
-    spent = ", ".join(in_common(result.cell.outcome.protocol for result in results))
+    spent = in_common(result.cell.outcome.protocol for result in results)
     title = f"{_TITLES.get(attack, f'{attack} attack')}: {fit.dataset}, seed {fit.seed}\n{spent}".strip()
     return curves(title, curves_of(results))
 
@@ -77,20 +77,23 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
         return models.index(result.model), steps, chains, result.protocol.get("grad", "")
 
     ordered = sorted(results, key=place)
-    defences = [defence_of(result.protocol) for result in ordered]
-    distinct = [dict(parts) for parts in dict.fromkeys(tuple(defence.items()) for defence in defences)]
-    names = defence_names(distinct)
+    protocols = [result.protocol for result in ordered]
+    differing = [name for name in DEFENCE if len(values_of(name, protocols)) > 1]
     of_models = [
         Curve(
-            result.model + names[distinct.index(defence)],
+            ", ".join((result.model, *_options(result, differing))),
             norm,
             len(result.arrays["found"]),
             accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"]),
         )
-        for result, defence in zip(ordered, defences, strict=True)
+        for result in ordered
         for norm in adversarial.norms_of(result)
     ]
     return [*_as_they_are(ordered), *of_models]
+
+
+def _options(result: Result, names: Sequence[str]) -> list[str]:
+    return [f"{name} {value}" for name in names if (value := result.protocol.get(name, "0")) != "0"]
 
 
 def _as_they_are(results: Sequence[Result]) -> list[Curve]:

@@ -20,8 +20,8 @@ from jembench.errors import StoreError
 from jembench.files import read_bytes
 from jembench.report.figures.base import Drawing, Planned, model_of, rows_of, stem, title_of
 from jembench.report.figures.images import Panel, grid_of, grids
-from jembench.report.names import NO_NAMES, Names
-from jembench.report.record import grouped
+from jembench.report.rows import grouped
+from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 from jembench.store.tensors import age_of

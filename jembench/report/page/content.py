@@ -8,13 +8,17 @@ from dataclasses import dataclass, field, replace
 
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
-from jembench.report.layout import tables_of
-from jembench.report.names import NO_NAMES, Names
+from jembench.experiment.sweep import bare_name
+from jembench.report.layout import Layout
 from jembench.report.page.pictures import Picture, Pictures
-from jembench.report.page.tables import origin, overview
-from jembench.report.sections import Report
-from jembench.report.text import Table
-from jembench.store.outcome import Cell
+from jembench.report.rows import Row, grouped
+from jembench.report.select import NO_NAMES, Names
+from jembench.report.table import Footnotes, Heading, Table, TableCell, fixed
+from jembench.store.fits import FitRecord
+from jembench.store.outcome import Cell, FitKey
+
+METRICS = ("accuracy", "fid", "is", "kid", "ece", "nll", "ood", "pgd", "boundary", "pointwise")
+"""The metrics of the overview, in its order."""
 
 _SAMPLES = ("class-samples", "confident-samples", "neighbours", "distal")
 """The metrics whose figures show images."""
@@ -39,7 +43,7 @@ class Page:
 
 def collect(
     title: str,
-    report: Report,
+    layout: Layout,
     cells: Sequence[Cell],
     pictures: Pictures | None,
     names: Names = NO_NAMES,
@@ -49,27 +53,26 @@ def collect(
 
     Args:
         title: of the page.
-        report: the results as records.
+        layout: the results.
         cells: the outcomes that they were made of.
         pictures: of the store that holds them; None: there is no store, and so nothing but numbers.
         names: display names by canonical specs and recipes.
         own_claims: of the experiment, to be judged beside those of papers.
     """
-    views = list(overview(report))
-    ours, published = tables_of(report)
-    above, _ = tables_of(replace(report, published=()), shown=views)
+    shown = overview(layout.rows)
+    ours, published = layout.both()
     fits = {cell.fit.id: cell.fit for cell in cells}.values()
     trained = {fit: pictures.store.read_fit(fit) if pictures else None for fit in fits}
     page = Page(
         title=title,
         tables=ours,
-        overview=above if views else (),
+        overview=Layout(seeds=(), rows=shown).tables() if shown else (),
         published=published,
         origin=[origin(cells, trained)] if cells else (),
     )
     if pictures is None:
         return page
-    metrics = {record.metric for view in views for row in view.rows for record in row.records.values()}
+    metrics = {row.metric for row in shown}
     figures = pictures.of_metrics(cells, names)
     if seeds := pictures.of_seeds([cell for cell in cells if cell.metric in metrics], names):
         figures["seeds"] = seeds
@@ -86,6 +89,16 @@ def collect(
     )
 
 
+def overview(rows: Sequence[Row]) -> list[Row]:
+    """Return the values of an overview: those of each metric under the fewest options that were measured."""
+    found = []
+    for name in METRICS:
+        mine = [row for row in rows if bare_name(row.metric) == name and row.value is not None]
+        simplest = min((row.metric for row in mine), key=len, default="")
+        found += [row for row in mine if row.metric == simplest]
+    return found
+
+
 def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> list[Table]:
     """Judge the claims of the experiment, and those of papers that were measured; p values are adjusted apart."""
     from jembench.report.claims import document, judge
@@ -95,3 +108,48 @@ def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> 
     of_own = judge(own, cells, read, store=root)
     found = [of_own, [one for one in of_papers if one.row.dataset]]
     return [table for each in found for table in document(each).tables()]
+
+
+# --- origin -----------------------------------------------------------------------------------------------------------
+
+_ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured", "by")
+
+
+def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None]) -> Table:
+    """Return a row for each trained model: its training, and when and by which commands it was measured.
+
+    Footnotes say with which hardware and versions.
+    """
+    notes = Footnotes()
+    groups = grouped(cells, lambda cell: cell.fit)
+    rows = tuple(_row(group, trained.get(group[0].fit), notes) for group in groups)
+    return Table(
+        title="Trained models",
+        headings=tuple(Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN),
+        rows=rows,
+        footnotes=notes.take(),
+    )
+
+
+def _row(cells: Sequence[Cell], record: FitRecord | None, notes: Footnotes) -> tuple[TableCell, ...]:
+    fit = cells[0].fit
+    training = (str(record.iteration), fixed(record.seconds, 0)) if record else ("", "")
+    times = sorted(str(cell.provenance.get("time", ""))[:16].replace("T", " ") for cell in cells)
+    measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
+    commands = "; ".join(dict.fromkeys(str(cell.provenance.get("command", "")) for cell in cells))
+    return (
+        *map(TableCell, (fit.model, fit.dataset, fit.recipe, str(fit.seed), *training)),
+        TableCell(measured, marks=notes.marks(*dict.fromkeys(map(_environment, cells)))),
+        TableCell(commands),
+    )
+
+
+def _environment(cell: Cell) -> str:
+    """Return hardware, commit and versions of a cell's provenance as ``name value`` pairs."""
+    made = cell.provenance
+    parts = {
+        **(made.get("hardware") or {}),
+        **{name: made.get(name) for name in ("threads", "commit", "python")},
+        **(made.get("packages") or {}),
+    }
+    return ", ".join(f"{name} {value}" for name, value in parts.items() if value)

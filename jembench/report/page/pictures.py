@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from jembench.errors import error_text, printable
 from jembench.experiment.sweep import bare_name
 from jembench.files import read_bytes
-from jembench.report.names import NO_NAMES, Names
-from jembench.report.record import grouped
+from jembench.report.rows import grouped
+from jembench.report.select import NO_NAMES, Names
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store

@@ -14,8 +14,8 @@ from jembench import __version__
 from jembench.report.formats import Document
 from jembench.report.page.content import Page
 from jembench.report.protocols import parsed
-from jembench.report.record import Record
-from jembench.report.text import Text
+from jembench.report.rows import Row
+from jembench.report.table import TableCell
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -73,32 +73,32 @@ def _environment() -> Environment:
     return environment
 
 
-def details(record: Record) -> list[tuple[str, str]]:
-    """Return what a reader may ask of a number, as pairs of a name and a text: its protocol part by part."""
-    protocol = parsed(record.protocol)
+def details(row: Row) -> list[tuple[str, str]]:
+    """Return a number's origin and its protocol part by part, as pairs of a name and a text."""
+    protocol = parsed(row.protocol)
     pairs = {
-        "model": record.model,
-        "dataset": record.dataset,
-        "recipe": record.recipe,
-        "value": "" if record.value is None else f"{record.value:.8g} {record.unit}",
-        "95 % interval": "" if record.low is None or record.high is None else f"{record.low:.8g} to {record.high:.8g}",
-        "sd over seeds": "" if record.sd is None else f"{record.sd:.8g}",
-        "seeds": ", ".join(map(str, record.seeds)),
-        "n": "" if record.n is None else str(record.n),
-        "remark": record.reason,
-        "metric": record.metric,
-        "protocol": record.protocol if protocol is None else "",
+        "model": row.model,
+        "dataset": row.dataset,
+        "recipe": row.recipe,
+        "value": "" if row.value is None else f"{row.value:.8g} {row.unit}",
+        "95 % interval": "" if row.low is None or row.high is None else f"{row.low:.8g} to {row.high:.8g}",
+        "sd over seeds": "" if row.sd is None else f"{row.sd:.8g}",
+        "seeds": ", ".join(map(str, row.seeds)),
+        "n": "" if row.n is None else str(row.n),
+        "remark": row.reason,
+        "metric": row.metric,
+        "protocol": row.protocol if protocol is None else "",
     }
     parts = protocol.arguments if protocol else ()
     return [pair for pair in (*pairs.items(), *parts) if pair[1]]
 
 
-def key(text: Text) -> str:
+def key(cell: TableCell) -> str:
     """Return what a column is sorted by where it is a number."""
-    value = text.record.value if text.record else None
-    if text.record is None:
+    value = cell.row.value if cell.row else None
+    if cell.row is None:
         try:
-            value = float(text.value)
+            value = float(cell.value)
         except ValueError:
             return ""
     return repr(value) if value is not None and math.isfinite(value) else ""

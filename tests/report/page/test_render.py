@@ -11,7 +11,7 @@ from jembench.interfaces import Value
 from jembench.report.formats import Document, render
 from jembench.report.page.render import breakable, details, key
 from jembench.report.references import load
-from jembench.report.text import Footnotes, Heading, Table, Text, record_text
+from jembench.report.table import Footnotes, Heading, Table, TableCell, row_cell
 from jembench.store.outcome import Outcome
 
 EVIL = "x:net=</script><script>alert(1)</script><img src=http://x.example/>"
@@ -59,7 +59,7 @@ def test_every_value_interval_and_reason_stands_in_the_page(full_cells):
     read, notes = Read(text), Footnotes()
     shown = {*read.texts["summary"], *read.texts["span"]}
     for record in results:
-        found = record_text(record, notes)
+        found = row_cell(record, notes)
         assert found.value in shown
         assert not found.interval or found.interval in shown
     assert {"N/A", "failed"} <= shown
@@ -122,8 +122,8 @@ def test_no_results():
 
 
 def test_a_document_without_more_has_the_page_of_its_tables():
-    table = Table(title="a < b", headings=(Heading("value"),), rows=((Text("1.5"),),), footnotes=())
-    read = Read(render(Document(tables=lambda: [table], content=dict, records=list, fields=()), "html"))
+    table = Table(title="a < b", headings=(Heading("value"),), rows=((TableCell("1.5"),),), footnotes=())
+    read = Read(render(Document(tables=lambda: [table], records=list, fields=()), "html"))
     assert read.texts["title"] == ["a < b"]
     assert read.texts["h3"][0] == "a < b"
     assert "1.5" in read.texts["th"]
@@ -131,13 +131,13 @@ def test_a_document_without_more_has_the_page_of_its_tables():
 
 @pytest.mark.parametrize(("text", "expected"), [("1.5", "1.5"), ("jem", ""), ("nan", ""), ("—", "")])
 def test_columns_are_sorted_by_the_numbers_that_texts_are(text, expected):
-    assert key(Text(text)) == expected
+    assert key(TableCell(text)) == expected
 
 
 def test_columns_are_sorted_in_full_precision(cell):
     for value, expected in ((0.123456789, "0.123456789"), (math.inf, ""), (math.nan, "")):
         (record,) = Results([cell(accuracy=Value(value, None, None, 9))])
-        assert key(record_text(record, Footnotes())) == expected
+        assert key(row_cell(record, Footnotes())) == expected
 
 
 def test_names_break_behind_marks_and_stay_text():

@@ -1,0 +1,282 @@
+"""Results as flat rows: one value of one metric, of a seed or as the mean over seeds. Tables are pivots of them."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, TypeVar
+
+from jembench.catalog import spec
+from jembench.interfaces import Value
+from jembench.report.protocols import parsed, peculiarities
+from jembench.report.select import NO_NAMES, Fit, Names
+from jembench.store.outcome import Cell
+
+Status = Literal["ok", "na", "failed", "not run"]
+Better = Literal["higher", "lower", ""]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """A value of a metric on a model, or why there is none. Its fields are the columns of the CSV.
+
+    The interval is that of the test set (of the samples, of the timed iterations), its ends averaged over the seeds;
+    ``sd`` is the standard deviation of the value over the seeds. The two answer different questions.
+    """
+
+    model: str = ""  #: canonical spec
+    name: str  #: of the model: its display name, or its name in a published table
+    dataset: str  #: canonical spec
+    recipe: str = ""  #: label
+    seeds: tuple[int, ...] = ()  #: one, or those that the mean is of
+    metric: str = ""  #: canonical spec
+    label: str = ""  #: of the metric's values; "": it gave none anywhere
+    status: Status = "ok"
+    value: float | None = None
+    low: float | None = None
+    high: float | None = None
+    sd: float | None = None  #: None: one seed
+    n: int | None = None  #: of one seed; the least, should they differ
+    unit: str = ""
+    better: Better = ""
+    protocol: str = ""
+    comparable: bool | None = None  #: False: most models have another protocol in this column, or none is that of most
+    reason: str = ""  #: why there is no value, which seeds gave none, or a remark on the value
+    source: str = ""  #: of a published number; "": it is ours
+    notes: tuple[str, ...] = ()  #: remarks on the model
+    dataset_name: str = ""  #: for tables
+    cell: Cell | None = field(default=None, repr=False, compare=False)  #: the outcome, of one seed
+
+    @property
+    def fit(self) -> Fit:
+        """Model, dataset and recipe."""
+        return self.model, self.dataset, self.recipe
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The metric and the label: the column of a table."""
+        return self.metric, self.label
+
+    @property
+    def column(self) -> str:
+        """The name of its column: the label, or the metric where there is none."""
+        return self.label or self.metric
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The options of the metric that are not at their defaults."""
+        return dict(spec.parse(self.metric).arguments)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row for programs; that of a seed also says where it comes from."""
+        flat = {name: getattr(self, name) for name in FIELDS} | {"notes": "; ".join(self.notes)}
+        if self.cell is None:
+            return flat
+        made, fit = self.cell.provenance, self.cell.fit
+        seconds, time = self.cell.outcome.seconds, str(made.get("time", ""))
+        return flat | dict(zip(ORIGIN, (fit.seed, made.get("limit"), fit.id, self.cell.id, time, seconds), strict=True))
+
+
+FIELDS = tuple(one.name for one in fields(Row) if one.name not in ("cell", "dataset_name"))
+"""The columns of the CSV."""
+
+ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds")
+"""Further columns of the CSV of seeds."""
+
+Side = Mapping[int, Row]
+"""One value of a metric on a model, by seed."""
+
+
+def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
+    """Group items with the same key, in the order in which they first come."""
+    groups: dict[Hashable, list[T]] = {}
+    for item in items:
+        groups.setdefault(key(item), []).append(item)
+    return list(groups.values())
+
+
+# --- from cells -------------------------------------------------------------------------------------------------------
+
+
+def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
+    """Return the values of cells, a row each.
+
+    A cell without values has a row for each label that its metric gave elsewhere, or one without a label.
+
+    Args:
+        cells: in the order of the rows.
+        names: display names by canonical specs and recipes.
+    """
+    cells = list(cells)
+    values: dict[str, dict[str, Value]] = {}
+    for cell in cells:
+        values.setdefault(cell.metric, {}).update(cell.outcome.values if cell.outcome.status == "ok" else {})
+    datasets = _dataset_names(cells)
+    found = []
+    for cell in cells:
+        fit, outcome = cell.fit, cell.outcome
+        base = Row(
+            model=fit.model,
+            name=names.get((fit.model, fit.recipe), fit.model),
+            dataset=fit.dataset,
+            recipe=fit.recipe,
+            seeds=(fit.seed,),
+            metric=cell.metric,
+            status=outcome.status,
+            protocol=outcome.protocol,
+            reason="; ".join(filter(None, (outcome.reason, *_remarks(cell)))),
+            notes=tuple(_divergence(cell)),
+            dataset_name=datasets[fit.dataset],
+            cell=cell,
+        )
+        if outcome.status == "ok":
+            found += [replace(base, label=label, **value._asdict()) for label, value in outcome.values.items()]
+        else:
+            others = values[cell.metric].items()
+            found += [replace(base, label=label, unit=one.unit, better=one.better) for label, one in others] or [base]
+    return found
+
+
+def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
+    """Return for each dataset the name in its protocols, or its spec where that is not one name of its own."""
+    filed: dict[str, set[str]] = {}
+    for dataset, protocol in {(cell.fit.dataset, cell.outcome.protocol) for cell in cells}:
+        known = parsed(protocol)
+        name = dict(known.arguments).get("data") if known else None
+        filed.setdefault(dataset, set()).update([name] if name else [])
+    names = {dataset: found.pop() if len(found) == 1 else dataset for dataset, found in filed.items()}
+    taken = Counter(names.values())
+    return {dataset: name if taken[name] == 1 else dataset for dataset, name in names.items()}
+
+
+def _remarks(cell: Cell) -> Iterator[str]:
+    if partial := cell.outcome.details.get("partial"):
+        yield f"{partial} so far; the same command goes on"
+    for sentence in cell.outcome.details.get("suspicious", ()):
+        yield f"suspicious: {sentence}"
+
+
+def _divergence(cell: Cell) -> Iterator[str]:
+    """Yield how a training diverged, and what was done about it."""
+    training, made = f"training of seed {cell.fit.seed}", cell.provenance
+    repairs, stability = made.get("interventions"), made.get("stability") or {}
+    if repairs:
+        end = f"; it ended with {ended_with}" if (ended_with := stability.get("ended_with")) else ""
+        yield f"{training} diverged and was repaired {'; '.join(repairs)}{end}"
+    elif (iteration := stability.get("diverged_at")) is not None:
+        yield f"{training} diverged at iteration {iteration} ({stability['reason']}) and was not repaired"
+
+
+# --- over seeds -------------------------------------------------------------------------------------------------------
+
+_SEVERITY: tuple[Status, ...] = ("na", "not run", "failed")
+
+
+def mean(rows: Iterable[Row]) -> list[Row]:
+    """Return the mean over the seeds of each value, in the order in which values first come."""
+    groups = grouped(rows, lambda row: (row.fit, row.place))
+    seeds: dict[Fit, set[int]] = {}
+    for group in groups:
+        seeds.setdefault(group[0].fit, set()).update(row.seeds[0] for row in group)
+    return [_mean(sorted(group, key=lambda row: row.seeds), seeds[group[0].fit]) for group in groups]
+
+
+def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
+    measured = [row for row in group if row.value is not None]
+    gaps = {row.seeds[0]: (row.status, row.reason) for row in group if row.value is None}
+    gaps |= dict.fromkeys(seeds - {row.seeds[0] for row in group}, ("not run", ""))
+    of_all = tuple(row.seeds[0] for row in measured) or tuple(sorted(seeds))
+    base = replace(
+        (measured or group)[0],
+        seeds=of_all,
+        notes=tuple(dict.fromkeys(note for row in group for note in row.notes)),
+        cell=None,
+    )
+    if not measured:
+        worst = max((status for status, _ in gaps.values()), key=_SEVERITY.index)
+        reasons = {reason for status, reason in gaps.values() if status == worst}
+        return replace(base, status=worst, reason="; ".join(sorted(reasons - {""})))
+    protocols = list(dict.fromkeys(row.protocol for row in measured))
+    if len(protocols) > 1:
+        reason = f"measured under protocols that must not be averaged: {'; '.join(peculiarities(protocols))}"
+        return replace(base, status="na", value=None, low=None, high=None, n=None, protocol="", reason=reason)
+    value, low, high = mean_of(measured)
+    several = len(measured) > 1 and math.isfinite(value)
+    remarks = {row.seeds[0]: row.reason for row in measured if row.reason}
+    remarks |= {seed: _gap_text(*gap) for seed, gap in gaps.items()}
+    return replace(
+        base,
+        value=value,
+        low=low,
+        high=high,
+        sd=statistics.stdev(row.value for row in measured if row.value is not None) if several else None,
+        n=min(row.n or 0 for row in measured),
+        reason="; ".join(f"seed {seed} {text}" if len(seeds) > 1 else text for seed, text in sorted(remarks.items())),
+    )
+
+
+def _gap_text(status: Status, reason: str) -> str:
+    name = "N/A" if status == "na" else status
+    return f"{name}: {reason}" if reason else name
+
+
+def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
+    """Return the mean of some values and of either end of their intervals, None where one is not known.
+
+    Of values that are not all finite it is not finite, where ``statistics`` may raise.
+    """
+
+    def mean(numbers: Sequence[float | None]) -> float | None:
+        known = [number for number in numbers if number is not None]
+        return sum(known) / len(known) if len(known) == len(numbers) else None
+
+    values = [row.value for row in rows if row.value is not None]
+    return sum(values) / len(values), mean([row.low for row in rows]), mean([row.high for row in rows])
+
+
+def sides(rows: Iterable[Row]) -> dict[tuple[Fit, str, str], Side]:
+    """Return the values of seeds by fit, metric and label."""
+    found: dict[tuple[Fit, str, str], dict[int, Row]] = {}
+    for row in rows:
+        if row.value is not None:
+            found.setdefault((row.fit, *row.place), {})[row.seeds[0]] = row
+    return dict(found)
+
+
+# --- protocols --------------------------------------------------------------------------------------------------------
+
+_DIRECT = re.compile(r"([:,])source=direct(,|$)")
+_BUFFER = re.compile(r"[:,]source=buffer(,|$)")
+
+
+def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
+    """Mark the values of a column on one dataset that are of another protocol than most; all, without a majority.
+
+    Samples that a model draws directly stand beside the kept chains of others, as in Table 1 of the JEM paper, with a
+    remark: such a model has no chains to choose from.
+    """
+    protocols: dict[tuple[str, tuple[str, str]], Counter[str]] = {}
+    for row in rows:
+        if row.value is not None:
+            protocols.setdefault((row.dataset, row.place), Counter())[row.protocol] += 1
+    return [row if row.value is None else _marked(row, protocols[row.dataset, row.place]) for row in rows]
+
+
+def _marked(row: Row, protocols: Counter[str]) -> Row:
+    alike = Counter[str]()
+    for protocol, count in protocols.items():
+        alike[_as_of_chains(protocol)] += count
+    own = alike.pop(_as_of_chains(row.protocol))
+    remarks = [row.reason] if row.reason else []
+    if _DIRECT.search(row.protocol) and any(map(_BUFFER.search, protocols)):
+        remarks.append("drawn directly; the samples of others are the chains that training kept")
+    return replace(row, comparable=all(own > count for count in alike.values()), reason="; ".join(remarks))
+
+
+def _as_of_chains(protocol: str) -> str:
+    return _DIRECT.sub(r"\1source=buffer\2", protocol)

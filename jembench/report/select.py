@@ -1,0 +1,325 @@
+"""Selection of a store's results by fields, their order, and the display names of models. Imports no torch."""
+
+from __future__ import annotations
+
+import shlex
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
+
+from jembench.catalog import registry, spec
+from jembench.catalog.discovery import Kind
+from jembench.errors import Fallback, SpecError, unknown
+from jembench.experiment.imports import with_imports
+from jembench.experiment.planning import display_names_of, fit_names_of
+from jembench.experiment.suite import Suite
+from jembench.experiment.sweep import bare_name
+from jembench.store.latest import earlier, newest
+from jembench.store.outcome import Cell, FitKey
+from jembench.store.store import Store
+
+T = TypeVar("T")
+
+Names = Mapping[tuple[str, str], str]
+"""Display names by the canonical spec of a model and the label of its recipe. They are no part of any identity."""
+
+NO_NAMES: Names = MappingProxyType({})
+
+Fit = tuple[str, str, str]
+"""Model, dataset and recipe of trained models that differ in their seeds alone."""
+
+_KINDS: Mapping[str, Kind] = {"model": "models", "dataset": "datasets", "metric": "metrics"}
+_LISTED_BY = {**dict.fromkeys(("model", "dataset"), "jembench report"), "metric": "jembench list metrics"}
+
+
+def select(field: str, wanted: Sequence[str] | None, items: Sequence[T], of: Callable[[T], str]) -> list[T]:
+    """Return the items whose field is wanted, in the order of what is wanted; of equal ones, in theirs. None: all.
+
+    Args:
+        field: its name, for errors: model, dataset, metric, recipe, seed or column.
+        wanted: texts that :func:`matching` understands.
+        items: of a store.
+        of: returns the field of an item.
+
+    Raises:
+        SpecError: for a text that matches none of the items.
+    """
+    if wanted is None:
+        return list(items)
+    known, ranks = list(dict.fromkeys(map(of, items))), dict[str, int]()
+    for text in wanted:
+        found = matching(_KINDS.get(field), text, known)
+        if not found:
+            names = map(bare_name, known) if field == "metric" else known
+            raise unknown(f"{field} among these results", text, set(names), _LISTED_BY.get(field, ""))
+        for name in found:
+            ranks.setdefault(name, len(ranks))
+    return sorted((item for item in items if of(item) in ranks), key=lambda item: ranks[of(item)])
+
+
+def matching(kind: Kind | None, text: str, known: Iterable[str]) -> list[str]:
+    """Return the known texts that one means: itself, those of a pattern (``jem*``), or all specs of a bare name.
+
+    Args:
+        kind: of the components whose canonical specs are known; None: they are no specs.
+        text: a spec, a name or a pattern as of :mod:`fnmatch`.
+        known: to be chosen from.
+    """
+    names = list(dict.fromkeys(known))
+    if text in names:
+        return [text]
+    if kind is None or set(text) & set("*?["):
+        return [name for name in names if fnmatchcase(name, text)]
+    found = [name for name in names if name == registry.canonical(kind, text)]
+    bare = not spec.parse(text).arguments
+    return found or [name for name in names if bare and bare_name(name) == bare_name(text)]
+
+
+def find_pair(
+    fits: Sequence[Fit],
+    a: str,
+    b: str,
+    *,
+    dataset: str | None = None,
+    recipe: str | None = None,
+    recipe_b: str | None = None,
+) -> tuple[Fit, Fit]:
+    """Find two models on the same dataset and, if no recipe is given, trained by the same recipe where there is one.
+
+    Args:
+        fits: those of a store.
+        a: a model, as :func:`matching` understands it.
+        b: the other.
+        dataset: of both; None: any.
+        recipe: label of the recipe of both; None: any.
+        recipe_b: that of ``b``, where it is another.
+
+    Raises:
+        SpecError: if there is no such model or pair, or more than one.
+    """
+
+    def chosen(model: str, label: str | None) -> list[Fit]:
+        found = select("dataset", [dataset] if dataset else None, fits, lambda fit: fit[1])
+        found = select("model", [model], found, lambda fit: fit[0])
+        return select("recipe", [label] if label else None, found, lambda fit: fit[2])
+
+    ours, theirs = chosen(a, recipe), chosen(b, recipe_b or recipe)
+    pairs = [(one, other) for one in ours for other in theirs if one[1] == other[1] and one != other]
+    alike = [(one, other) for one, other in pairs if one[2] == other[2]]
+    candidates = pairs if recipe_b or not alike else alike
+    if len(candidates) == 1:
+        return candidates[0]
+    if not candidates:
+        found = "; ".join(map(_fit_text, dict.fromkeys((*ours, *theirs))))
+        raise SpecError(
+            f"{a} and {b} are not two models on one dataset: {found}. `jembench run` with --dataset measures one that "
+            "is missing; --recipe and --recipe-b tell two recipes of one model."
+        )
+    texts = (
+        f"({number}) {_fit_text(one)}, with {_fit_text(other)}" for number, (one, other) in enumerate(candidates, 1)
+    )
+    raise SpecError(
+        f"More than one comparison is meant by {a} and {b}: {'; '.join(texts)}. Say which with --dataset, --recipe and "
+        "--recipe-b, or with a model's spec in full."
+    )
+
+
+def _fit_text(fit: Fit) -> str:
+    model, dataset, recipe = fit
+    return f"{model} on {dataset}, recipe {recipe}"
+
+
+def display_names(names: Mapping[str, str], fits: Sequence[FitKey]) -> Names:
+    """Return the display names of trained models.
+
+    Args:
+        names: by specs, in full or the name alone where that means one on a dataset by a recipe.
+        fits: of a store.
+
+    Raises:
+        SpecError: for a spec that means no model, or more than one.
+    """
+    trained: dict[tuple[str, str], dict[str, None]] = {}
+    for fit in fits:  # a recipe has options for models: the same name may mean another spec with each
+        trained.setdefault((fit.dataset, fit.recipe), {})[fit.model] = None
+    found: dict[tuple[str, str], str] = {}
+    for text, name in names.items():
+        select(
+            "model", [text], [model for models in trained.values() for model in models], str
+        )  # refuses an unknown one
+        for (_, recipe), models in trained.items():
+            meant = matching("models", text, models)
+            if len(meant) > 1:
+                raise SpecError(
+                    f"{name!r} is to be the name of {text}, which means {', '.join(meant)}. Write the one meant."
+                )
+            found |= {(model, recipe): name for model in meant}
+    return found
+
+
+def _check_apart(names: Names, fits: Iterable[FitKey]) -> None:
+    """Check that all models on a dataset by a recipe have names of their own."""
+    taken: dict[tuple[str, str, str], str] = {}
+    for fit in fits:
+        name = names.get((fit.model, fit.recipe), fit.model)
+        other = taken.setdefault((name, fit.dataset, fit.recipe), fit.model)
+        if other != fit.model:
+            raise SpecError(f"{name!r} would be the name of {other} and of {fit.model}. Give each model its own.")
+
+
+# --- what a store has -------------------------------------------------------------------------------------------------
+
+
+def _warn(problem: str) -> None:
+    warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
+
+
+def read(store: Store, left_out: Callable[[str], None] = _warn) -> list[Cell]:
+    """Read every outcome of a store.
+
+    Args:
+        store: a folder that exists.
+        left_out: called with a sentence for each file that cannot be read; by default it is a warning.
+
+    Raises:
+        SpecError: if there is no such folder.
+    """
+    if not store.root.exists():
+        raise SpecError(f"There is no store {store.root} yet: {_remedy(store.root)}")
+    contents = store.contents()
+    for problem in contents.problems:
+        left_out(problem)
+    return contents.cells
+
+
+class Selected(NamedTuple):
+    """The results of a store that a selection finds."""
+
+    cells: Sequence[Cell]  # in the order asked for
+    names: Names
+    left_out: list[str]  # the other results of the store, a sentence for each reason
+    nothing: str  # the remedy if there is no cell
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """Filters of results by fields, each also an order; None: all, or those of the file of an experiment.
+
+    A text is a spec, a bare name, which means all specs of that name, or a pattern.
+    """
+
+    suite: Suite | None = None  # whose metrics are shown
+    file: str = ""  # of the suite, if it is an experiment: its fits alone are shown
+    models: Sequence[str] | None = None  # specs or names of imports
+    dataset: Sequence[str] | None = None  # specs
+    recipe: Sequence[str] | None = None  # labels, as tables show them
+    seeds: Sequence[int] | None = None
+    metrics: Sequence[str] | None = None  # specs
+    columns: Sequence[str] | None = None  # labels of values
+    names: Mapping[str, str] = field(default_factory=dict)  # display names by specs
+    limit: int | None = None  # how many of the test images were evaluated; None: all
+
+    def of(self, store: Store, problem: Callable[[str], None] = _warn) -> Selected:
+        """Return the selected results of a store.
+
+        Args:
+            store: a folder that exists.
+            problem: called with a sentence for each file that cannot be read; by default it is a warning.
+
+        Raises:
+            SpecError: if there is no such folder, or no result of something that is named.
+        """
+        found = read(store, problem)
+        current = newest(found)
+        left_out = earlier(found, current)
+        current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
+        if self.suite and self.file:
+            every, current = current, self._of_experiment(current, self.suite)
+            if others := len(every) - len(current):
+                left_out.append(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
+        left_out += _of_other_images(current, self.limit)
+        cells = [cell for cell in current if cell.provenance.get("limit") == self.limit]
+        if cells:
+            cells = self.among(cells, store)
+        suite = self.file or (self.suite.name if self.suite else None)
+        advice = nothing(store.root, suite, self.limit, "such results" if found else "results")
+        return Selected(cells, self._names([cell.fit for cell in cells]), left_out, advice)
+
+    def among(self, cells: Sequence[Cell], store: Store | None = None) -> list[Cell]:
+        """Return the selected ones of some cells, sorted by datasets, then by models, then by recipes."""
+        models = self.models
+        if store and models:
+            models = [one if isinstance(one, str) else one.spec for one in with_imports(models, store)]
+        seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
+        found = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)  # a bare name is of one's models
+        found = select("metric", self.metrics, found, lambda cell: cell.metric)
+        found = select("seed", seeds, found, lambda cell: str(cell.fit.seed))
+        found = select("recipe", self.recipe, found, lambda cell: cell.fit.recipe)
+        found = select("model", models, found, lambda cell: cell.fit.model)
+        found = select("dataset", self.dataset, found, lambda cell: cell.fit.dataset)
+        labels = [label for cell in found for label in (*cell.outcome.values, cell.metric)]
+        select("column", self.columns, labels, str)  # refuses a label that no result has
+        return found
+
+    def _names(self, shown: Sequence[FitKey]) -> Names:
+        """Return the display names of what is shown."""
+        if not shown:
+            return NO_NAMES
+        of_suite = display_names_of(self.suite) if self.suite else NO_NAMES
+        names = {**of_suite, **display_names(self.names, shown)}
+        _check_apart(names, shown)
+        return names
+
+    def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
+        """Return the cells of the fits of a suite, in its order; selected fields replace those that it names."""
+        selected = (self.models, self.dataset, self.recipe, self.seeds)
+
+        def open_to_it(*names: object) -> tuple[object, ...]:
+            return tuple(name for name, given in zip(names, selected, strict=True) if given is None)
+
+        ranks: dict[tuple[object, ...], int] = {}
+        for names in fit_names_of(suite):
+            ranks.setdefault(open_to_it(*names), len(ranks))
+        found = [(ranks.get(open_to_it(*cell.fit.names, cell.fit.seed)), cell) for cell in cells]
+        known = [(rank, cell) for rank, cell in found if rank is not None]
+        return [cell for _, cell in sorted(known, key=lambda one: one[0])]
+
+
+WHOLE = Selection()
+"""All that a store holds."""
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+def _of_other_images(cells: Iterable[Cell], limit: int | None) -> Iterator[str]:
+    for other, count in Counter(cell.provenance.get("limit") for cell in cells).items():
+        if other != limit:
+            how = "without --limit" if other is None else f"with --limit {other}"
+            images = "all test images" if other is None else f"{other} of the test images"
+            yield f"{outcomes(count)} on {images}; `jembench report` shows them {how}."
+
+
+def outcomes(count: int) -> str:
+    """Return ``1 outcome``, ``2 outcomes``."""
+    return "1 outcome" if count == 1 else f"{count} outcomes"
+
+
+def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
+    """Return the remedy for a store without the results that were asked for."""
+    return f"{store} holds no {results} yet: {_remedy(store, suite, limit)}"
+
+
+def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> str:
+    subset = "" if limit is None else f" --limit {limit}"
+    return f"`jembench run {suite or 'hybrid'}{subset}{store_option(store)}` makes some."
+
+
+def store_option(store: Path) -> str:
+    """Return the option that a command needs for a store; none for the usual one."""
+    return "" if store == Path("runs") else f" --store {shlex.quote(str(store))}"

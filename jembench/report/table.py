@@ -1,0 +1,217 @@
+"""Tables of short texts, for people: headings, values with their intervals, numbered footnotes; the pivot of rows.
+
+A number shows two significant digits of its uncertainty.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from jembench.report.rows import Better, Row, grouped
+
+DAGGER = "†"
+ABSENT = "—"
+INTERVAL = "[low, high]: 95 % interval"
+"""The beginning of the sentence on intervals."""
+
+ENDS = " The ends of the interval are means over the seeds: what other test images would change."
+_ARROWS = {"higher": "↑", "lower": "↓", "": ""}
+_WITHOUT_UNCERTAINTY = 4  # significant digits
+_MOST_DECIMALS = 6
+
+
+class Heading(NamedTuple):
+    """The head of a column. What identifies a row (the model, its dataset) is aligned left, a number right."""
+
+    label: str
+    detail: str = ""  # unit and arrow
+    identifies: bool = False
+
+    @property
+    def in_one_line(self) -> str:
+        """The label and its detail."""
+        return f"{self.label} ({self.detail})" if self.detail else self.label
+
+
+class TableCell(NamedTuple):
+    """The text in one place of a table."""
+
+    value: str
+    interval: str = ""
+    marks: tuple[str, ...] = ()
+    row: Row | None = None  # that it shows
+    best: bool = False  # of its column, with significance
+
+    @property
+    def half(self) -> str:
+        """Half the width of the interval, of a value without a deviation over seeds."""
+        shown = self.row
+        if shown is None or shown.value is None or shown.low is None or shown.high is None or shown.sd is not None:
+            return ""
+        half = (shown.high - shown.low) / 2
+        return fixed(half, decimals_for(shown.value, half))
+
+    @property
+    def in_one_line(self) -> str:
+        """The value and its interval."""
+        return f"{self.value} {self.interval}" if self.interval else self.value
+
+
+class Footnote(NamedTuple):
+    """A remark on marked cells or, without a mark, on the whole table."""
+
+    text: str
+    mark: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Table:
+    """Headings, rows of texts and the footnotes that they refer to."""
+
+    title: str
+    headings: tuple[Heading, ...] = ()
+    rows: tuple[tuple[TableCell, ...], ...] = ()
+    footnotes: tuple[Footnote, ...] = ()
+    groups: tuple[int, ...] = ()  # the rows before which another group begins
+
+    def blocks(self, fit: Callable[[Sequence[int]], bool]) -> list[list[int]]:
+        """Return its columns in as few blocks as fit, each with those that identify a row; else one block a column.
+
+        They are evenly filled: six columns read better as 3 + 3 than as 5 + 1.
+        """
+        names = [index for index, heading in enumerate(self.headings) if heading.identifies]
+        numbers = [index for index in range(len(self.headings)) if index not in names]
+        blocks = [names]
+        for count in range(1, len(numbers) + 1):
+            size = -(-len(numbers) // count)
+            blocks = [names + numbers[start : start + size] for start in range(0, len(numbers), size)]
+            if all(map(fit, blocks)):
+                break
+        return blocks
+
+
+class Footnotes:
+    """The numbered footnotes of tables that are shown together; equal texts have one number."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, str] = {}
+        self._taken = 0
+
+    def marks(self, *texts: str) -> tuple[str, ...]:
+        """Return the number of each footnote; an empty text has none."""
+        return tuple(self._numbers.setdefault(flat(text), str(len(self._numbers) + 1)) for text in texts if text)
+
+    def take(self, of_table: Iterable[str] = ()) -> tuple[Footnote, ...]:
+        """Return the remarks on a whole table, and the footnotes added since the last time."""
+        new = [Footnote(text, mark) for text, mark in self._numbers.items()][self._taken :]
+        self._taken = len(self._numbers)
+        return (*map(Footnote, of_table), *new)
+
+
+# --- pivot ------------------------------------------------------------------------------------------------------------
+
+
+def pivot(
+    rows: Sequence[Row],
+    index: Mapping[str, Callable[[Row], str]],
+    columns: Collection[Heading],
+    column: Callable[[Row], Heading],
+    notes: Footnotes,
+    *,
+    title: str,
+    best: Collection[Row] = (),
+    separate: int = 0,
+) -> Table:
+    """Return a table with a line for each model, option or source of some rows and a column for each of their values.
+
+    Args:
+        rows: in the order of the lines.
+        index: headings of the texts that identify a line, each with a function from a row to the text.
+        columns: the headings of values, in their order.
+        column: a function from a row to the heading of its value.
+        notes: of all tables that are shown together.
+        title: of the table.
+        best: the rows that are marked as the best of their columns.
+        separate: the number of texts of ``index`` by which groups of lines are told apart, beside their source.
+    """
+    lines, groups = list[tuple[TableCell, ...]](), list[int]()
+    texts = [(tuple(text(row) for text in index.values()), row) for row in rows]
+    former: tuple[object, ...] = ()
+    for line in grouped(texts, lambda one: (one[0], one[1].fit, one[1].source)):
+        (names, first), values = line[0], {column(row): row for _, row in line}
+        group = (*names[:separate], bool(first.source))
+        groups += [len(lines)] if former not in ((), group) else []
+        former = group
+        marks = notes.marks(*dict.fromkeys(note for _, row in line for note in row.notes))
+        identity = [
+            TableCell(text, marks=marks if name == "model" else ()) for name, text in zip(index, names, strict=True)
+        ]
+        cells = [row_cell(values.get(heading), notes) for heading in columns]
+        lines.append((*identity, *(cell._replace(best=cell.row in best) for cell in cells)))
+    return Table(
+        title=title,
+        headings=(*(Heading(name, identifies=True) for name in index), *columns),
+        rows=tuple(lines),
+        groups=tuple(groups),
+    )
+
+
+def row_cell(row: Row | None, footnotes: Footnotes) -> TableCell:
+    """Return a value with the digits that its interval allows, or why there is none; None: it is not asked for."""
+    if row is None:
+        return TableCell(ABSENT)
+    marks = footnotes.marks(row.reason)
+    if row.value is None:
+        return TableCell("N/A" if row.status == "na" else row.status, "", marks, row)
+    if row.source:
+        return TableCell(plain(row.value), "", marks)
+    if not math.isfinite(row.value):
+        return TableCell("not finite", "", (*marks, *footnotes.marks(f"the value is {row.value}")), row)
+    decimals = decimals_for(row.value, row.sd)
+    interval = ""
+    if row.low is not None and row.high is not None:
+        of_interval = decimals_for(row.value, (row.high - row.low) / 2)
+        interval = f"[{fixed(row.low, of_interval)}, {fixed(row.high, of_interval)}]"
+        decimals = min(max(decimals, of_interval), of_interval + 2) if row.sd else of_interval
+    value = fixed(row.value, decimals)
+    if row.sd is not None:
+        value += f" ± {fixed(row.sd, decimals)}"
+    return TableCell(value, interval, (DAGGER, *marks) if row.comparable is False else marks, row)
+
+
+def flat(text: str) -> str:
+    """Return the text in one line."""
+    return " ".join(text.split())
+
+
+def detail(unit: str, better: Better) -> str:
+    """Return a unit, and an arrow towards the better: ``% ↑``."""
+    return f"{unit} {_ARROWS[better]}".strip()
+
+
+# --- digits -----------------------------------------------------------------------------------------------------------
+
+
+def decimals_for(value: float, uncertainty: float | None) -> int:
+    """Return the decimals that show two significant digits of the uncertainty, or four of the value without one."""
+    if uncertainty is not None and math.isfinite(uncertainty) and uncertainty > 0:
+        return max(0, 1 - math.floor(math.log10(uncertainty)))
+    magnitude = math.floor(math.log10(abs(value))) if value and math.isfinite(value) else 0
+    return max(0, _WITHOUT_UNCERTAINTY - 1 - magnitude)
+
+
+def fixed(value: float, decimals: int) -> str:
+    """Return ``value`` with that number of decimals, or in scientific notation if that would be many digits."""
+    if not math.isfinite(value):
+        return "not finite"
+    if decimals > _MOST_DECIMALS or abs(value) >= 10**_MOST_DECIMALS:
+        return f"{value:.2e}"
+    return f"{round(value, decimals) or 0.0:.{decimals}f}"  # no "-0.0"
+
+
+def plain(value: float) -> str:
+    """Return a published number as it is printed, without digits of ours: 92.9, 300, 0.0001."""
+    return f"{value:.10g}" if math.isfinite(value) else "not finite"

@@ -1,0 +1,181 @@
+"""Selection by fields, its order, display names, and the pair of a comparison."""
+
+import csv
+import dataclasses
+import io
+
+import pytest
+
+from jembench.api.arguments import selection
+from jembench.api.stored import OpenStore
+from jembench.catalog.spec import stable_hash
+from jembench.errors import SpecError
+from jembench.interfaces import Value
+from jembench.report.select import find_pair, matching
+from jembench.store.store import Store
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory, cell):
+    """Two models with two metrics on digits, one of them by two recipes; a variant of one on stripes."""
+    root = Store(tmp_path_factory.mktemp("selection") / "runs")
+    for model, dataset, recipe in (
+        ("jem", "digits", "digits"),
+        ("baseline", "digits", "digits"),
+        ("jem", "digits", "digits+epochs=9"),
+        ("baseline:norm=batch", "stripes", "fast"),
+    ):
+        for seed in (0, 1):
+            for metric, labels in (("accuracy", ["accuracy"]), ("ood:set=interp", ["auroc", "fpr95_in"])):
+                values = {label: Value(0.5, 0.4, 0.6, 9, "", "higher") for label in labels}
+                found = cell(model, metric, seed=seed, dataset=dataset, recipe=recipe, **values)
+                family = f"{model}-{dataset}-{recipe}"
+                fit = dataclasses.replace(found.fit, id=f"{family}{seed}", family=family)
+                root.write_cell(dataclasses.replace(found, id=stable_hash([fit.id, metric]), fit=fit), {})
+    return root
+
+
+def fits(selected):
+    return list(dict.fromkeys((cell.fit.model, cell.fit.recipe) for cell in selected.cells))
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        ({"recipe": ["digits+epochs=9", "digits"], "models": "jem"}, [("jem", "digits+epochs=9"), ("jem", "digits")]),
+        ({"recipe": "digits*", "models": "jem"}, [("jem", "digits"), ("jem", "digits+epochs=9")]),
+        ({"models": "b*,jem", "dataset": "digits"}, [("baseline", "digits"), ("jem", "digits")]),
+        ({"models": "baseline", "dataset": "stripes"}, [("baseline:norm=batch", "fast")]),
+    ],
+)
+def test_fields_select_by_name_or_pattern_in_the_order_given(store, which, expected):
+    found = fits(selection(**which).of(store))
+    assert [one for one in found if one in expected] == expected
+
+
+def test_rows_and_columns_have_the_order_asked_for(store):
+    asked = {"models": "jem,baseline", "recipe": "digits", "columns": "fpr95-in,accuracy,auroc"}
+    found = OpenStore(store.root).results(**asked)
+    (table,) = found.layout.tables()[:1]
+    assert [row[0].value for row in table.rows] == ["jem", "baseline"]
+    assert [one.label for each in found.layout.tables() for one in each.headings if not one.identifies] == [
+        *("accuracy", "fpr95-in", "auroc")
+    ]
+    found = OpenStore(store.root).results(models=["baseline", "jem"], metrics="ood,acc*", recipe="digits", seeds=1)
+    assert [row.label for row in found] == ["auroc", "fpr95-in", "accuracy"] * 2
+    assert [(row.model, row.seeds) for row in found][::3] == [("baseline", (1,)), ("jem", (1,))]
+
+
+def test_columns_leave_out_the_other_published_numbers(store):
+    found = OpenStore(store.root).results("hybrid", columns="accuracy").document.records()
+    assert {row["label"] for row in found if row["source"]} == {"accuracy"}
+
+
+@pytest.mark.parametrize(
+    ("which", "message"),
+    [
+        ({"models": "jam"}, r"no model among these results named 'jam'\. Nearest: jem"),
+        ({"dataset": "cifar10"}, r"no dataset among these results named 'cifar10'.*Known: digits"),
+        ({"recipe": "digit"}, r"no recipe among these results named 'digit'\. Nearest: digits"),
+        ({"seeds": 7}, r"no seed among these results named '7'.*Known: 0, 1\."),
+        ({"metrics": "acuracy"}, r"no metric among these results named 'acuracy'\. Nearest: accuracy"),
+        ({"columns": "aurocs"}, r"no column among these results named 'aurocs'\. Nearest: auroc"),
+        ({"names": {"jam": "JEM"}}, r"no model among these results named 'jam'\. Nearest: jem"),
+        ({"models": "jem", "names": {"baseline": "B"}}, r"named 'baseline'\..* Known: jem\."),
+        (
+            {"models": "jem", "dataset": "stripes"},
+            r"no model among these results named 'jem'\. Known: baseline:norm=batch\.",
+        ),
+        ({"names": {"jem": "baseline"}}, r"'baseline' would be the name of baseline and of jem"),
+        ({"names": {"jem": "A", "baseline": "A"}}, r"'A' would be the name of"),
+    ],
+)
+def test_what_is_not_there_is_refused_with_the_nearest_name(store, which, message):
+    with pytest.raises(SpecError, match=message):
+        selection(**which).of(store)
+
+
+def test_a_bare_name_has_its_display_name_whatever_the_spec_on_another_dataset(store):
+    found = selection(models="baseline*", names={"baseline": "Classifier"}).of(store)
+    assert found.names == {("baseline", "digits"): "Classifier", ("baseline:norm=batch", "fast"): "Classifier"}
+
+
+def test_a_display_name_is_shown_and_changes_nothing_else(store):
+    plain, named = (OpenStore(store.root).results(names=names) for names in ({}, {"jem": "JEM (ours)"}))
+    assert [dataclasses.replace(row, name=row.model) for row in named] == list(plain)
+    assert "JEM (ours)" in str(named)
+
+
+def test_the_values_of_each_seed(store):
+    found = OpenStore(store.root).results(models="jem", recipe="digits", columns="auroc", names={"jem": "JEM"})
+    lines = list(csv.DictReader(io.StringIO(found.per_seed().table("csv"))))
+    assert [(line["seeds"], line["name"], line["label"]) for line in lines] == [
+        ("0", "JEM", "auroc"),
+        ("1", "JEM", "auroc"),
+    ]
+    with pytest.raises(SpecError, match="The values of each seed are for programs"):
+        found.per_seed().table("markdown")
+
+
+def test_matching():
+    metrics = ["ood:set=interp", "ood:score=max-py,set=interp", "accuracy"]
+    assert matching("metrics", "ood", metrics) == metrics[:2]
+    assert matching("metrics", "ood:score=log-px,set=interp", metrics) == ["ood:set=interp"]
+    assert matching("metrics", "ood:set=uniform", metrics) == []
+    assert matching("metrics", "*set=interp", metrics) == metrics[:2]
+    assert matching("metrics", "gone", ["gone:x=1"]) == ["gone:x=1"]
+
+
+# --- pairs ------------------------------------------------------------------------------------------------------------
+
+JEM, BASELINE, BATCH = (
+    ("jem", "digits", "digits"),
+    ("baseline", "digits", "digits"),
+    ("baseline:norm=batch", "digits", "digits"),
+)
+OTHERS = (("jem:net=small-12", "imagefolder:root=/a", "fast"), ("baseline", "imagefolder:root=/a", "fast"))
+KNOWN = [JEM, BASELINE, BATCH, *OTHERS]
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "expected"),
+    [
+        ("jem", "baseline", (JEM, BASELINE)),
+        ("baseline", "jem", (BASELINE, JEM)),
+        ("jem", "baseline:norm=batch", (JEM, BATCH)),
+        ("jembench-jem/jem:net=auto", "baseline: norm=batch", (JEM, BATCH)),  # a default, and the distribution
+        ("jem:net=small-12", "baseline", OTHERS),
+    ],
+)
+def test_a_spec_however_it_is_written(a, b, expected):
+    assert find_pair(KNOWN, a, b) == expected
+
+
+def test_the_same_recipe_goes_before_others():
+    known = [("jem", "digits", "a"), ("jem", "digits", "b"), ("baseline", "digits", "b")]
+    assert [fit[2] for fit in find_pair(known, "jem", "baseline")] == ["b", "b"]
+    assert [fit[2] for fit in find_pair(known, "jem", "baseline", recipe="a", recipe_b="b")] == ["a", "b"]
+    assert [fit[2] for fit in find_pair(known, "jem", "jem", recipe="a", recipe_b="b")] == ["a", "b"]
+    assert [fit[2] for fit in find_pair([known[0], known[2]], "jem", "baseline")] == ["a", "b"]
+
+
+def test_a_dataset_tells_pairs_apart():
+    known = [(model, data, "r") for data in ("digits", "imagefolder:root=/a") for model in ("jem", "baseline")]
+    with pytest.raises(SpecError, match=r"\(1\) jem on digits, recipe r, with baseline on digits, recipe r; \(2\) "):
+        find_pair(known, "jem", "baseline")
+    assert find_pair(known, "jem", "baseline", dataset="imagefolder")[0][1] == "imagefolder:root=/a"
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "which", "message"),
+    [
+        ("jam", "baseline", {}, r"There is no model among these results named 'jam'. Nearest: jem"),
+        ("jem", "baseline", {"dataset": "cifar10"}, "There is no dataset among these results named 'cifar10'"),
+        ("jem", "baseline", {"recipe": "x"}, r"no recipe among these results named 'x'"),
+        ("jem", "jem", {}, r"jem and jem are not two models on one dataset: jem on digits, recipe digits\."),
+        ("jem", "base*", {}, r"More than one comparison is meant by jem and base\*"),
+    ],
+)
+def test_no_pair_or_several_are_refused(a, b, which, message):
+    with pytest.raises(SpecError, match=message):
+        find_pair(KNOWN, a, b, **which)

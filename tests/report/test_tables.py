@@ -1,0 +1,342 @@
+"""From rows to tables: digits, marks and footnotes; main tables, options of one metric, grids; nothing blank."""
+
+import itertools
+import math
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from jembench.experiment.plan import Part
+from jembench.experiment.sweep import Grid, compares_with_itself
+from jembench.interfaces import Value
+from jembench.report.layout import NOTHING, build
+from jembench.report.references import load
+from jembench.store.outcome import Outcome
+
+
+def texts(table):
+    return [[cell.value for cell in row] for row in table.rows]
+
+
+def labels(table):
+    return [heading.label for heading in table.headings]
+
+
+def notes(table):
+    return {note.mark: note.text for note in table.footnotes if note.mark}
+
+
+def part(cells, *metrics, grids=(), title="", **more):
+    def asked(dataset):
+        of_grids = [place.metric for grid in grids if grid.covers(dataset) for place in grid.places]
+        return tuple(metric for metric in (*metrics, *of_grids) if not compares_with_itself(metric, dataset))
+
+    return Part(title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells}, **more)
+
+
+def only(tables):
+    (table,) = tables
+    return table
+
+
+# --- values -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("numbers", "text"),
+    [
+        ((97.4812, 95.4321, 98.5678), "97.5 [95.4, 98.6]"),
+        ((0.091344, 0.06321, 0.12344), "0.091 [0.063, 0.123]"),
+        ((1234.5, 1100.2, 1400.9), "1234 [1100, 1401]"),
+        ((-0.01, -3.2, 3.1), "0.0 [-3.2, 3.1]"),
+        ((0.5, None, None), "0.5000"),
+        ((21.3712, None, 30.0), "21.37"),
+        ((1.5e-9, 1.4e-9, 1.6e-9), "1.50e-09 [1.40e-09, 1.60e-09]"),
+        ((3.0, 3.0, 3.0), "3.000 [3.000, 3.000]"),
+    ],
+)
+def test_a_value_shows_the_digits_that_its_interval_allows(cell, numbers, text):
+    assert only(build([cell(accuracy=Value(*numbers, 1))]).tables()).rows[0][1].in_one_line == text
+
+
+def test_seeds_show_their_standard_deviation(cell):
+    seeds = {0: (96.0, 94.0, 97.0), 1: (97.0, 95.0, 98.5), 2: (99.0, 96.0, 99.5)}
+    table = only(build([cell(seed=seed, accuracy=Value(*numbers, 397)) for seed, numbers in seeds.items()]).tables())
+    assert table.rows[0][1].in_one_line == "97.3 ± 1.5 [95.0, 98.3]"
+    assert "standard deviation over the seeds" in " ".join(note.text for note in table.footnotes)
+    assert table.title.endswith("seeds 0, 1, 2")
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+def test_a_value_that_is_not_finite_is_said_and_not_printed(cell, number):
+    table = only(build([cell(accuracy=Value(number, 0.0, 1.0, 397))]).tables())
+    assert (table.rows[0][1].value, notes(table)) == ("not finite", {"1": f"the value is {number}"})
+
+
+def test_what_has_no_value_says_why(full_cells):
+    table = build(full_cells).tables()[0]
+    assert (table.rows[1][5].value, table.rows[1][5].marks) == ("failed", ("1",))
+    assert {(cell.value, cell.marks) for cell in table.rows[2][4:6]} == {("N/A", ("2",))}
+    assert notes(table) == {
+        "1": "Diverged: a feature is not 100% finite_",
+        "2": "needs samples: baseline has logits | energy only",
+    }
+
+
+def test_differing_protocols_in_a_column_are_flagged(cell):
+    def one(model, images, protocol="nll:data=digits,images={},split=test"):
+        values = {"nll": Value(0.1, 0.08, 0.12, images)}
+        return cell(model, "nll", outcome=Outcome(status="ok", protocol=protocol.format(images), values=values))
+
+    table = only(build([one("jem", 397), one("glow", 100), one("baseline", 397)]).tables())
+    assert [row[1].marks for row in table.rows] == [(), ("†",), ()]
+    assert notes(table)["†"].endswith("do not compare: glow: images=100; the others: images=397")
+    free = only(build([one("jem", 397), one("baseline", 100, "my own words")]).tables())
+    assert "baseline: my own words" in notes(free)["†"]
+
+
+# --- main tables ------------------------------------------------------------------------------------------------------
+
+
+def test_a_suite_of_several_parts_has_a_table_for_each(cell):
+    cells = [cell(recipe="paper", accuracy=Value(1.0, 0.9, 1.1, 9)), cell("jem", "ece", ece=Value(1.0, 0.9, 1.1, 9))]
+    parts = [part(cells[:1], "accuracy", title="First"), part(cells[1:], "ece", "nll", title="Second")]
+    layout = build(cells, parts=parts)
+    assert [table.title.split(" · ")[0] for table in layout.tables()] == ["First", "Second"]
+    assert [labels(table)[1:] for table in layout.tables()] == [["accuracy"], ["ece", "nll"]]
+    assert [(row.metric, row.status) for row in layout.rows] == [("accuracy", "ok"), ("ece", "ok"), ("nll", "not run")]
+
+
+def test_what_models_share_is_in_the_title_and_the_rest_in_columns(cell):
+    value = Value(97.5, 95.4, 98.6, 397)
+    table = only(build([cell(accuracy=value), cell(dataset="svhn", recipe="fast", accuracy=value)]).tables())
+    assert table.title == "Results · seed 0"
+    assert labels(table) == ["model", "dataset", "recipe", "accuracy"]
+    assert texts(table)[1][:3] == ["jem", "svhn", "fast"]
+
+
+def test_a_variant_is_called_by_its_name_with_its_recipe_below(cell):
+    cells = [cell(recipe=recipe, accuracy=Value(9.0, 8.0, 10.0, 9)) for recipe in ("digits", "digits+epochs=7")]
+    table = only(build(cells, parts=[part(cells, "accuracy", variants={"digits+epochs=7": "longer"})]).tables())
+    assert texts(table)[1][:2] == ["jem", "longer"]
+    assert "longer: recipe digits+epochs=7." in [note.text for note in table.footnotes]
+
+
+def test_a_note_on_a_model_is_marked_at_its_name(cell):
+    repaired = {"interventions": ["rolled back at 300"]}
+    made = cell(accuracy=Value(97.5, 95.4, 98.6, 397))
+    table = only(build([replace(made, provenance=repaired)]).tables())
+    assert table.rows[0][0].marks == ("1",)
+    assert notes(table) == {"1": "training of seed 0 diverged and was repaired rolled back at 300"}
+
+
+def test_no_rows_says_so():
+    table = only(build([], parts=[Part("", ("accuracy",), ())]).tables())
+    assert (table.rows, [note.text for note in table.footnotes]) == ((), [NOTHING])
+
+
+def test_published_tables_stand_below_and_say_whether_they_are_of_our_data(full_cells, cell):
+    _, published, quoted = build(full_cells, published=load(["jem-iclr2020/table1", "later-work/hybrid"])).tables()
+    assert "CIFAR-10" in published.title
+    assert "not for comparison" in published.title
+    rows = {row[0].value: row for row in published.rows}
+    assert [one.value for one in rows["JEM"]] == ["JEM", "CIFAR-10", "92.9", "8.76", "38.4"]
+    assert [one.value for one in rows["Wide-ResNet (baseline)"]][2:5] == ["95.8", "—", "—"]
+    assert notes(published)[rows["JEM"][0].marks[-1]].startswith("published: Grathwohl et al., ICLR 2020, Table 1")
+    assert {notes(quoted)[row[0].marks[-1]].partition(":")[0] for row in quoted.rows} == {"as quoted"}
+    ours = cell(dataset="cifar10:download=true", accuracy=Value(92.0, 91.5, 92.5, 10000))
+    assert "not for comparison" not in build([ours], published=load(["jem-iclr2020/table1"])).tables()[1].title
+
+
+# --- options of one metric --------------------------------------------------------------------------------------------
+
+BUDGET = "images=25,norm=l2,restarts=2,search=minimal,steps=10"
+
+
+@pytest.fixture
+def pgd(cell):
+    """A cell of a model under PGD; ``defence`` is options of the metric, which its protocol repeats."""
+
+    def make(model, level, defence="", budget=BUDGET, norm="l2", **protocol):
+        options = {"refine": 0, **dict(part.split("=") for part in defence.split(",") if part), **protocol}
+        parts = ",".join(f"{key}={value}" for key, value in options.items())
+        values = {f"pgd-{norm}": Value(level, level - 1, level + 1, 25, "1/255", "higher")}
+        outcome = Outcome(status="ok", protocol=f"pgd:data=digits,{budget},{parts}", values=values)
+        return cell(model, f"pgd:budget=quick{',' * bool(defence)}{defence}", outcome=outcome)
+
+    return make
+
+
+def test_an_attack_has_a_line_for_each_defence_and_its_budget_in_the_title(pgd, cell):
+    without = cell("baseline", "pgd:budget=quick,refine=10", outcome=Outcome(status="na", reason="needs samples"))
+    refined = pgd("jem", 200, "refine=10", eot=5, grad="through")
+    cells = [pgd("jem", 100), refined, pgd("baseline", 50), without]
+    for parts in ((), [part(cells, "pgd:budget=quick", "pgd:budget=quick,refine=10")]):
+        table = only(build(cells, parts=parts).tables())
+        assert texts(table) == [
+            ["0", "jem", "100.0"],
+            ["0", "baseline", "50.0"],
+            ["10", "jem", "200.0"],
+            ["10", "baseline", "N/A"],
+        ]
+        assert labels(table) == ["refine", "model", "pgd-l2"]
+        budget = "norm l2, images 25, restarts 2, steps 10, eot 5, grad through"
+        assert f" · {budget} · dataset digits · recipe digits · seed 0" in table.title
+        assert not any("†" in one.marks for row in table.rows for one in row)
+
+
+def test_an_option_that_the_label_tells_has_no_column(pgd):
+    linf = pgd("jem", 10, "norm=linf,refine=1", BUDGET.replace("norm=l2,", ""), "linf", eot=1)
+    table = only(build([pgd("jem", 100), pgd("jem", 90, "refine=1", eot=1), linf]).tables())
+    assert labels(table) == ["refine", "model", "pgd-l2", "pgd-linf"]
+    assert texts(table) == [["0", "jem", "100.0", "—"], ["1", "jem", "90.0", "10.0"]]
+
+
+# --- grids ------------------------------------------------------------------------------------------------------------
+
+SCORES, SETS = ("log-px", "max-py"), ("svhn", "interp", "celeba:root=/data")
+AXES = {"rows": {"score": SCORES}, "columns": {"set": SETS}}
+GRID = Grid(title="Outliers", metric="outlier_metrics:ood", values=("auroc",), **AXES)
+
+
+def number(model, score, set):
+    """A number of its own for every place."""
+    return 0.5 + (["jem", "baseline"].index(model) * 6 + SCORES.index(score) * 3 + SETS.index(set)) / 100
+
+
+@pytest.fixture
+def ood(cell):
+    """A cell of the grid, or the same with a gap."""
+
+    def make(model, score, set, *, seed=0, dataset="cifar10", outcome=None, label="auroc", n=10000):
+        options = {"set": set} | ({"score": score} if score != "log-px" else {})
+        metric = f"outlier_metrics:ood:{','.join(f'{key}={options[key]}' for key in sorted(options))}"
+        value = number(model, score, set)
+        values = {label: Value(value, value - 0.01, value + 0.01, n, "", "higher")}
+        values |= {"fpr95-in": Value(1 - value, None, None, n, "", "lower")}
+        protocol = (
+            f"ood:content=ab,data={dataset},data_noise=0.03,images={n},outliers={n},score={score},set={set},split=test"
+        )
+        outcome = outcome or Outcome(status="ok", protocol=protocol, values=values)
+        return cell(model, metric, seed=seed, dataset=dataset, recipe="paper", outcome=outcome)
+
+    return make
+
+
+@pytest.fixture
+def full(ood):
+    return [ood(*where) for where in itertools.product(("jem", "baseline"), SCORES, SETS)]
+
+
+def pivots(cells, *metrics, grid=GRID, **others):
+    return build(cells, parts=[part(cells, *metrics, grids=[grid])], **others).tables()
+
+
+def test_every_number_is_in_its_place(full):
+    pivot = only(pivots(full))
+    assert pivot.title == "Outliers · auroc ↑ · dataset cifar10 · recipe paper · seed 0"
+    assert labels(pivot) == ["score", "model", "svhn", "interp", "celeba"]
+    assert texts(pivot) == [
+        [score, model, *(f"{number(model, score, set):.3f}" for set in SETS)]
+        for score in SCORES
+        for model in ("jem", "baseline")
+    ]
+    assert (pivot.rows[0][2].interval, pivot.groups) == ("[0.490, 0.510]", (2,))
+
+
+def test_a_row_option_of_one_value_is_said_in_the_title(full):
+    grid = Grid(title="Outliers", metric=GRID.metric, rows={"score": ("max-py",)}, columns=GRID.columns)
+    pivot = pivots([cell for cell in full if "max-py" in cell.metric], grid=grid)[0]
+    assert pivot.title.startswith("Outliers · auroc ↑ · score max-py · ")
+    assert labels(pivot)[0] == "model"
+
+
+def test_gaps_of_single_places_have_their_own_marks(ood):
+    no_energy, broken = Outcome(status="na", reason="needs energy"), Outcome(status="failed", reason="NaN")
+    gaps = {("jem", "max-py", "svhn"): broken} | {("baseline", "log-px", set): no_energy for set in SETS}
+    pivot = only(pivots([ood(*w, outcome=gaps.get(w)) for w in itertools.product(("jem", "baseline"), SCORES, SETS)]))
+    assert [(one.value, one.marks) for one in pivot.rows[1][2:]] == [("N/A", ("1",))] * 3
+    assert (pivot.rows[2][2].value, pivot.rows[2][2].marks) == ("failed", ("2",))
+
+
+def test_outliers_that_are_the_dataset_itself_have_no_place(ood, full):
+    cells = [ood("jem", score, set, dataset="svhn") for score in SCORES for set in SETS[1:]]
+    assert labels(pivots(cells)[0])[2:] == ["interp", "celeba"]
+    pivot = only(pivots([*cells, *full]))
+    assert labels(pivot) == ["score", "model", "dataset", "svhn", "interp", "celeba"]
+    assert ["log-px", "jem", "svhn", "—"] in [row[:4] for row in texts(pivot)]
+
+
+def test_a_grid_of_other_datasets_shows_none_of_these(full):
+    others = Grid(title="Others", metric=GRID.metric, **AXES, datasets=("!cifar10",))
+    found = build(full, parts=[part(full, grids=[GRID, others])]).tables()
+    assert only(found).title.startswith("Outliers")
+
+
+def test_a_value_named_after_a_feature_network_is_found(ood):
+    where = list(itertools.product(("jem", "baseline"), SCORES, SETS))
+    cells = [
+        ood(*w, dataset=data, label=label) for data, label in (("digits", "auroc-cnn"), ("a", "auroc")) for w in where
+    ]
+    on_digits, other = pivots(cells)
+    assert [table.title.split(" · ")[1] for table in (on_digits, other)] == ["auroc-cnn ↑", "auroc ↑"]
+    assert len(on_digits.rows) == len(other.rows) == 4
+
+
+def test_several_column_options_and_values_that_are_no_names(cell):
+    grid = Grid(
+        title="Chains",
+        metric="outlier_metrics:inception",
+        columns={"pooling": ("one", "five"), "top": ("0.1", "0.5")},
+        fixed={"selection": "model"},
+    )
+    cells = [cell("jem", place.metric, score=Value(index, None, None, 9)) for index, place in enumerate(grid.places)]
+    pivot = only(pivots(cells, grid=grid))
+    assert labels(pivot) == ["model", "one top 0.1", "one top 0.5", "five top 0.1", "five top 0.5"]
+    assert texts(pivot) == [["jem", "0.000", "1.000", "2.000", "3.000"]]
+
+
+@pytest.mark.parametrize(
+    ("dataset", "expected"),
+    [("cifar10", ["accuracy", "ece", "accuracy:data_noise=0.03"]), ("digits", ["accuracy", "ece"])],
+)
+def test_a_grid_without_options_is_a_column_of_the_main_table_on_its_datasets(cell, dataset, expected):
+    cells = [
+        cell("jem", metric, dataset=dataset, **{metric: Value(1.0, 0.9, 1.1, 9)}) for metric in ("accuracy", "ece")
+    ]
+    grid = Grid(title="Noisy", metric="accuracy", fixed={"data_noise": "0.03"}, datasets=("!digits",))
+    assert labels(only(pivots(cells, "accuracy", "ece", grid=grid)))[1:] == expected
+
+
+def test_published_rows_stand_below_ours_in_each_line(full):
+    pivot, left = pivots(full, published=load(["jem-iclr2020/table7-log-px", "jem-iclr2020/table7-max-py"]))[:2]
+    found = texts(pivot)
+    assert [row[:2] for row in found[:3]] == [["log-px", name] for name in ("jem", "baseline", "JEM · published")]
+    assert ["log-px", "JEM · published", "0.67", "0.65", "0.75"] in found
+    assert ["max-py", "WRN-baseline · published", "0.93", "0.77", "0.62"] in found
+    assert (len(found), pivot.groups) == (4 + 1 + 2, (2, 3, 5))
+    assert labels(left)[2:] == ["svhn", "uniform", "constant", "interp", "cifar100", "celeba"]
+    assert [row[0] for row in texts(left)] == ["Unconditional Glow", "Class-Conditional Glow", "IGEBM", "JEM"]
+    assert "Protocols differ in: noise on test images, set." in [note.text for note in left.footnotes]
+
+
+# --- whatever comes ---------------------------------------------------------------------------------------------------
+
+floats = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])
+numbers = st.builds(Value, floats, st.none() | floats, st.none() | floats, st.integers(1, 9))
+keys = st.tuples(st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 2))
+
+
+@given(st.dictionaries(keys, st.sampled_from(["na", "failed"]) | numbers, min_size=1))
+def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
+    cells = []
+    for (model, metric, seed), result in results.items():
+        gap = Outcome(status=result, reason=f"reason {seed}") if isinstance(result, str) else None
+        value = {} if gap else {metric: result}
+        cells.append(cell(model, metric, seed=seed, outcome=gap, **value))
+    table = build(cells, parts=[Part("", ("x", "w", "y", "z"), ())]).tables()[0]
+    shown = [one for row in table.rows for one in row]
+    assert all(one.value and "nan" not in one.value for one in shown)
+    assert {mark for one in shown for mark in one.marks} == notes(table).keys()
