@@ -6,7 +6,6 @@ import csv
 import io
 import math
 import statistics
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -176,9 +175,7 @@ def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(measured, _protocol):
         of_models = grouped(group, lambda cell: (cell.fit.model, cell.fit.recipe))
-        named = [(model_of(cells[0].fit, names), cells) for cells in of_models]
-        count = Counter(name for name, _ in named)  # a model may have more than one usual recipe
-        models = {f"{name} ({cells[0].fit.recipe})" if count[name] > 1 else name: cells for name, cells in named}
+        models = {model_of(cells[0].fit, names): cells for cells in of_models}
         if max(map(len, models.values())) < 2:
             continue
         first = group[0]

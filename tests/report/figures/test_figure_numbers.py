@@ -320,12 +320,3 @@ def test_one_seed_has_no_figure_of_seeds(cell):
         planned.stem.rpartition("-")[0]
         for planned in training.seeds_of([cell("accuracy", seed=seed) for seed in (0, 1)])
     ] == ["seeds-accuracy-digits-jem"]
-
-
-RECIPES = ("paper", "small-images")
-
-
-def test_two_usual_recipes_of_a_model_are_two_lines_of_seeds(cell):
-    usual = [cell("accuracy", dataset="imagefolder", recipe=recipe, seed=s) for recipe in RECIPES for s in (0, 1)]
-    (planned,) = training.seeds_of(usual)
-    assert {row["model"] for row in planned.draw().rows} == {f"jem ({recipe})" for recipe in RECIPES}
