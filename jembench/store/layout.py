@@ -47,7 +47,7 @@ class Layout:
 
     def fit_folder(self, key: FitKey) -> Path:
         """Return the folder of a fit."""
-        return self.place("fits", file_name(fit_name(key), key.id))
+        return self.place("fits", file_name(f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}", key.id))
 
     def cell_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
         """Return the file of a cell's outcome; ``listed`` as for :meth:`place`."""
@@ -87,11 +87,6 @@ class Layout:
         except OSError:
             return {}
         return known.names
-
-
-def fit_name(key: FitKey) -> str:
-    """Return the text in the name of a fit's folder."""
-    return f"{key.model}-{key.dataset}-{key.recipe}-s{key.seed}"
 
 
 def file_name(name: str, identity: str) -> str:

@@ -150,7 +150,7 @@ def check(outcome: Outcome) -> None:
 
 
 def encode(value: Any) -> Any:
-    """``value`` with plain containers, and with strings for the floats that JSON does not know."""
+    """Return a value with plain containers, and with strings for the floats that JSON does not know."""
     if dataclasses.is_dataclass(value):
         return {one.name: encode(getattr(value, one.name)) for one in dataclasses.fields(value)}
     if isinstance(value, Value | Stability):

@@ -6,10 +6,10 @@ import types
 
 import pytest
 from fake_hub import TOKEN, serving
-from small_store import small_store
 
 from jembench.errors import DamagedError, SpecError, Unavailable
 from jembench.store import hub, records, share
+from jembench.store.store import Store
 
 constants = pytest.importorskip("huggingface_hub.constants")
 
@@ -21,13 +21,8 @@ MODEL = "fits/jem-digits-digits-s0-jem000/model.safetensors"
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory):
-    return small_store(tmp_path_factory.mktemp("hub") / "store")
-
-
-@pytest.fixture(scope="module")
-def built(store, tmp_path_factory):
-    return build(store, 0, tmp_path_factory.mktemp("built") / "bundle")
+def built(whole, tmp_path_factory):
+    return build(whole, 0, tmp_path_factory.mktemp("built") / "bundle")
 
 
 @pytest.fixture
@@ -54,7 +49,8 @@ def shared(server, built):
     return server
 
 
-def build(store, seed, folder):
+def build(root, seed, folder):
+    store = Store(root)
     fit = next(fit for fit, *_ in store.trained() if (fit.model, fit.seed) == ("jem", seed))
     share.build(store, fit, folder)
     (folder / "README.md").write_text("---\nlicense: mit\n---\n")
@@ -89,10 +85,10 @@ def test_what_is_uploaded_is_what_is_downloaded(server, built, tmp_path):
     assert downloaded(server) == set()  # all is in the cache
 
 
-def test_a_second_model_takes_the_place_of_the_first(shared, store, tmp_path):
+def test_a_second_model_takes_the_place_of_the_first(shared, whole, tmp_path):
     first = shared.commit(NAME)
     shared.repositories[NAME]["LICENSE"] = b"mine"
-    second = build(store, 1, tmp_path / "second")
+    second = build(whole, 1, tmp_path / "second")
     hub.upload(second, WHERE)
     assert shared.repositories[NAME] == {**contents(second), "LICENSE": b"mine"}
     assert fetched(tmp_path) == contents(second)  # not the license, which the manifest does not name

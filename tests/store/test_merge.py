@@ -4,17 +4,12 @@ import dataclasses
 import shutil
 
 import pytest
-from small_store import small_store
+from small_store import flip
 
 from jembench.errors import SpecError, StoreError
 from jembench.store import checkpoint, merge, records, tensors, upkeep
 from jembench.store.store import Store, read_cell
 from jembench.store.walk import verify
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return small_store(tmp_path_factory.mktemp("merge") / "whole").root
 
 
 @pytest.fixture
@@ -50,11 +45,6 @@ def found(source, target):
 
 def statuses(source, target):
     return [finding.status for finding in merge.merge(source, target)]
-
-
-def flip(path):
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-5] + bytes([whole[-5] ^ 1]) + whole[-4:])
 
 
 def changed(store, pattern, **fields):

@@ -9,7 +9,6 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from small_store import small_store
 
 from jembench.errors import DamagedError, SpecError
 from jembench.store import records, share, tensors
@@ -18,14 +17,9 @@ from jembench.store.walk import verify
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return small_store(tmp_path_factory.mktemp("bundle") / "whole")
-
-
-@pytest.fixture(scope="module")
 def built(whole, tmp_path_factory):
     folder = tmp_path_factory.mktemp("built") / "bundle"
-    share.build(whole, key(whole), folder)
+    share.build(Store(whole), key(Store(whole)), folder)
     (folder / "README.md").write_text("A card")
     share.write_manifest(folder)
     return folder
@@ -65,18 +59,18 @@ def manifest_of(folder, **changed):
 
 
 def test_a_bundle_is_a_store_of_one_fit(whole, shared):
-    of_fit = [path.name for path in whole.fit_folder(key(whole)).iterdir()]
+    of_fit = [path.name for path in Store(whole).fit_folder(key(Store(whole))).iterdir()]
     home = "fits/jem-digits-digits-s0-jem000/"
     assert {name for name in names(shared) if name.startswith("fits/")} == {
         home + name for name in of_fit if not name.startswith("checkpoint")
     }
     assert {finding.status for finding in verify(Store(shared))} == {"ok"}
     assert [cell.fit.id for cell in Store(shared).contents().cells] == ["jem000"] * 4
-    assert [record.key for record in Store(shared).trained()] == [key(whole)]
+    assert [record.key for record in Store(shared).trained()] == [key(Store(whole))]
 
 
 def test_results_that_failed_or_are_unfinished_are_left_out(whole, tmp_path):
-    store = Store(shutil.copytree(whole.root, tmp_path / "store"))
+    store = Store(shutil.copytree(whole, tmp_path / "store"))
     failed, partial, *_ = [cell for cell in store.contents().cells if cell.fit.id == "jem000"]
     for cell, change in ((failed, {"status": "failed", "values": {}}), (partial, {"details": {"partial": "half"}})):
         changed = dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, **change))
@@ -88,7 +82,7 @@ def test_results_that_failed_or_are_unfinished_are_left_out(whole, tmp_path):
 
 
 def test_without_chains_the_rest_is_whole(whole, tmp_path):
-    store = Store(shutil.copytree(whole.root, tmp_path / "store"))
+    store = Store(shutil.copytree(whole, tmp_path / "store"))
     home = store.fit_folder(key(store))
     record = store.read_fit(key(store))
     tensors.write(
@@ -105,7 +99,7 @@ def test_without_chains_the_rest_is_whole(whole, tmp_path):
 
 
 def test_what_is_damaged_is_not_shared(whole, tmp_path):
-    store = Store(shutil.copytree(whole.root, tmp_path / "store"))
+    store = Store(shutil.copytree(whole, tmp_path / "store"))
     path = store.fit_folder(key(store)) / "history.csv"
     path.write_text(path.read_text()[:-5])
     with pytest.raises(DamagedError, match=r"s0-jem000 in .* cannot be shared: .*history\.csv is not the file"):
@@ -256,9 +250,9 @@ def test_a_link_to_itself_is_refused(shared, tmp_path, name):
 
 def test_what_is_no_bundle_is_refused_with_a_remedy(whole, tmp_path):
     with pytest.raises(SpecError, match=r"manifest\.json is missing.*jembench store merge"):
-        unpack(whole.root, tmp_path)
+        unpack(whole, tmp_path)
     with pytest.raises(SpecError, match="There is no nowhere"):
-        unpack(whole.root.with_name("x").relative_to(whole.root.parent).with_name("nowhere"), tmp_path)
+        unpack(whole.with_name("x").relative_to(whole.parent).with_name("nowhere"), tmp_path)
 
 
 def test_an_archive_with_any_wrong_byte_gives_the_same_files_or_none(shared, tmp_path):

@@ -4,7 +4,6 @@ import os
 import shutil
 
 import pytest
-from small_store import small_store
 
 from jembench.errors import SpecError
 from jembench.store import checkpoint, records
@@ -13,12 +12,6 @@ from jembench.store.store import Store
 from jembench.store.upkeep import garbage, inventory, remove
 from jembench.store.walk import verify
 from jembench.store.works import Status
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    store = small_store(tmp_path_factory.mktemp("inventory") / "whole")
-    return store.root
 
 
 @pytest.fixture

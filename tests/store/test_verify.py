@@ -6,16 +6,11 @@ import subprocess
 import sys
 
 import pytest
-from small_store import small_store
+from small_store import flip
 
 from jembench.errors import SpecError, StoreError
 from jembench.store.store import Store
 from jembench.store.walk import verify
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return small_store(tmp_path_factory.mktemp("verify") / "whole").root
 
 
 @pytest.fixture
@@ -25,11 +20,6 @@ def root(whole, tmp_path):
 
 def told(root):
     return {finding.file: finding for finding in verify(Store(root)) if finding.status != "ok"}
-
-
-def flip(path):
-    content = path.read_bytes()
-    path.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
 
 
 def test_a_store_that_is_whole(root):

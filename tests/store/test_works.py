@@ -4,7 +4,6 @@ import json
 from dataclasses import asdict
 
 import pytest
-from small_store import small_store
 
 from jembench.errors import DamagedError, SpecError
 from jembench.store import records
@@ -77,8 +76,8 @@ def test_a_damaged_status_counts_as_none_and_no_text_moves_the_cursor(works):
 # --- where the store is out of reach ----------------------------------------------------------------------------------
 
 
-def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(tmp_path):
-    whole = small_store(tmp_path / "whole")
+def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(whole, tmp_path):
+    whole = Store(whole)
     cell = whole.contents().cells[0]
     unit = json.dumps({"fit": asdict(cell.fit), "cells": [{"id": cell.id, "metric": cell.metric}]})
     files = work_files(whole.root, unit)

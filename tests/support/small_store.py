@@ -30,6 +30,12 @@ def small_store(root):
     return store
 
 
+def flip(path):
+    """Flip a bit near the end of a file."""
+    content = path.read_bytes()
+    path.write_bytes(content[:-5] + bytes([content[-5] ^ 1]) + content[-4:])
+
+
 def _fit(store, key):
     rng = np.random.default_rng(key.seed)
     folder = store.fit_folder(key)
