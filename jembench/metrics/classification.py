@@ -2,7 +2,7 @@
 
 Everything is computed in float64 from the model's float32 logits.
 
-Legend: N examples, K classes, M bins.
+Legend: N examples, K classes or columns of confidences, M bins, R resamples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from jembench.stats import Statistic
+    from jembench.stats import Indices, Statistic
+
+    Floats = NDArray[np.float64]
 
 LOWEST, HIGHEST = 0.01, 100.0
 """The range of temperatures that is searched."""
@@ -172,8 +174,6 @@ class ECE(Scaled):
 
     def error(self, arrays: Arrays) -> Statistic:
         """Return the calibration error, 0 to 1."""
-        from jembench.metrics.binning import binned_error
-
         return binned_error(arrays["confidence"], arrays["correct"], self.bins)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -195,8 +195,6 @@ class DebiasedECE(ECE):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the squared error."""
-        from jembench.metrics.binning import debiased_squared_error
-
         error = debiased_squared_error(arrays["confidence"], arrays["correct"], self.bins)
         return {self.label: Estimate(Resampling(error, (len(arrays["correct"]),), (-1.0, 1.0)), "", "lower")}
 
@@ -213,8 +211,6 @@ class AdaptiveECE(ECE):
 
     def error(self, arrays: Arrays) -> Statistic:
         """Return the calibration error, 0 to 1."""
-        from jembench.metrics.binning import adaptive_error
-
         return adaptive_error(arrays["confidence"], arrays["correct"], self.bins)
 
 
@@ -235,10 +231,115 @@ class ClasswiseECE(ECE):
         """Return the calibration error, 0 to 1."""
         import numpy as np
 
-        from jembench.metrics.binning import binned_error
-
         probabilities, labels = arrays["probabilities"], arrays["labels"]
         return binned_error(probabilities, labels[:, None] == np.arange(probabilities.shape[1]), self.bins)
+
+
+# --- calibration errors -----------------------------------------------------------------------------------------------
+
+
+def equal_width(confidence: Floats, bins: int) -> NDArray[np.int64]:
+    """Return the bin of each confidence among M of equal width on [0, 1]: [a, b), the last one [a, 1]."""
+    import numpy as np
+
+    return np.minimum(np.searchsorted(np.linspace(0, 1, bins + 1), confidence, side="right") - 1, bins - 1)
+
+
+def binned_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
+    """Return the sum over M bins of equal width of |sum of (hit - confidence)| / N, in 0..1, of index matrices (R, N).
+
+    The weight of a bin is its share of the examples, so this is the weighted mean of |frequency - mean confidence|. For
+    several columns, (N, K), each with its own bins, it is the mean over columns.
+    """
+    import numpy as np
+
+    columns = confidence.reshape(len(confidence), -1).T
+    gaps = hit.reshape(len(hit), -1).T - columns
+    sums = _sums_in_bins(gaps, equal_width(columns, bins), bins)
+    return lambda indices: np.abs(sums(indices)).sum(axis=0) / gaps.size
+
+
+def debiased_squared_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
+    """Return the mean over examples of the squared gap of their bin, without bias, of index matrices (R, N).
+
+    The squared mean of (hit - confidence) of a bin with n_b examples is too large by that mean's variance, which is
+    estimated from the n_b examples and subtracted: Kumar et al. (2019), arXiv:1909.10155, section 5. Their variance
+    is that of hits alone, for confidences that are equal within a bin. A bin with one example counts as 0.
+    """
+    import numpy as np
+
+    gaps = hit - confidence
+    sums = _sums_in_bins(np.stack([np.ones_like(gaps), gaps, gaps**2]), equal_width(confidence, bins), bins)
+
+    def errors(indices: Indices) -> Floats:
+        count, first, second = sums(indices).reshape(3, bins, -1)
+        several = np.maximum(count, 2)
+        # n_b (mean^2 - variance / n_b) = (sum^2 - sum of squares) / (n_b - 1)
+        of_bins = np.where(count > 1, (first**2 - second) / (several - 1), 0.0)
+        total: Floats = of_bins.sum(axis=0) / indices.shape[1]
+        return total
+
+    return errors
+
+
+def _sums_in_bins(values: Floats, where: NDArray[np.int64], bins: int) -> Statistic:
+    """Return the sums in bins of the drawn examples, (S M, R), for S rows of values and bins, (S, N)."""
+    import numpy as np
+    from scipy.sparse import csr_array
+
+    from jembench.stats import multiplicities
+
+    rows, n = values.shape
+    places = (where + bins * np.arange(rows)[:, None]).ravel(), np.tile(np.arange(n), rows)
+    into_bins = csr_array((values.ravel(), places), shape=(rows * bins, n))
+    return lambda indices: into_bins @ multiplicities(indices, n).T
+
+
+def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
+    """Return the sum of :func:`binned_error` over M bins of equal mass, which are those of each resample.
+
+    An example is in bin ceil(F M), where F is the share of examples that are not more confident. So bins hold N / M
+    examples each, up to rounding, and examples of the same confidence are always in the same bin.
+    """
+    import numpy as np
+
+    distinct, group = np.unique(confidence, return_inverse=True)
+    gap = hit - confidence
+
+    def errors(indices: Indices) -> Floats:
+        rows, n = indices.shape
+        places = (group[indices] + len(distinct) * np.arange(rows)[:, None]).ravel()
+        shape = (rows, len(distinct))
+        count = np.bincount(places, minlength=rows * len(distinct)).reshape(shape)
+        gaps = np.bincount(places, weights=gap[indices].ravel(), minlength=rows * len(distinct)).reshape(shape)
+        where = np.maximum(-(-count.cumsum(axis=1) * bins // n) - 1, 0)  # integer division, rounded up
+        where += bins * np.arange(rows)[:, None]
+        sums = np.bincount(where.ravel(), weights=gaps.ravel(), minlength=rows * bins).reshape(rows, bins)
+        total: Floats = np.abs(sums).sum(axis=1) / n
+        return total
+
+    return errors
+
+
+class Reliability(NamedTuple):
+    """A reliability diagram: the examples of each bin, their accuracy and confidence; NaN for an empty bin."""
+
+    edges: Floats  # (M + 1,)
+    counts: NDArray[np.int64]  # (M,)
+    accuracy: Floats  # (M,) in 0..1
+    confidence: Floats  # (M,) mean, in 0..1
+
+
+def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int) -> Reliability:
+    """Return accuracy and mean confidence in M bins of equal width. Guo et al. (2017), arXiv:1706.04599, figure 1."""
+    import numpy as np
+
+    where = equal_width(confidence, bins)
+    counts = np.bincount(where, minlength=bins)
+    with np.errstate(invalid="ignore"):
+        accuracy = np.bincount(where, weights=correct, minlength=bins) / counts
+        mean = np.bincount(where, weights=confidence, minlength=bins) / counts
+    return Reliability(np.linspace(0, 1, bins + 1), counts, accuracy, mean)
 
 
 # --- logits -----------------------------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 """Energies and densities of test images and samples: bits per dimension, the energy gap, and the extremes of log p(x).
 
-Legend: N test images, K classes.
+Legend: N test images, K classes, R resamples.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
+
+    from jembench.stats import Indices
 
 END = 100
 """The number of images at either end, at most a quarter of all."""
@@ -118,8 +120,6 @@ class LogDensity(Metric):
         The correctly classified images, from which ``auroc-correct`` is resampled, differ between models, so that two
         models cannot be compared image by image.
         """
-        from jembench.metrics.estimates import among_highest, effective_classes
-
         log_px = arrays["log-px"]
         n = len(log_px)
         spread = Resampling(lambda drawn: log_px[drawn].std(axis=1), (n,), (0.0, float("inf")))
@@ -161,6 +161,47 @@ def size_of_end(n: int) -> int:
 def highest_first(values: NDArray[Any]) -> NDArray[np.int64]:
     """Return the order from the highest value to the lowest; equal values keep their order."""
     return (-values).argsort(kind="stable")
+
+
+def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
+    """Return the effective number of classes, 1 to K: exp(H) of their shares among the classes (N,) of images.
+
+    It is the Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
+    """
+    import numpy as np
+    from scipy.special import entr
+
+    from jembench.stats import multiplicities
+
+    def hill_number(indices: Indices) -> NDArray[np.float64]:
+        counts = multiplicities(classes[indices], num_classes)
+        numbers: NDArray[np.float64] = np.exp(entr(counts / counts.sum(axis=1, keepdims=True)).sum(axis=1))
+        return numbers
+
+    return Estimate(Resampling(hill_number, (len(classes),), (1.0, float(num_classes))))
+
+
+def among_highest(estimate: Estimate, order: NDArray[np.int64], n: int) -> Estimate:
+    """Return a statistic restricted to the n highest images of each resample.
+
+    Args:
+        estimate: of all N images.
+        order: (N,) the images from the highest to the lowest.
+        n: at most N.
+    """
+    import numpy as np
+
+    rank, statistic = np.empty_like(order), estimate.resampling.statistic
+    rank[order] = np.arange(len(order))
+
+    def highest(indices: Indices) -> Indices:
+        return order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]
+
+    resampling = estimate.resampling._replace(
+        statistic=lambda indices: statistic(highest(indices)), trials=min(n, estimate.resampling.trials)
+    )
+    flags = None if estimate.flags is None else estimate.flags[order[:n]]
+    return estimate._replace(resampling=resampling, n=n, flags=flags)
 
 
 def _detection(arrays: Arrays) -> dict[str, Estimate]:

@@ -13,17 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Diverged, SpecError
 from jembench.interfaces import Value
+from jembench.metrics import classification
 from jembench.metrics.base import bootstrap_rng, value_of
-from jembench.metrics.classification import (
-    ECE,
-    NLL,
-    Accuracy,
-    AdaptiveECE,
-    Brier,
-    Classification,
-    ClasswiseECE,
-    require_finite,
-)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -50,7 +41,7 @@ def accuracy(logits: Array, labels: Array) -> Value:
         >>> f"{value.value:.1f} [{value.low:.1f}, {value.high:.1f}] {value.unit}"
         '66.7 [20.8, 93.9] %'
     """
-    return _of_logits(Accuracy(), logits, labels)
+    return _of_logits(classification.Accuracy(), logits, labels)
 
 
 def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
@@ -65,7 +56,7 @@ def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
         >>> round(nll(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])).value, 4)
         0.6931
     """
-    return _of_logits(NLL(resamples=resamples), logits, labels)
+    return _of_logits(classification.NLL(resamples=resamples), logits, labels)
 
 
 def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
@@ -77,7 +68,7 @@ def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
         >>> brier(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])).value
         0.5
     """
-    return _of_logits(Brier(resamples=resamples), logits, labels)
+    return _of_logits(classification.Brier(resamples=resamples), logits, labels)
 
 
 def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -89,7 +80,7 @@ def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) 
         >>> round(ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
         25.0
     """
-    return _of_logits(ECE(bins=bins, resamples=resamples), logits, labels)
+    return _of_logits(classification.ECE(bins=bins, resamples=resamples), logits, labels)
 
 
 def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -101,7 +92,7 @@ def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int
         >>> round(adaptive_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]), bins=1).value, 1)
         25.0
     """
-    return _of_logits(AdaptiveECE(bins=bins, resamples=resamples), logits, labels)
+    return _of_logits(classification.AdaptiveECE(bins=bins, resamples=resamples), logits, labels)
 
 
 def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -113,7 +104,7 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
         >>> round(classwise_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
         25.0
     """
-    return _of_logits(ClasswiseECE(bins=bins, resamples=resamples), logits, labels)
+    return _of_logits(classification.ClasswiseECE(bins=bins, resamples=resamples), logits, labels)
 
 
 # --- of scores --------------------------------------------------------------------------------------------------------
@@ -151,7 +142,7 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
 # --- the computations of the metrics, on tensors ----------------------------------------------------------------------
 
 
-def _of_logits(metric: Classification, logits: Array, labels: Array) -> Value:
+def _of_logits(metric: classification.Classification, logits: Array, labels: Array) -> Value:
     from jembench import seeds
 
     given, classes = _tensor(logits), _tensor(labels)
@@ -162,7 +153,7 @@ def _of_logits(metric: Classification, logits: Array, labels: Array) -> Value:
         )
     if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) >= given.shape[1]:
         raise SpecError(f"The labels must be whole numbers from 0 to {given.shape[1] - 1}.")
-    require_finite(given, "logits", "examples")
+    classification.require_finite(given, "logits", "examples")
     (estimate,) = metric.estimates(metric.scores(given.double(), classes.long())).values()
     rng = bootstrap_rng(seeds.generator(0, f"evaluation/bootstrap {metric.name}"))  # as for the fit of seed 0
     return value_of(estimate, rng, metric.resamples or 0)

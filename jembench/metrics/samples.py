@@ -13,7 +13,7 @@ from jembench.errors import NotApplicable
 from jembench.interfaces import Density, Energy, Evaluation, Measurement, Need, Planned, Resampling
 from jembench.metrics.base import Arrays, Estimate, Metric, OptionalCount, mean, median, share
 from jembench.metrics.classification import classified
-from jembench.metrics.densities import highest_first, log_px, size_of_end
+from jembench.metrics.densities import among_highest, effective_classes, highest_first, log_px, size_of_end
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, require_images
 
 if TYPE_CHECKING:
@@ -92,8 +92,6 @@ class ClassSamples(Metric):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of samples, with the source in their labels."""
-        from jembench.metrics.estimates import among_highest, effective_classes
-
         predicted = arrays["predicted"]
         if "labels" in arrays:
             return {f"agreement-{self.source}": share(predicted == arrays["labels"], "higher")}
@@ -144,8 +142,6 @@ class ConfidentSamples(Metric):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of samples."""
-        from jembench.metrics.estimates import among_highest, effective_classes
-
         order = highest_first(arrays["log-odds"])
         confidence = mean(100 * arrays["confidence"], "%", within=(0.0, 100.0))
         classes = effective_classes(arrays["predicted"], len(arrays["counts"]))

@@ -12,7 +12,7 @@ import numpy as np
 
 from jembench import drawing
 from jembench.interfaces import Value
-from jembench.metrics.binning import Reliability, reliability
+from jembench.metrics.classification import Reliability, reliability
 from jembench.report.figures.base import Drawing, Planned, Result, figure_of, rows_of, with_interval
 from jembench.report.rows import grouped
 
