@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
 import torch
@@ -83,9 +82,9 @@ class Datasets:
     def __init__(self, *, dry: bool = False) -> None:
         self._dry = dry
         self.absent: dict[str, str] = {}  # dataset -> why it is not here, with the remedy
-        self._found: dict[tuple[str, int | None], PlannedData | None] = {}
+        self._found: dict[tuple[str, int | None], PlannedFit | None] = {}
 
-    def find(self, fit: FitPlan, limit: int | None) -> PlannedData | None:
+    def find(self, fit: FitPlan, limit: int | None) -> PlannedFit | None:
         """Return the dataset, or what is known of it without its images; None: nothing is.
 
         Raises:
@@ -107,7 +106,8 @@ class Datasets:
             if not dataset.bound.arguments.get("download"):
                 self.absent[str(dataset)] = str(error)
             made = absent(dataset)
-        self._found[key] = PlannedData(dataset=made, limit=limit, fetching=not self._dry) if made else None
+        test = limited(made.split("test"), limit) if made else None
+        self._found[key] = PlannedFit(dataset=made, test=test, fetching=not self._dry) if made and test else None
         return self._found[key]
 
 
@@ -134,7 +134,7 @@ def look_ahead(plan: Plan, here: Datasets | None = None) -> Outlook:
     return Outlook(plan, found, here.absent)
 
 
-def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData) -> Ready:
+def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedFit) -> Ready:
     """Look at one model before training, with all of its seeds."""
     fit, dataset, iterations, buffers = fits[0], data.dataset, 0, 0
     name = fit.key.model
@@ -146,9 +146,8 @@ def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedData) -> Ready:
             trainer = make_trainer(fit, dataset, torch.device("cpu"), model)
             sampler, iterations, buffers = trainer.sampler, trainer.iterations, snapshots.expected(trainer)
     held = 0 if fit.is_pretrained else fit.recipe.data.validation
-    planned = PlannedFit(
-        model=model, sampler=sampler, of=data, validation=held, buffers=buffers, pretrained=fit.is_pretrained
-    )
+    start = {"model": model, "sampler": sampler, "validation": held, "buffers": buffers}
+    planned = replace(data, **start, pretrained=fit.is_pretrained)
     reasons = {}
     for metric, cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.items():
         with isolated(f"The metric {metric}", _keep_for_later):
@@ -180,29 +179,17 @@ def _reason(cell: CellPlan, planned: PlannedFit) -> Unavailable | None:
 # --- a fit before it is trained, as its metrics see it ----------------------------------------------------------------
 
 
-@dataclass(kw_only=True)
-class PlannedData:
-    """A dataset, and what was found to be available for it, whatever model or metric asked."""
+@dataclass(frozen=True, kw_only=True)
+class PlannedFit:
+    """The :class:`~jembench.interfaces.Planned` of a model at its start; without a model, what all models share."""
 
     dataset: Dataset
-    limit: int | None  # test images, None: all
-    fetching: bool
-    drawn: set[str] = field(default_factory=set)  # OOD sets
-    networks: dict[str, FeatureNetwork] = field(default_factory=dict)
-
-    @cached_property
-    def test(self) -> Split:
-        """The test images under evaluation."""
-        return limited(self.dataset.split("test"), self.limit)
-
-
-@dataclass(kw_only=True)
-class PlannedFit:
-    """The :class:`~jembench.interfaces.Planned` of a model at its start."""
-
-    model: Any
-    sampler: Sampler | None
-    of: PlannedData
+    test: Split  # the test images under evaluation
+    fetching: bool  # whether downloads may be made now
+    drawn: set[str] = field(default_factory=set)  # OOD sets that can be drawn
+    networks: dict[str, FeatureNetwork] = field(default_factory=dict)  # that can be used
+    model: Any = None
+    sampler: Sampler | None = None
     validation: int = 0  # images that the recipe holds out
     buffers: int = 0  # of the last epochs, that training will keep
     pretrained: bool = False
@@ -219,7 +206,7 @@ class PlannedFit:
             given = " and ".join(capability for capability in known if capability in has)
             given = f"{given} only" if given else "nothing"
             raise NotApplicable(f"needs {' and '.join(missing)}: {name} gives {given}")
-        if "labels" in needs and self.of.test.labels is None:
+        if "labels" in needs and self.test.labels is None:
             raise NotApplicable(f"The dataset {self.spec.name} has no labels, so there is nothing to classify.")
         if "validation" in needs and not self.validation:
             raise no_validation(self.count("train"), pretrained=self.pretrained)
@@ -235,16 +222,11 @@ class PlannedFit:
     @property
     def spec(self) -> DataSpec:
         """The description of the images."""
-        return self.of.dataset.spec
-
-    @property
-    def fetching(self) -> bool:
-        """True if downloads may be made now."""
-        return self.of.fetching
+        return self.dataset.spec
 
     def count(self, images: Literal["test", "train"]) -> int:
         """Return the number of test images under evaluation, or of the whole training split."""
-        return len(self.of.test.images) if images == "test" else count(self.of.dataset, "train")
+        return len(self.test.images) if images == "test" else count(self.dataset, "train")
 
     def samples(self, source: Source = KEPT) -> int | None:
         """Return how many images of its own the model will have; None: its sampler does not say how many it keeps."""
@@ -276,18 +258,18 @@ class PlannedFit:
                 present(outliers.component)
             except Unavailable:
                 return
-        if spec not in self.of.drawn:
-            outliers.make().draw(self.of.test, self.spec)
-            self.of.drawn.add(spec)
+        if spec not in self.drawn:
+            outliers.make().draw(self.test, self.spec)
+            self.drawn.add(spec)
 
     def features(self, spec: str) -> FeatureNetwork:
         """Return the feature network of a spec, checked once."""
-        if spec not in self.of.networks:
+        if spec not in self.networks:
             network = registry.resolve("features", spec).make()
             if isinstance(network, Checked):
                 network.check(self)
-            self.of.networks[spec] = network
-        return self.of.networks[spec]
+            self.networks[spec] = network
+        return self.networks[spec]
 
 
 # --- a dry run --------------------------------------------------------------------------------------------------------

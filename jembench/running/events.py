@@ -9,7 +9,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
@@ -66,7 +66,7 @@ def ending_of(error: BaseException) -> Ending:
     return "failed"
 
 
-class Events:
+class Events(AbstractContextManager["Events"]):
     """The receivers of events: a display, trackers, and the statuses of units in a store.
 
     Closing it, as a context does, lets trackers finish.
@@ -87,9 +87,6 @@ class Events:
         self._display = display
         self._store = store
         self._trackers = [Tracked(spec) for spec in trackers]
-
-    def __enter__(self) -> Events:
-        return self
 
     def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
         for tracker in self._trackers:

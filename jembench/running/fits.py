@@ -74,21 +74,6 @@ def make_model(
         ) from error
     if not isinstance(model, nn.Module):
         raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
-    if not fit.is_pretrained and not is_fitted(model):
-        _check_trainable(model, fit.key.model)
-    if getattr(model, "chains", "none") not in get_args(Chains):
-        raise PluginError(
-            f"The model {fit.key.model} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
-        )
-    return model
-
-
-def _check_trainable(model: nn.Module, name: str) -> None:
-    """Check that there is a loss, and anything to lower it by.
-
-    Raises:
-        PluginError: if not.
-    """
     wrong = ""
     if not isinstance(model, Trainable):
         wrong = f"{type(model).__name__} lacks `chains` and `training_loss` (jembench.interfaces.Trainable)"
@@ -96,11 +81,16 @@ def _check_trainable(model: nn.Module, name: str) -> None:
         wrong = "none of its parameters is to be trained (requires_grad)"
     elif not all(parameter.is_floating_point() for parameter in model.parameters()):
         wrong = "some of its parameters are no real numbers, and optimisers take no others"
-    if wrong:
+    if wrong and not fit.is_pretrained and not is_fitted(model):
         raise PluginError(
-            f"The model {name} cannot be trained: {wrong}. If it has been trained elsewhere, mark its factory: "
-            "@jembench.plugin.pretrained."
+            f"The model {fit.key.model} cannot be trained: {wrong}. If it has been trained elsewhere, mark its "
+            "factory: @jembench.plugin.pretrained."
         )
+    if getattr(model, "chains", "none") not in get_args(Chains):
+        raise PluginError(
+            f"The model {fit.key.model} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
+        )
+    return model
 
 
 def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: Any = None) -> Trainer:

@@ -52,7 +52,12 @@ def import_fit(importer: str, file: Path, model: str | None, dataset: str, name:
     sha256 = digest(file)
     chains = [f"chains.sampler={found.sampler}"] if found.sampler else []
     fit = plan_fit(found.model, dataset, PRETRAINED, [f"source={sha256[:12]}", *chains])
-    _check_name(name, fit, store)
+    taken = name in {component.name for component in discovery.components("models")}
+    taken = taken or any(record.key.id != fit.key.id for record in imports(store, name))
+    if taken or spec.parse(name) != spec.Spec(name, ()) or ":" in name:
+        other = "cannot be a name: it has more than letters, digits, - and _"
+        wrong = "is the name of another model" if taken else other
+        raise SpecError(f"{name!r} {wrong}. Choose another with --name.")
     made = fit_together(found, data, file)
     kept = _chains(found, data, file) if found.sampler else {}
     folder = store.fit_folder(fit.key)
@@ -63,16 +68,6 @@ def import_fit(importer: str, file: Path, model: str | None, dataset: str, name:
     about = {**record.provenance, "imported": source}
     store.write_fit(record._replace(status="imported", files=fits.digests(folder), provenance=about))
     return Imported(fit, found, sum(parameter.numel() for parameter in made.parameters()))
-
-
-def _check_name(name: str, fit: FitPlan, store: Store) -> None:
-    taken = name in {component.name for component in discovery.components("models")}
-    taken = taken or any(record.key.id != fit.key.id for record in imports(store, name))
-    if taken or spec.parse(name) != spec.Spec(name, ()) or ":" in name:
-        wrong = (
-            "is the name of another model" if taken else "cannot be a name: it has more than letters, digits, - and _"
-        )
-        raise SpecError(f"{name!r} {wrong}. Choose another with --name.")
 
 
 def _chains(found: Import, data: DataSpec, file: Path) -> Mapping[str, Tensor]:

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import IO
@@ -52,6 +52,7 @@ class _Worker:
                 yield Ended(**json.loads(line))
 
 
+@dataclass(eq=False)
 class Processes:
     """Starts a worker on this machine for each batch of units.
 
@@ -65,15 +66,14 @@ class Processes:
 
     here = True
 
-    def __init__(self, jobs: int | None, per_gpu: int, retries: int) -> None:
-        self._jobs = jobs
-        self._per_gpu = per_gpu
-        self._retries = retries
-        self._queue: list[Job] = []
-        self._workers: list[_Worker] = []
-        self._deaths: Counter[str] = Counter()  # by the id of the unit
-        self._endings: list[Ended] = []  # that were not asked for yet
-        self._cancelled = False
+    jobs: int | None
+    per_gpu: int
+    retries: int
+    _queue: list[Job] = field(default_factory=list, init=False)
+    _workers: list[_Worker] = field(default_factory=list, init=False)
+    _deaths: Counter[str] = field(default_factory=Counter, init=False)  # by the id of the unit
+    _endings: list[Ended] = field(default_factory=list, init=False)  # that were not asked for yet
+    _cancelled: bool = field(default=False, init=False)
 
     @cached_property
     def _gpus(self) -> list[str]:
@@ -86,7 +86,7 @@ class Processes:
     @cached_property
     def slots(self) -> int:
         """The number of places."""
-        return self._jobs or len(self._gpus) * self._per_gpu or _cores()
+        return self.jobs or len(self._gpus) * self.per_gpu or _cores()
 
     @cached_property
     def _free(self) -> list[str]:
@@ -187,7 +187,7 @@ class Processes:
         elif worker.jobs:
             first = worker.jobs[0].id
             self._deaths[first] += 1
-            if self._deaths[first] > self._retries:
+            if self._deaths[first] > self.retries:
                 worker.keeps_log = True
                 text = f"its worker ended with exit code {code}, {self._deaths[first]} times"
                 lost = Ended(id=first, how="lost", text=text, host=platform.node(), log=str(worker.log))

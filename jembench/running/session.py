@@ -128,7 +128,7 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     if not pending.cells:
         return Finished(cells, None)
     cells.clear()  # there may be tens of thousands, and training takes long
-    stopped = None
+    stopped: OutOfTime | Stopped | WorkFailed | None = None
     with showing(display) as shown:
         with progress.phase("loading PyTorch"):
             executor = _executor(pending, store, how)
@@ -147,13 +147,8 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
                 )
             except (OutOfTime, Stopped, WorkFailed) as error:
                 stopped = error
-    return _found(plan, store, stopped)
-
-
-def _found(plan: Plan, store: Store, stopped: OutOfTime | Stopped | WorkFailed | None) -> Finished:
-    """Return what the store has of a plan after the work, once all of it can be seen here if no work is left."""
     until = time.monotonic() + LATEST
-    while len(cells := outcomes(plan, store)) < len(plan.cells) and not stopped:
+    while len(cells := outcomes(plan, store)) < len(plan.cells) and not stopped:  # not visible from this machine yet
         if time.monotonic() > until:
             stopped = WorkFailed(
                 f"All work has ended, and {len(plan.cells) - len(cells)} of {len(plan.cells)} results are not in the "

@@ -108,8 +108,7 @@ class Worker:
             )
             with devices.threads_for(ready.dataset.spec, self.device), unit.isolated("The work"):
                 try:
-                    text = unit.measure() if work.kind == "fit" else unit.attack()
-                    return Ended(id=work.id, how="done", text=text)
+                    return Ended(id=work.id, how="done", text=unit.carry_out())
                 except _Busy:
                     stopping.check()
                     return Ended(id=work.id, how="busy")
@@ -121,43 +120,40 @@ class _Busy(Exception):
 
 @dataclass(frozen=True, kw_only=True)
 class _Unit(FitWork):
-    """A unit of work, with all that it needs in this process.
-
-    :meth:`measure` and :meth:`attack` raise :class:`_Busy` if another process is at the same work.
-    """
+    """A unit of work, with all that it needs in this process."""
 
     ready: Ready
     work: Work
     cells: Sequence[CellPlan]  # with those that other units compute later
 
-    def measure(self) -> str:
-        """Train the fit if a cell needs it, and compute the cells. Return why training failed, or ""."""
+    def carry_out(self) -> str:
+        """Train the fit if a cell needs it, and compute the cells or attack a part of the images.
+
+        Returns:
+            why training failed, or "".
+
+        Raises:
+            _Busy: if another process is at the same work.
+        """
         has_picture = self.store.is_trained(self.fit.key) and (self.folder / SAMPLES).exists()
         possible = self._possible()
         trained, failure = self._trained(possible)
-        if trained:
-            if not has_picture:
+        if trained and self.work.kind == "fit":
+            if not has_picture and "samples" in self.ready.has:
                 self._draw_picture(trained.evaluation())
             own = {cell.id for cell in self.work.cells}
             self._measure([cell for cell in possible if cell.id in own], trained)
+        elif trained:
+            for cell in possible:  # what is found is kept for the unit that measures, where an error happens again
+                self._measured(cell, trained, set())
         stopping.check()
         return failure
 
-    def attack(self) -> str:
-        """Attack a part of the images, and return "". What is found is kept for the unit that measures.
-
-        What goes wrong happens there again, and is the outcome.
-        """
-        possible = self._possible()
-        trained, _ = self._trained(possible)
-        if trained:
-            for cell in possible:
-                with progress.phase(f"measuring {cell.metric}") as shown:
-                    evaluation = trained.evaluation(set(), cell.metric.code, shown, self.work.part)
-                    # it ends with PartDone
-                    measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
-        stopping.check()
-        return ""
+    def _measured(self, cell: CellPlan, trained: TrainedFit, used: set[Component]) -> Measured:
+        """Compute a cell, or its part of it; ``used`` gets the components that the metric asks for."""
+        with progress.phase(f"measuring {cell.metric}") as shown:
+            evaluation = trained.evaluation(used, cell.metric.code, shown, self.work.part)
+            return measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
 
     def _possible(self) -> list[CellPlan]:
         """Return the cells that are to be computed. Of those that cannot be, the reason is their outcome."""
@@ -204,9 +200,7 @@ class _Unit(FitWork):
                 if not mine or self.store.is_settled(cell):
                     continue
                 used: set[Component] = set()
-                with progress.phase(f"measuring {cell.metric}") as shown:
-                    evaluation = trained.evaluation(used, cell.metric.code, shown)
-                    measured = measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
+                measured = self._measured(cell, trained, used)
                 self._write(cell, measured, used)
             if "partial" in measured.outcome.details:
                 unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
@@ -221,8 +215,6 @@ class _Unit(FitWork):
             raise _Busy
 
     def _draw_picture(self, evaluation: Evaluation) -> None:
-        if "samples" not in self.ready.has:
-            return
         try:
             with progress.phase("drawing samples"), self.isolated("The samples"):
                 write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)

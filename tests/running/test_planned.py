@@ -6,7 +6,7 @@ import torch
 from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Split
 from jembench.models.energies import LogitModel
-from jembench.running.check import PlannedData, PlannedFit
+from jembench.running.check import PlannedFit
 
 SPEC = DataSpec(name="toy", shape=(1, 4, 4), num_classes=10)
 LABELS = torch.zeros(40, dtype=torch.int64)
@@ -27,8 +27,9 @@ class Density(torch.nn.Module):
 
 
 def planned(model=None, labels=LABELS, **known):
-    data = PlannedData(dataset=Toy(labels), limit=None, fetching=False)
-    return PlannedFit(model=model or LogitModel(torch.nn.Flatten()), sampler=None, of=data, **known)
+    data = Toy(labels)
+    model = model or LogitModel(torch.nn.Flatten())
+    return PlannedFit(dataset=data, test=data.split("test"), fetching=False, model=model, **known)
 
 
 @pytest.mark.parametrize(
