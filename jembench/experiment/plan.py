@@ -169,11 +169,7 @@ def look_again() -> None:
 
 
 def plan_fit(
-    model: str,
-    dataset: str,
-    recipe: str | None = None,
-    settings: Sequence[str] = (),
-    seed: int = 0,
+    model: str, dataset: str, recipe: str | None = None, settings: Sequence[str] = (), seed: int = 0
 ) -> FitPlan:
     """Return a model and how it is trained on a dataset, both given by their specs.
 

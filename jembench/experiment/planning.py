@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
-from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec
 from jembench.errors import SpecError, Unavailable
 from jembench.experiment.plan import CellPlan, DisplayNames, FitPlan, Names, Part, Plan, fit_of, look_again
 from jembench.experiment.suite import Run, Suite
-from jembench.experiment.sweep import Grid, compares_with_itself, with_options
+from jembench.experiment.sweep import compares_with_itself, with_options
 from jembench.store.outcome import FitKey
 
 
@@ -33,53 +32,18 @@ def make_plan(
     _check(suite, settings)
     limit = suite.limit if limit is None else limit
     cells: dict[str, CellPlan] = {}
-    parts: dict[str, Part] = {}
-    fits: list[tuple[Run, FitPlan]] = []
-    for block in _blocks(suite, settings):
-        own = [_known(fit) for fit in block.fits(suite, recipe)]
-        fits += [(block.run, fit) for fit in own]
-        for fit in own:
-            metrics = [registry.resolve("metrics", metric) for metric in block.metrics_on(str(fit.dataset))]
-            for seed in block.run.seeds:
-                planned = [CellPlan(fit=fit.with_seed(seed), metric=metric, limit=limit) for metric in metrics]
-                cells |= {cell.id: cell for cell in planned if cell.id not in cells}
-        _add(parts, block, own, [fit.key.names for fit in own])
+    runs = _set(suite, settings)
+    fits = [(run, _known(fit)) for run, fit in _fits(runs, suite.datasets, recipe)]
+    for run, fit in fits:
+        metrics = [registry.resolve("metrics", metric) for metric in _metrics_on(run, str(fit.dataset))]
+        for seed in run.seeds:
+            planned = [CellPlan(fit=fit.with_seed(seed), metric=metric, limit=limit) for metric in metrics]
+            cells |= {cell.id: cell for cell in planned if cell.id not in cells}
     if not cells:
-        raise SpecError(
-            f"There is nothing to run: no metric of the suite {suite.name} is for {', '.join(suite.datasets)}. Name "
-            "some."
-        )
-    return Plan(suite, list(cells.values()), tuple(parts.values()), _names(fits))
-
-
-class _Block(NamedTuple):
-    """A block of a suite, with the settings of a plan."""
-
-    run: Run
-    settings: list[str]  # of its recipes
-    metrics: list[str]  # canonical specs
-    grids: list[Grid]
-
-    def fits(self, suite: Suite, recipe: str | None = None) -> Iterator[FitPlan]:
-        """Yield a fit of the first seed for each dataset and model. No data are read."""
-        for dataset in filter(self.run.covers, suite.datasets):
-            for model in self.run.models:
-                yield fit_of(model, dataset, recipe or self.run.recipe_for(model, dataset), self.settings)
-
-    def metrics_on(self, dataset: str) -> list[str]:
-        """Return the metrics of a dataset: its own, then those of its grids."""
-        of_grids = (place.metric for grid in self.grids for place in grid.places)
-        return [metric for metric in (*self.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
-
-
-def _blocks(suite: Suite, settings: Sequence[str] = ()) -> Iterator[_Block]:
-    measured = suite.metric_names
-    for run in suite.runs:
-        stated = (*run.settings, *settings)
-        metrics = (registry.resolve("metrics", with_options(text, _options(text, stated))) for text in run.metrics)
-        grids = [grid.pinned(_options(grid.metric, stated)) for grid in run.grid]
-        of_recipes = [setting for setting in stated if _owner(setting) not in measured]
-        yield _Block(run, of_recipes, list(map(str, metrics)), grids)
+        datasets = ", ".join(suite.datasets)
+        raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
+    parts = _parts(runs, fits, [(run, fit.key.names) for run, fit in fits])
+    return Plan(suite, list(cells.values()), parts, _names(fits))
 
 
 def _check(suite: Suite, settings: Sequence[str]) -> None:
@@ -101,6 +65,18 @@ def _check(suite: Suite, settings: Sequence[str]) -> None:
             raise SpecError(f"There is nothing to run: no block of the suite {suite.name} is for {dataset}.")
 
 
+def _set(suite: Suite, settings: Sequence[str] = ()) -> list[Run]:
+    """Return the blocks of a suite with the options of metrics set; those of recipes remain in their settings."""
+    measured, found = suite.metric_names, []
+    for run in suite.runs:
+        stated = (*run.settings, *settings)
+        metrics = (registry.resolve("metrics", with_options(text, _options(text, stated))) for text in run.metrics)
+        grid = tuple(one.pinned(_options(one.metric, stated)) for one in run.grid)
+        of_recipes = tuple(setting for setting in stated if _owner(setting) not in measured)
+        found.append(dataclasses.replace(run, metrics=tuple(map(str, metrics)), grid=grid, settings=of_recipes))
+    return found
+
+
 def _options(metric: str, settings: Iterable[str]) -> dict[str, str]:
     """Return the options of a metric that are set."""
     own = (setting.partition("=") for setting in settings if _owner(setting) == spec.parse(metric).name)
@@ -112,6 +88,14 @@ def _owner(setting: str) -> str:
     return setting.partition("=")[0].rpartition(".")[0]
 
 
+def _fits(runs: Iterable[Run], datasets: Sequence[str], recipe: str | None = None) -> Iterator[tuple[Run, FitPlan]]:
+    """Yield a fit, for all seeds, of each model of each block on each dataset. No data are read."""
+    for run in runs:
+        for dataset in filter(run.covers, datasets):
+            for model in run.models:
+                yield run, fit_of(model, dataset, recipe or run.recipe_for(model, dataset), run.settings)
+
+
 def _known(fit: FitPlan) -> FitPlan:
     """Return the fit, or one that says why its dataset cannot be known: a plan is made without it too."""
     try:
@@ -121,19 +105,32 @@ def _known(fit: FitPlan) -> FitPlan:
     return fit
 
 
-def _add(parts: dict[str, Part], block: _Block, fits: Iterable[FitPlan], rows: Iterable[Names]) -> None:
-    """Add a block to the part of its title, with the names of the fits that it measures."""
-    title = block.run.title
-    part = parts.get(title, Part(title, (), (), {}))
-    measured = {names: (*(part.rows or {}).get(names, ()), *block.metrics_on(names[1])) for names in rows}
-    labels = {fit.recipe.label: block.run.label for fit in fits if block.run.label and block.run.settings}
-    parts[title] = Part(
-        title,
-        tuple(dict.fromkeys((*part.metrics, *block.metrics))),
-        (*part.grids, *(grid for grid in block.grids if grid not in part.grids)),
-        {**(part.rows or {}), **measured},
-        {**part.variants, **labels},
-    )
+def _metrics_on(run: Run, dataset: str) -> list[str]:
+    """Return the metrics of a block on a dataset: its own, then those of its grids."""
+    of_grids = (place.metric for grid in run.grid for place in grid.places)
+    return [metric for metric in (*run.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
+
+
+def _parts(
+    runs: Iterable[Run], fits: Sequence[tuple[Run, FitPlan]], rows: Sequence[tuple[Run, Names]]
+) -> tuple[Part, ...]:
+    """Return a part for the blocks of each title.
+
+    Args:
+        runs: the blocks.
+        fits: of the blocks, whose recipes have labels there.
+        rows: the names of fits that each block measures.
+    """
+    parts: dict[str, Part] = {}
+    for run in runs:
+        part = parts.get(run.title, Part(run.title, (), (), {}))
+        grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
+        asked, labels = dict(part.rows or {}), {fit.recipe.label: run.label for one, fit in fits if one is run}
+        for names in (names for one, names in rows if one is run):
+            asked[names] = (*asked.get(names, ()), *_metrics_on(run, names[1]))
+        metrics = tuple(dict.fromkeys((*part.metrics, *run.metrics)))
+        parts[run.title] = Part(run.title, metrics, grids, asked, {**part.variants, **(labels if run.label else {})})
+    return tuple(parts.values())
 
 
 def _names(fits: Iterable[tuple[Run, FitPlan]]) -> DisplayNames:
@@ -156,12 +153,10 @@ def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
     Raises:
         SpecError: for a metric that does not exist, or has no such option.
     """
-    names, parts = dict.fromkeys(fit.names for fit in fits), dict[str, Part]()
-    planned = {name for name in names if any(_is_by(name, run) for run in suite.runs)}
-    for block in _blocks(suite):
-        rows = [name for name in names if (_is_by(name, block.run) if name in planned else block.run.covers(name[1]))]
-        _add(parts, block, block.fits(suite), rows)
-    return tuple(parts.values())
+    runs, names = _set(suite), dict.fromkeys(fit.names for fit in fits)
+    by_recipe = {name: [run for run in runs if _is_by(name, run)] for name in names}
+    rows = [(run, name) for name, own in by_recipe.items() for run in own or runs if run.covers(name[1])]
+    return _parts(runs, list(_fits(runs, suite.datasets)), rows)
 
 
 def _is_by(names: Names, run: Run) -> bool:
@@ -176,15 +171,11 @@ def fit_names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
         SpecError: for any name or option that does not exist.
     """
     _check(suite, ())
-    found = (
-        (str(fit.model), str(fit.dataset), fit.recipe.label, seed)
-        for block in _blocks(suite)
-        for fit in block.fits(suite)
-        for seed in block.run.seeds
-    )
-    return list(dict.fromkeys(found))
+    fits = ((run, fit.model, fit.dataset, fit.recipe) for run, fit in _fits(_set(suite), suite.datasets))
+    names = ((str(model), str(data), recipe.label, seed) for run, model, data, recipe in fits for seed in run.seeds)
+    return list(dict.fromkeys(names))
 
 
 def display_names_of(suite: Suite) -> DisplayNames:
     """Return the display names of a suite's models, by their specs and the labels of their recipes."""
-    return _names((block.run, fit) for block in _blocks(suite) if block.run.name for fit in block.fits(suite))
+    return _names(_fits([run for run in _set(suite) if run.name], suite.datasets))

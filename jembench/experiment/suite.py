@@ -154,13 +154,8 @@ class Suite:
     def lacking(self) -> str:
         """The first of models, metrics, datasets and seeds of which a block has none; "": each has all."""
         for run in self.runs or [Run()]:
-            found = {
-                "models": run.models,
-                "datasets": self.datasets,
-                "metrics": run.metrics or run.grid,
-                "seeds": run.seeds,
-            }
-            if missing := [name for name, some in found.items() if not some]:
+            stated = {"models": run.models, "datasets": self.datasets, "metrics": run.metrics or run.grid}
+            if missing := [name for name, some in {**stated, "seeds": run.seeds}.items() if not some]:
                 return missing[0]
         return ""
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Mapping, Set
+from typing import Any
 
 from jembench.catalog import packages, spec
 from jembench.catalog.validation import parse, read
@@ -15,7 +15,7 @@ from jembench.experiment.claims import Claim
 from jembench.experiment.suite import Run, Suite
 
 _OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models"} | {"include"}
-_OF_FILES = {"title", "datasets", "limit", "reference", "claim", "execution", "report", "figures"}
+_OF_FILES = {"title", "datasets", "limit", "reference", "claim", "execution", "report", "figures", "run"}
 
 
 def names() -> list[str]:
@@ -40,14 +40,19 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
     where = source.where if is_file else f"suite {source.name}"
     fields = parse(source.content, source.where)
     _refuse_former(fields, where)
-    blocks = _blocks(fields, where)
     if extra := sorted(fields.keys() - _OF_BLOCKS - _OF_FILES):
-        raise unknown(f"key in {where}", extra[0], _OF_BLOCKS | _OF_FILES | {"run"}, "")
-    includes = dict.fromkeys(other for block in blocks for other in block.include)
-    included = {other: _load(other, (*including, source.name)) for other in includes}
-    runs = [run for block in blocks for run in _runs(block, included, where)]
-    of_file = {key: fields[key] for key in fields.keys() & _OF_FILES - {"claim", "reference"}}
-    of_file.setdefault("datasets", list(dict.fromkeys(_datasets(blocks, included))))
+        raise unknown(f"key in {where}", extra[0], _OF_BLOCKS | _OF_FILES, "")
+    included: dict[str, Suite] = {}
+    runs: list[Run] = []
+    datasets: list[str] = []
+    for path, table, own_models in _blocks(fields, where):
+        of_block = {other: _load(other, (*including, source.name)) for other in _included(table, where)}
+        run = read(Run, table, where, path=path, own_models=own_models)
+        runs += _expanded(run, table.keys(), of_block.values(), where)
+        datasets += run.datasets or [dataset for other in of_block.values() for dataset in other.datasets]
+        included |= of_block
+    of_file = {key: fields[key] for key in fields.keys() & _OF_FILES - {"run", "claim", "reference"}}
+    of_file.setdefault("datasets", list(dict.fromkeys(one for one in datasets if not one.startswith("!"))))
     of_file.setdefault("limit", next((other.limit for other in included.values() if other.limit), None))
     references = [reference for other in included.values() for reference in other.references]
     of_file["references"] = fields.get("reference", list(dict.fromkeys(references)))
@@ -55,34 +60,33 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
     suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), claims=(), text=text)
     if suite.lacking:
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
-    own = _claims(fields.get("claim", []), suite, where, f"jembench run {shlex.quote(name)}")
+    own = _claims(_tables(fields, "claim", where), suite, where, f"jembench run {shlex.quote(name)}")
     of_included = (claim for other in included.values() for claim in other.claims)
     return dataclasses.replace(suite, claims=tuple(dict.fromkeys((*own, *of_included))))
 
 
-class _Block(NamedTuple):
-    """A ``[[run]]`` of a file."""
+def _blocks(fields: Mapping[str, Any], where: str) -> Iterator[tuple[str, dict[str, Any], bool]]:
+    """Yield each block of a file, with what the head of the file says for all; a file without any is a block.
 
-    path: str  # the keys that lead to it, for errors
-    table: dict[str, Any]  # with what the head of the file says for all blocks
-    include: list[str]  # the suites whose blocks it takes
-    own_models: bool
-
-
-def _blocks(fields: dict[str, Any], where: str) -> list[_Block]:
-    """Take the blocks out of a file. One without any is a block."""
-    tables = fields.pop("run", None)
-    if tables is not None and not (isinstance(tables, list) and all(isinstance(table, dict) for table in tables)):
-        raise SpecError(f"In {where}, run is {tables!r}; it must be blocks, each under a line [[run]].")
+    Beside it are the keys that lead to it, for errors, and whether it names models of its own.
+    """
     head = {key: fields[key] for key in fields.keys() & _OF_BLOCKS if key != "datasets"}
-    found = []
-    for number, own in enumerate(tables or [{}]):
+    if "run" not in fields:
+        yield "", head, False
+        return
+    for number, own in enumerate(_tables(fields, "run", where)):
         table = head | own
         if isinstance(of_all := head.get("settings"), list) and isinstance(own.get("settings"), list):
             table["settings"] = of_all + own["settings"]
-        path = "" if tables is None else f".run[{number}]"
-        found.append(_Block(path, table, _included(table, where), "models" in own))
-    return found
+        yield f".run[{number}]", table, "models" in own
+
+
+def _tables(fields: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
+    """Return the tables of a key."""
+    tables = fields.get(key, [])
+    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+        raise SpecError(f"In {where}, {key} is {tables!r}; it must be tables, each under a line [[{key}]].")
+    return tables
 
 
 def _included(table: dict[str, Any], where: str) -> list[str]:
@@ -93,36 +97,25 @@ def _included(table: dict[str, Any], where: str) -> list[str]:
     return include
 
 
-def _runs(block: _Block, included: Mapping[str, Suite], where: str) -> list[Run]:
+def _expanded(run: Run, stated: Set[str], included: Collection[Suite], where: str) -> list[Run]:
     """Return a block; or, where it includes suites, theirs with what it says in place of what they say."""
-    run = read(Run, block.table, where, path=block.path, own_models=block.own_models)
     run = dataclasses.replace(run, grid=tuple(dataclasses.replace(one, datasets=run.datasets) for one in run.grid))
-    of_suites = [other for name in block.include for other in included[name].runs]
-    found = [new for other in of_suites for new in other.under(run, block.table.keys())] if block.include else [run]
-    for run in found:
-        if run.name and len(run.models) > 1:
+    found = [new for other in included for of_other in other.runs for new in of_other.under(run, stated)]
+    for one in found if included else [run]:
+        if one.name and len(one.models) > 1:
             raise SpecError(
-                f"{where} gives {', '.join(run.models)} the name {run.name!r}, which is that of one model. Write a "
+                f"{where} gives {', '.join(one.models)} the name {one.name!r}, which is that of one model. Write a "
                 "[[run]] for each."
             )
-    return found
+    return found if included else [run]
 
 
-def _datasets(blocks: list[_Block], included: Mapping[str, Suite]) -> Iterator[str]:
-    """Yield the datasets of a file that says none for all blocks: those that the blocks name, or their suites."""
-    for block in blocks:
-        named = block.table.get("datasets") or [one for name in block.include for one in included[name].datasets]
-        yield from (dataset for dataset in named if not dataset.startswith("!"))
-
-
-def _claims(tables: Any, suite: Suite, where: str, command: str) -> list[Claim]:
+def _claims(tables: list[dict[str, Any]], suite: Suite, where: str, command: str) -> list[Claim]:
     """Return the claims of a file.
 
     Raises:
         SpecError: if a table does not make a claim, or its metrics are not measured.
     """
-    if not isinstance(tables, list) or not all(isinstance(table, Mapping) for table in tables):
-        raise SpecError(f"In {where}, claim is {tables!r}; it must be tables, each under a line [[claim]].")
     paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
     found = [claims.of_table(suite.name, {"where": "", "measure": [command], **table}, paper) for table in tables]
     for claim in found:

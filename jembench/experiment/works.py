@@ -96,12 +96,7 @@ class Work:
 
 
 def works(
-    plan: Plan,
-    trained: Callable[[FitKey], bool],
-    *,
-    slots: int = 1,
-    deadline: float | None = None,
-    command: str = "",
+    plan: Plan, trained: Callable[[FitKey], bool], *, slots: int = 1, deadline: float | None = None, command: str = ""
 ) -> list[Work]:
     """Return the units of a plan, in an order in which they can be carried out one after the other.
 

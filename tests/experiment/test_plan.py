@@ -111,7 +111,7 @@ def test_recipes_are_chosen_once_for_each_name_and_not_for_each_result(make, mon
     results = [FitKey(model="jem", dataset="digits", recipe="digits", seed=seed, id=str(seed)) for seed in range(500)]
     (part,) = parts_of(suite.load("hybrid"), results)
     assert part.rows.keys() == {("jem", "digits", "digits")}
-    assert len(chosen) == 2 + 2  # of the results' name, and of each model of the suite
+    assert len(chosen) == 1 + 2  # for the name of the results, and for each model of the suite
 
 
 def test_cells_of_a_fit_are_found_without_a_look_at_the_others(make):

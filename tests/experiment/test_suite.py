@@ -276,7 +276,7 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers_and_each_once(i
         (FEW, "suite zoo lacks metrics. Add it to the file."),
         (FEW + NLL + 'seeds = ["0"]', "In suite zoo, seeds[0] is '0'; "),
         (FEW + NLL + "claim = 3", "In suite zoo, claim is 3; it must be tables, each under a line [[claim]]."),
-        (FEW + "run = 3", "In suite zoo, run is 3; it must be blocks, each under a line [[run]]."),
+        (FEW + "run = 3", "In suite zoo, run is 3; it must be tables, each under a line [[run]]."),
         (
             FEW + '[[run]]\n[[run]]\nlabels = ""',
             "There is no key in run[1] of suite zoo named 'labels'. Nearest: label",
