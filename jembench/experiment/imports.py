@@ -36,7 +36,7 @@ def plan_named(
     (found,) = with_imports([model], store)
     if isinstance(found, str):
         return plan_fit(found, dataset, recipe, settings, seed)
-    return plan_fit(found.spec, dataset, recipe or found.recipe, (*found.settings, *settings), *found.seeds)
+    return plan_fit(*found.models, dataset, recipe or found.recipe, (*found.settings, *settings), *found.seeds)
 
 
 def check_imports(fits: Iterable[FitPlan], store: Store) -> None:

@@ -36,11 +36,6 @@ class Imported(NamedTuple):
     settings: tuple[str, ...]
     seeds: tuple[int]
 
-    @property
-    def spec(self) -> str:
-        """The spec of the model."""
-        return self.models[0]
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:

@@ -39,11 +39,6 @@ class Grid:
     fixed: Mapping[str, Option] = field(default_factory=dict)  # options that are the same throughout
     datasets: Annotated[tuple[str, ...], Rule("left out, since its block names datasets", lambda own: not own)] = ()
 
-    @property
-    def crosses(self) -> bool:
-        """Return whether there are options to combine."""
-        return bool(self.rows or self.columns)
-
     def covers(self, dataset: str) -> bool:
         """Return whether its block is for a dataset, given by its spec."""
         return covers(self.datasets, dataset)

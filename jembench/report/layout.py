@@ -180,13 +180,10 @@ class _Tables:
         for part in parts:
             rows = [row for row in self.rows if row.source or part.rows is None or row.fit in part.rows]
             title = part.title if part.title and len(parts) > 1 else "Results"
-            of_grids = (place.metric for grid in part.grids if not grid.crosses for place in grid.places)
-            metrics = list(dict.fromkeys((*part.metrics, *of_grids)))
-            is_attack = len(metrics) > 1 and len(set(map(bare_name, metrics))) == 1
-            yield from (self.by_options if is_attack else self.main)(title, metrics, rows)
+            is_attack = len(part.metrics) > 1 and len(set(map(bare_name, part.metrics))) == 1
+            yield from (self.by_options if is_attack else self.main)(title, part.metrics, rows)
             for grid in part.grids:
-                if grid.crosses:
-                    yield from self.of_grid(grid, rows)
+                yield from self.of_grid(grid, rows)
 
     def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table with a column for each value of some metrics."""

@@ -254,7 +254,7 @@ class Selection:
         """Return the selected ones of some cells, sorted by datasets, then by models, then by recipes."""
         models = self.models
         if store and models:
-            models = [one if isinstance(one, str) else one.spec for one in with_imports(models, store)]
+            models = [one if isinstance(one, str) else one.models[0] for one in with_imports(models, store)]
         seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
         found = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)  # a bare name is of one's models
         found = select("metric", self.metrics, found, lambda cell: cell.metric)

@@ -159,13 +159,6 @@ def test_a_grid_adds_its_metrics_to_those_of_its_block(installed):
     assert [place.metric for place in plan.parts[0].grids[0].places][1:] == metrics_on(plan, "cifar10")[1:]
 
 
-def test_the_grids_of_all_suites_that_can_be_used(installed):
-    broken = FEW + GRID.replace(OOD, "no_such_metric")
-    installed(few=FEW + GRID, again=FEW + GRID.replace('values = ["auroc"]', ""), broken=broken, torn=FEW)
-    (grid,) = suites.all_grids()
-    assert (grid.title, grid.values) == ("Outliers", ())
-
-
 def test_an_attack_on_several_datasets_has_a_block_for_each():
     options = {"norm": ["linf", "l2"], "refine": "1", "images": 5, "eps": None}
     suite = of_attack("pgd", options, models=[ANY], datasets=["digits", "cifar10"], seeds=[0])

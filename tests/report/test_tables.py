@@ -298,18 +298,6 @@ def test_several_column_options_and_values_that_are_no_names(cell):
     assert texts(pivot) == [["jem", "0.000", "1.000", "2.000", "3.000"]]
 
 
-@pytest.mark.parametrize(
-    ("dataset", "expected"),
-    [("cifar10", ["accuracy", "ece", "accuracy:data_noise=0.03"]), ("digits", ["accuracy", "ece"])],
-)
-def test_a_grid_without_options_is_a_column_of_the_main_table_on_its_datasets(cell, dataset, expected):
-    cells = [
-        cell("jem", metric, dataset=dataset, **{metric: Value(1.0, 0.9, 1.1, 9)}) for metric in ("accuracy", "ece")
-    ]
-    grid = Grid(title="Noisy", metric="accuracy", fixed={"data_noise": "0.03"}, datasets=("!digits",))
-    assert labels(only(pivots(cells, "accuracy", "ece", grid=grid)))[1:] == expected
-
-
 def test_published_rows_stand_below_ours_in_each_line(full):
     pivot, left = pivots(full, published=load(["jem-iclr2020/table7-log-px", "jem-iclr2020/table7-max-py"]))[:2]
     found = texts(pivot)
