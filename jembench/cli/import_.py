@@ -50,7 +50,7 @@ def import_(
     place, name = Store(store), name or file.stem
     with plugins_aside():
         done = import_fit(importer, file, model, dataset, name, place)
-    found = done.found
+    found = done.content
     lines = [f"   model  {found.model}, {done.parameters:,} parameters, every name and shape fits"]
     if found.sampler:
         lines.append(f"  chains  {found.sampler}")

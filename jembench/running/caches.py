@@ -28,7 +28,7 @@ WAIT = 0.2
 
 @contextmanager
 def when_free(store: Store, lease: str) -> Iterator[None]:
-    """Hold the lease of that id as soon as no other process does. What that process has kept can be read then."""
+    """Hold a lease, after waiting for other processes to release it. Their results can be read then."""
     while True:
         with store.lease(lease) as mine:
             if mine:
@@ -40,20 +40,21 @@ def when_free(store: Store, lease: str) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class TensorCache:
-    """Tensors by name, one file a name, in a folder that names all else that they depend on.
+    """A cache of tensors on disk, with one file per name.
 
-    So no file can outlive the weights of a model or the images: others are looked up under another name.
+    The folder identifies everything that the tensors depend on, so that a file is never read for other weights or
+    images.
 
     Args:
-        folder: where they are kept; None: they are not.
-        remedy: what a warning about a damaged file says will happen.
+        folder: of the files; None: nothing is cached.
+        remedy: the end of a warning about a damaged file.
     """
 
     folder: Path | None
-    remedy: str = "The model is asked again."
+    remedy: str = "It is computed again."
 
     def recall(self, name: str) -> dict[str, Tensor]:
-        """Return the tensors that are kept under a name; a damaged file gives a warning and nothing."""
+        """Return the tensors of a name; empty, with a warning, if the file is damaged."""
         path = self._path(name)
         try:
             return dict(checkpoint.read(path, self.remedy)) if path and path.exists() else {}
@@ -62,7 +63,7 @@ class TensorCache:
             return {}
 
     def keep(self, name: str, values: Mapping[str, Tensor]) -> None:
-        """Keep tensors under a name, in place of what was there; not where something other than a file lies.
+        """Write the tensors of a name, unless the path is no regular file.
 
         Raises:
             StoreError: if they cannot be written.
@@ -72,7 +73,7 @@ class TensorCache:
             checkpoint.write(path, dict(values))
 
     def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return the tensors that are kept under a name, or compute and keep them."""
+        """Return the tensors of a name, computed and kept if they are not cached."""
         values = self.recall(name)
         if not values:
             values = compute()
@@ -84,12 +85,12 @@ class TensorCache:
 
 
 class FeatureBank:
-    """The feature networks for one dataset, and the features of images: computed once, whatever asks for them.
+    """The feature networks of a dataset, and the features of images, each computed once.
 
     Args:
-        dataset: what networks may be trained on.
-        store: where they and their features are kept.
-        device: where they run.
+        dataset: the dataset that networks may be trained on.
+        store: keeps the networks and features.
+        device: of the networks.
     """
 
     def __init__(self, dataset: Dataset, store: Store, device: torch.device) -> None:
@@ -101,11 +102,11 @@ class FeatureBank:
         self._cache = TensorCache(store.features / "of-images", "The features are computed again.")
 
     def network(self, spec: str) -> FeatureNetwork:
-        """Return the feature network of that spec, ready for use; one process of a store trains it, if it is trained.
+        """Return the feature network of a spec, ready for use. Only one process of a store trains a network.
 
         Raises:
             Unavailable: if its weights are missing.
-            StoreError: if it cannot be kept.
+            StoreError: if it cannot be written.
         """
         if spec not in self._networks:
             network: FeatureNetwork = registry.resolve("features", spec).make()
@@ -118,7 +119,7 @@ class FeatureBank:
         return self._networks[spec]
 
     def of_images(self, spec: str, images: Tensor) -> Features:
-        """Return the features of images, uint8 (N, C, H, W), remembered by the content of the images."""
+        """Return the features of images, uint8 (N, C, H, W), cached by the content of the images."""
         network = self.network(spec)
         name = f"{slug(network.identity)}-{content_hash(images)}"
         if name not in self._features:

@@ -1,4 +1,4 @@
-"""A check of a plan before training: every dataset is read, every model built and every metric asked."""
+"""The check of a plan before training: it reads every dataset, builds every model and checks every metric."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ class Ready(NamedTuple):
 
     dataset: Dataset
     has: frozenset[Capability]
-    sampled: bool  # whether its chains are those of the recipe's sampler
+    sampled: bool  # True if the recipe's sampler draws its chains
     iterations: int
-    reasons: dict[str, Unavailable]  # metric -> why it is not applicable, or what it lacks, with the remedy
+    reasons: dict[str, Unavailable]  # metric -> the reason why it cannot be computed, with the remedy
 
 
 class Outlook(NamedTuple):
-    """The state of a plan before it is carried out."""
+    """The results of the check of a plan."""
 
     plan: Plan
-    fits: dict[str, Ready]  # by their ids; without those of a dataset of which nothing is known
-    absent: dict[str, str]  # dataset -> why it is not here, with the remedy
+    fits: dict[str, Ready]  # by id, except those of a missing dataset of unknown shape and size
+    absent: dict[str, str]  # dataset -> why it is missing, with the remedy
 
     def check(self, *, skip_missing: bool) -> None:
-        """Refuse a plan that lacks something.
+        """Check that nothing is missing for a plan.
 
         Args:
-            skip_missing: whether metrics may be left out that lack something.
+            skip_missing: True to leave out metrics for which something is missing.
 
         Raises:
-            Unavailable: with all that is missing, and the remedies.
+            Unavailable: listing all that is missing, with the remedies.
         """
         lacking: dict[str, list[str]] = {}
         for cell in self.plan.cells:
@@ -76,30 +76,30 @@ class Datasets:
     """The datasets of plans, each read once.
 
     Args:
-        dry: whether nothing may be downloaded, and a missing dataset is recorded instead of raised.
+        dry: True to download nothing, and to record a missing dataset instead of raising an error.
     """
 
     def __init__(self, *, dry: bool = False) -> None:
         self._dry = dry
-        self.absent: dict[str, str] = {}  # dataset -> why it is not here, with the remedy
-        self._found: dict[tuple[str, int | None], PlannedFit | None] = {}
+        self.absent: dict[str, str] = {}  # dataset -> why it is missing, with the remedy
+        self._data: dict[tuple[str, int | None], PlannedFit | None] = {}
 
     def find(self, fit: FitPlan, limit: int | None) -> PlannedFit | None:
-        """Return the dataset, or what is known of it without its images; None: nothing is.
+        """Return the fits' dataset; with ``dry``, blank images for a missing one, or None if its size is unknown.
 
         Raises:
-            Unavailable: if it is missing; not with ``dry``.
+            Unavailable: if it is missing and ``dry`` is False.
         """
         key = fit.key.dataset, limit
-        if key in self._found:
-            return self._found[key]
+        if key in self._data:
+            return self._data[key]
         dataset, made = fit.dataset, None
         try:
             if fit.absent:
                 raise Unavailable(fit.absent)
             with progress.phase(f"reading {key[0]}"), isolated(f"The dataset {dataset}"):
                 made = present(dataset) if self._dry else dataset.make()
-                made.split("train"), made.split("test")  # damaged images are found before training
+                made.split("train"), made.split("test")  # reports damaged images before training
         except Unavailable as error:
             if not self._dry:
                 raise
@@ -107,39 +107,39 @@ class Datasets:
                 self.absent[str(dataset)] = str(error)
             made = absent(dataset)
         test = limited(made.split("test"), limit) if made else None
-        self._found[key] = PlannedFit(dataset=made, test=test, fetching=not self._dry) if made and test else None
-        return self._found[key]
+        self._data[key] = PlannedFit(dataset=made, test=test, fetching=not self._dry) if made and test else None
+        return self._data[key]
 
 
-def look_ahead(plan: Plan, here: Datasets | None = None) -> Outlook:
-    """Read every dataset, build every model and ask every metric once: what cannot work is known before training.
+def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
+    """Read every dataset, build every model and check every metric, so that errors are known before training.
 
     Args:
-        plan: the cells that are to be computed.
-        here: the datasets that were read before.
+        plan: the cells to compute.
+        datasets: those that were read before.
 
     Raises:
         Unavailable: if a dataset is missing.
         SpecError: if a model cannot be made for a dataset, its training cannot work, or an option of a metric fits
             neither.
     """
-    here = here or Datasets()
+    datasets = datasets or Datasets()
     families: dict[str, list[FitPlan]] = {}
     for fit in plan.fits:
         families.setdefault(fit.key.family, []).append(fit)
-    found: dict[str, Ready] = {}
+    ready: dict[str, Ready] = {}
     for fits in families.values():
-        if data := here.find(fits[0], plan.cells_of(fits[0])[0].limit):
-            found |= dict.fromkeys([fit.key.id for fit in fits], _look_at(fits, plan, data))
-    return Outlook(plan, found, here.absent)
+        if data := datasets.find(fits[0], plan.cells_of(fits[0])[0].limit):
+            ready |= dict.fromkeys([fit.key.id for fit in fits], _check_family(fits, plan, data))
+    return Outlook(plan, ready, datasets.absent)
 
 
-def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedFit) -> Ready:
-    """Look at one model before training, with all of its seeds."""
+def _check_family(fits: Sequence[FitPlan], plan: Plan, data: PlannedFit) -> Ready:
+    """Build the model of fits that differ only in their seeds, and check their metrics."""
     fit, dataset, iterations, buffers = fits[0], data.dataset, 0, 0
     name = fit.key.model
-    with progress.phase(f"building {name}"), isolated(f"The training of {name}", _keep_for_later):
-        model = make_model(fit, dataset, _keep_for_later)
+    with progress.phase(f"building {name}"), isolated(f"The training of {name}", _ignore):
+        model = make_model(fit, dataset, _ignore)
         if fit.is_pretrained or is_fitted(model):
             sampler = make_sampler(model, dataset.spec, fit.recipe, dataset.split("train"))
         else:
@@ -150,18 +150,18 @@ def _look_at(fits: Sequence[FitPlan], plan: Plan, data: PlannedFit) -> Ready:
     planned = replace(data, **start, pretrained=fit.is_pretrained)
     reasons = {}
     for metric, cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.items():
-        with isolated(f"The metric {metric}", _keep_for_later):
+        with isolated(f"The metric {metric}", _ignore):
             if reason := _reason(cell, planned):
                 reasons[metric] = reason
     return Ready(dataset, capabilities(model), is_sampled(model), iterations, reasons)
 
 
-def _keep_for_later(text: str) -> None:
-    """Say nothing of settings that a plugin left changed: the unit of work will."""
+def _ignore(text: str) -> None:
+    """Ignore the message about settings that a plugin left changed, which the unit of work repeats."""
 
 
 def _reason(cell: CellPlan, planned: PlannedFit) -> Unavailable | None:
-    """Return why a metric cannot be computed on a fit, as far as it is known beforehand."""
+    """Return the reason why a metric cannot be computed on a fit, as far as it is known before training."""
     metric = cell.metric.make()
     try:
         planned.require(metric.requires, cell.fit.key.model)
@@ -171,7 +171,7 @@ def _reason(cell: CellPlan, planned: PlannedFit) -> Unavailable | None:
         return error
     except (JembenchError, *INTERRUPTS):
         raise
-    except BaseException:  # a plugin's own: it becomes the outcome of this cell, and stops no other
+    except BaseException:  # an error of a plugin becomes the outcome of its cell
         pass
     return None
 
@@ -186,19 +186,19 @@ class PlannedFit:
     dataset: Dataset
     test: Split  # the test images under evaluation
     fetching: bool  # whether downloads may be made now
-    drawn: set[str] = field(default_factory=set)  # OOD sets that can be drawn
+    drawn: set[str] = field(default_factory=set)  # specs of OOD sets that can be drawn
     networks: dict[str, FeatureNetwork] = field(default_factory=dict)  # that can be used
     model: Any = None
     sampler: Sampler | None = None
-    validation: int = 0  # images that the recipe holds out
-    buffers: int = 0  # of the last epochs, that training will keep
+    validation: int = 0  # number of validation images of the recipe
+    buffers: int = 0  # number of buffers of the last epochs that training will keep
     pretrained: bool = False
 
     def require(self, needs: frozenset[Need], name: str) -> None:
-        """Check that the fit will give what a metric needs; ``name`` is the model's.
+        """Check that the fit will meet the needs of a metric; ``name`` is the model's.
 
         Raises:
-            NotApplicable: with what is missing.
+            NotApplicable: if it will not.
         """
         known: tuple[Need, ...] = get_args(Capability)
         has = capabilities(self.model)
@@ -207,13 +207,13 @@ class PlannedFit:
             given = f"{given} only" if given else "nothing"
             raise NotApplicable(f"needs {' and '.join(missing)}: {name} gives {given}")
         if "labels" in needs and self.test.labels is None:
-            raise NotApplicable(f"The dataset {self.spec.name} has no labels, so there is nothing to classify.")
+            raise NotApplicable(f"The dataset {self.spec.name} has no labels, so that no class can be wrong.")
         if "validation" in needs and not self.validation:
             raise no_validation(self.count("train"), pretrained=self.pretrained)
         if "chains" in needs:
             require_chains(self.sampler)
         if "buffer" in needs and self._kept() == 0:
-            raise NotApplicable("The model keeps no chains, or not their ages: only a replay buffer does.")
+            raise NotApplicable("The model keeps no chains with their ages: only a replay buffer does.")
         if "gradients" in needs:
             require_gradients(is_differentiable(self.model))
         if "training" in needs and self.pretrained:
@@ -229,7 +229,7 @@ class PlannedFit:
         return len(self.test.images) if images == "test" else count(self.dataset, "train")
 
     def samples(self, source: Source = KEPT) -> int | None:
-        """Return how many images of its own the model will have; None: its sampler does not say how many it keeps."""
+        """Return the number of generated images that the model will have; None if its sampler has no ``capacity``."""
         kept = self._kept()
         buffers = 0 if kept == 0 else self.buffers
         check_source(source, chains=self.sampler is not None, pretrained=self.pretrained, buffers=buffers)
@@ -242,7 +242,7 @@ class PlannedFit:
         return kept * snapshots.COUNT if source.pooling == "five" else kept or FRESH_SAMPLES
 
     def _kept(self) -> int | None:
-        """Return how many chains outlive training; None: the sampler does not say."""
+        """Return the number of chains that training will keep; None if the sampler has no ``capacity``."""
         if self.sampler is None:
             return 0
         if self.pretrained:
@@ -251,7 +251,10 @@ class PlannedFit:
         return getattr(self.sampler, "capacity", None)
 
     def check_ood_set(self, spec: str) -> None:
-        """Draw them once. Those of a dataset that is to be downloaded are believed in where nothing may be fetched."""
+        """Check that an OOD set is available, by drawing it once.
+
+        A dataset with ``download=true`` counts as available where nothing may be downloaded.
+        """
         outliers = resolve(spec)
         if outliers.is_dataset and not self.fetching and outliers.component.bound.arguments.get("download"):
             try:
@@ -263,7 +266,7 @@ class PlannedFit:
             self.drawn.add(spec)
 
     def features(self, spec: str) -> FeatureNetwork:
-        """Return the feature network of a spec, checked once."""
+        """Return the feature network of a spec after its check."""
         if spec not in self.networks:
             network = registry.resolve("features", spec).make()
             if isinstance(network, Checked):
@@ -276,25 +279,25 @@ class PlannedFit:
 
 
 class FitPreview(NamedTuple):
-    """The work that is left for one fit."""
+    """The remaining work of one fit."""
 
     model: str
     dataset: str
     recipe: str
     seed: int
-    trained: bool  # here or elsewhere
-    iterations: int | None  # None: they are unknown, since its dataset is missing
+    trained: bool  # also if it was trained elsewhere
+    iterations: int | None  # None: unknown, since the dataset is missing
     to_do: list[str]  # metrics
     done: list[str]
     not_applicable: dict[str, str]  # metric -> why
-    missing: dict[str, str]  # metric or dataset -> what it lacks, with the remedy
+    missing: dict[str, str]  # metric or dataset -> what is missing, with the remedy
 
 
 def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
-    """Look at what the store does not have of a plan. Nothing is trained, downloaded or written.
+    """Check the part of a plan that is not in the store, without training, downloading or writing anything.
 
     Returns:
-        the work for each fit, and what is known of all that is to be done.
+        the work of each fit, and the results of the check.
     """
     settled = {cell.id: cell.outcome for cell in store.read_cells(plan.cells) if cell.outcome.is_settled}
     outlook = look_ahead(Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled]), Datasets(dry=True))

@@ -1,4 +1,4 @@
-"""The display of a run's progress on stderr: a bar for each running unit of work on a terminal, lines in a log."""
+"""The display of a run's progress on stderr: a bar per running unit of work on a terminal, lines in a log."""
 
 from __future__ import annotations
 
@@ -25,25 +25,24 @@ from jembench.training import guard
 MINUTE = 60.0
 
 SPEED_WINDOW = 600.0
-"""Seconds over which the speed of a unit is averaged: windows of a large training are minutes apart."""
+"""Seconds over which the speed of a unit is averaged, since windows of a large training are minutes apart."""
 
 MOST = 3
-"""Number of running units that the line of a minute describes."""
+"""The number of running units in the line of each minute."""
 
 LONGEST = 200
-"""Characters of the reason why a training failed."""
+"""The largest number of characters of a reason why a training failed."""
 
 FAILURES = ("failed", "refused", "lost")
 
 
 class Display:
-    """A :class:`~jembench.interfaces.Tracker` that shows the running units of work, and prints how each ended.
+    """A :class:`~jembench.interfaces.Tracker` that shows the running units of work, and prints their endings.
 
-    It knows a run by its events alone. Each unit that runs is a task of rich's; the first task is the whole run.
-    Events may come from several threads.
+    Each running unit is a task of rich; the first task is the whole run. Events may come from several threads.
 
     Args:
-        live: whether the tasks are drawn as bars, for a terminal; a log has a line about them each minute.
+        live: True to draw the tasks as bars, for a terminal; False to print a line about them each minute.
         seconds: between two such lines.
     """
 
@@ -64,10 +63,10 @@ class Display:
         )
         self._lock = threading.RLock()
         self._run = self._add("run")
-        self._running: dict[str, Task] = {}  # by the ids of units
-        self._queued: dict[str, str] = {}  # the units that have not ended -> why they have not started
-        self._ended: Counter[str] = Counter()  # how the others ended
-        self._doing = ""  # what this process does beside
+        self._running: dict[str, Task] = {}  # by the id of the unit
+        self._queued: dict[str, str] = {}  # units that have not ended -> the reason why they wait
+        self._ended: Counter[str] = Counter()  # of the others, by ending
+        self._doing = ""  # progress of this process itself
 
     def __enter__(self) -> Display:
         if self._live:
@@ -79,14 +78,14 @@ class Display:
             self.tasks.stop()
 
     def print(self, text: str) -> None:
-        """Print a line that stays: above the bars, or with the time."""
+        """Print a permanent line: above the bars, or with the time."""
         if self._live:
             self.tasks.console.print(text, markup=False, highlight=False, soft_wrap=True)
         else:
             click.echo(f"{time.strftime('%H:%M:%S')} {text}", err=True)
 
     def tick(self) -> None:
-        """Print how far the run and the first units are."""
+        """Print the progress of the run and of the first units."""
         with self._lock:
             self._next = time.monotonic() + self._seconds
             if self._queued or self._running:
@@ -96,7 +95,7 @@ class Display:
                 self.print("; ".join(filter(None, [self.whole(), *units, *more])))
 
     def whole(self) -> str:
-        """Return the state of the run in a line."""
+        """Describe the state of the run in a line."""
         return ", ".join(filter(None, [self._run.fields["counted"], self._run.fields["note"]]))
 
     def event(self, event: Event) -> None:
@@ -127,7 +126,7 @@ class Display:
                 self.tick()
 
     def _follow(self, key: str, name: str, event: Event) -> None:
-        """Show what a unit does, and how far it is."""
+        """Show the progress of a unit."""
         if key in self._queued:
             self._queued[key] = ""
         if key not in self._running:
@@ -139,9 +138,9 @@ class Display:
         self._count_to(task, event.done, event.total, unit, event.text)
 
     def _end(self, key: str, name: str, event: Event) -> None:
-        """Print how a unit ended; one that was stopped will start again."""
+        """Print the ending of a unit. A stopped unit may start again."""
         how, text = str(event.values.get("how", "done")), event.text
-        if how == "done" and text:  # training failed; the outcomes of its cells say more
+        if how == "done" and text:  # a failed training, whose reason is in the outcomes of its cells
             how, text = "failed", textwrap.shorten(text, LONGEST, placeholder=" ...")
         task, host = self._remove(key), event.worker.rpartition(":")[0] or event.worker
         place = f" on {host}" if host not in ("", platform.node()) else ""
@@ -163,14 +162,14 @@ class Display:
         return self.tasks.tasks[-1]
 
     def _remove(self, key: str) -> Task | None:
-        """Return the task of a unit that runs no longer, after removing its bar."""
+        """Remove the task of a unit that no longer runs, and return it."""
         task = self._running.pop(key, None)
         if task:
             self.tasks.remove_task(task.id)
         return task
 
     def _count_to(self, task: Task, done: int, total: int, unit: str, note: str) -> None:
-        """Show how much is done. Where something else is counted than before, rich's speed begins anew."""
+        """Update the numbers of a task. Another unit or total resets the speed."""
         fields: dict[str, Any] = {"counted": f"{done:,}/{total:,} {unit}" if total else "", "note": note}
         if (total or None, unit) != (task.total, task.fields["unit"]):
             task.total = total or None
@@ -185,5 +184,5 @@ def _state(task: Task) -> str:
 
 
 def display() -> Display:
-    """Return the display that suits stderr."""
+    """Return the display for a terminal or a log, depending on stderr."""
     return Display(live=sys.stderr.isatty())

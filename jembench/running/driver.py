@@ -1,6 +1,6 @@
-"""The driver of a run: it submits units of work to an executor once they can start, and follows them to their end.
+"""The driver of a run, which submits units of work to an executor and follows them to their end.
 
-Imports no torch by itself: on a cluster the driver needs little memory.
+Imports no torch by itself, so that the driver needs little memory on a cluster.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ if TYPE_CHECKING:
     from jembench.running.worker import Worker
 
 POLL = 0.5
-"""Seconds between two looks at what happens."""
+"""Seconds between two reads of endings and statuses."""
 
 PAUSE = 1.0
-"""Seconds between two looks at whether units that are held can be submitted again."""
+"""Seconds between two attempts to submit held units."""
 
 SHARE = 0.05
-"""The most of the driver's time that is spent on reading statuses."""
+"""The largest share of the driver's time for reading statuses."""
 
 BUSY = "another process works on it"
-"""The reason why a unit waits whose leases are held."""
+"""The reason for waiting of a unit whose leases are held by another process."""
 
 
 def carry_out(
@@ -59,25 +59,25 @@ def carry_out(
     skip_missing: bool = False,
     trackers: Sequence[str] = (),
 ) -> None:
-    """Do what is pending. One cell's or fit's failure is recorded and stops no other.
+    """Carry out the pending part of a plan. A failure of one cell or fit is recorded and stops no other.
 
     Args:
         plan: the cells that the store does not have.
-        store: where results are kept.
-        executor: where the units of work run.
-        events: get what happens.
-        device: where networks run. Workers elsewhere find out what its name means there.
-        deadline: when training and attacks stop, UTC in seconds since 1970; None: never.
-        skip_missing: whether to start although something is missing for some metrics.
-        trackers: specs of those that workers elsewhere open.
+        store: of the results.
+        executor: runs the units of work.
+        events: receives the events.
+        device: of networks; workers on other machines resolve its name there.
+        deadline: the time at which training and attacks stop, UTC in seconds since 1970; None: never.
+        skip_missing: True to start even if something is missing for some metrics.
+        trackers: specs of the trackers that workers in other processes open.
 
     Raises:
-        OutOfTime: if the deadline came while a model was trained or attacked.
-        WorkFailed: if units were not carried out; all others were.
-        ProcessLost: if a process of the group failed or has gone.
+        OutOfTime: if the deadline passed while a model was trained or attacked.
+        WorkFailed: if some units were not carried out.
+        ProcessLost: if a process of the group failed or has ended.
         StoreError: if the store cannot be written.
         Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
-        SpecError: as :func:`~jembench.running.check.look_ahead`.
+        SpecError: as for :func:`~jembench.running.check.look_ahead`.
     """
     ready: Mapping[str, Ready] = {}
     if executor.here:
@@ -110,7 +110,7 @@ def carry_out(
     driver = Driver(
         store=store.root.absolute(),
         options=() if isinstance(executor, LocalExecutor) else _options(plan, store, device, skip_missing),
-        environment={  # workers may load the code that the user of this command has named, and no other
+        environment={  # workers may only load code that the user of this command has named
             trust.VARIABLE: ",".join(sorted(trusted)),
             VARIABLE: ",".join(trackers),
             plugin_files.VARIABLE: "",
@@ -133,7 +133,7 @@ def _options(plan: Plan, store: Store, device: str, skip_missing: bool) -> list[
     """Return the options of a worker's command.
 
     Raises:
-        SpecError: for an object of this program, which no other process has.
+        SpecError: if a model or dataset is an object of this program, which no other process has.
     """
     for part in (part for fit in plan.fits for part in (fit.model, fit.dataset)):
         if part.component.distribution == "live":
@@ -147,13 +147,13 @@ def _options(plan: Plan, store: Store, device: str, skip_missing: bool) -> list[
 
 
 class Dispatch:
-    """The units of a run, and where each of them stands.
+    """The submission of the units of a run, and their states.
 
     Args:
-        units: all of them; those that others wait for come first.
-        store: where results go.
-        executor: is open.
-        events: get what happens.
+        units: all units; those that others depend on come first.
+        store: of the results.
+        executor: after its ``open``.
+        events: receives the events.
     """
 
     def __init__(self, units: Sequence[Work], store: Store, executor: Executor, events: Events) -> None:
@@ -161,21 +161,21 @@ class Dispatch:
         self._store = store
         self._executor = executor
         self._events = events
-        self._in_process = isinstance(executor, LocalExecutor)  # events come by themselves, and so do interrupts
-        self._open = {work.id: order for order, work in enumerate(units)}  # those that are not done
+        self._in_process = isinstance(executor, LocalExecutor)  # which sends its events itself, and receives interrupts
+        self._open = {work.id: order for order, work in enumerate(units)}  # units that are not done, with their order
         self._sorter = TopologicalSorter({work.id: self._units.keys() & work.after for work in units})
         self._sorter.prepare()
-        self._running: dict[str, Status] = {}  # those that were submitted, with what was last seen of them
-        self._held: list[str] = []  # those to be submitted later
+        self._running: dict[str, Status] = {}  # submitted units, with their last known status
+        self._held: list[str] = []  # units to submit later
         self._failures: list[Ended] = []
-        self._next_try = self._next_look = 0.0
+        self._next_try = self._next_read = 0.0
 
     def run(self) -> None:
         """Carry out all units.
 
         Raises:
-            WorkFailed: if some were not carried out.
-            OutOfTime: if their deadline came.
+            WorkFailed: if some units were not carried out.
+            OutOfTime: if their deadline passed.
         """
         try:
             for unit in self._units:
@@ -184,12 +184,12 @@ class Dispatch:
             late = False
             while self._running or (self._open and not late):
                 if not late and time.time() >= deadline:
-                    late = True  # no unit starts after its deadline, and those that run stop cleanly
+                    late = True  # no unit starts after its deadline, and running ones stop cleanly
                     self._executor.cancel()
                 if not late:
                     self._submit()
                 for ended in self._executor.ended(POLL):
-                    self._take(ended)
+                    self._record(ended)
                 self._follow()
         except (KeyboardInterrupt, Stopped):
             if self._running and not self._in_process:
@@ -205,7 +205,7 @@ class Dispatch:
         self._events.send(dataclasses.replace(event, fit=fit, work=unit, time=event.time or time.time()))
 
     def _submit(self) -> None:
-        """Submit the units that can start, but for those that another process works on, or has done by now."""
+        """Submit the units that can start, unless another process works on them or has done them."""
         units = self._sorter.get_ready()
         if time.monotonic() >= self._next_try:
             self._next_try = time.monotonic() + PAUSE
@@ -228,12 +228,12 @@ class Dispatch:
             self._executor.submit(jobs)
 
     def _hold(self, unit: str, reason: str) -> None:
-        """Submit a unit later."""
+        """Postpone the submission of a unit."""
         self._held.append(unit)
         self._send(unit, Event(kind="queued", text=reason))
 
-    def _take(self, ended: Ended) -> None:
-        """Take in how a unit ended. The results count: another run may have done it, and removed it."""
+    def _record(self, ended: Ended) -> None:
+        """Record the ending of a unit. Results in the store count: another run may have done the unit."""
         if self._running.pop(ended.id, None) is None:
             return
         if ended.how != "done" and is_done(self._units[ended.id], self._store):
@@ -251,10 +251,10 @@ class Dispatch:
             self._drop(ended.id)
 
     def _finish(self, unit: str, *, failed: bool = False) -> None:
-        """Note that a unit is done: those that waited for it alone can start now.
+        """Mark a unit as done, so that units that depend on it can start.
 
-        The ending says whether a training has failed. The store does not: on a network file system this machine may see
-        the model later.
+        ``failed`` is the failure of a training by the ending, since on a network file system the store may show the
+        model later.
         """
         self._store.works.remove(unit)
         if failed:
@@ -264,7 +264,7 @@ class Dispatch:
             self._sorter.done(unit)
 
     def _drop(self, unit: str) -> None:
-        """Leave out a unit, and what waits for it."""
+        """Leave out a unit and the units that depend on it."""
         del self._open[unit]
         for follower in [other for other in self._open if unit in self._units[other].after]:
             if follower in self._open:
@@ -272,7 +272,7 @@ class Dispatch:
                 self._drop(follower)
 
     def _cancel(self) -> None:
-        """Ask what runs to stop, and wait for it."""
+        """Ask running units to stop, and wait for their endings."""
         warnings.warn(
             f"Stopping {len(self._running)} units of work; each keeps what it has done. A second Ctrl-C ends them at "
             "once.",
@@ -282,7 +282,7 @@ class Dispatch:
         self._executor.cancel()
         while self._running:
             for ended in self._executor.ended(POLL):
-                self._take(ended)
+                self._record(ended)
 
     def _failed(self) -> WorkFailed:
         first = self._failures[0]
@@ -298,9 +298,9 @@ class Dispatch:
         return error
 
     def _follow(self) -> None:
-        """Send what is new in the statuses of units. Reading them takes a small share of the time."""
+        """Send the changes in the statuses of units, which are read for a small share of the time."""
         start = time.monotonic()
-        if self._in_process or start < self._next_look:
+        if self._in_process or start < self._next_read:
             return
         for unit, before in list(self._running.items()):
             status = self._running[unit] = self._store.works.status(unit)
@@ -315,16 +315,16 @@ class Dispatch:
                 for note in status.notes[len(before.notes) :]:
                     self._send(unit, dataclasses.replace(at, kind="warning", text=note))
         now = time.monotonic()
-        self._next_look = now + max(POLL, (now - start) / SHARE)
+        self._next_read = now + max(POLL, (now - start) / SHARE)
 
 
 def is_done(work: Work, store: Store) -> bool:
-    """Return whether the results of a unit are in the store. Any process may have done it."""
+    """Return whether the results of a unit are in the store, from any process."""
     return all(map(store.is_settled, work.cells)) and (bool(work.cells) or store.is_trained(work.fit))
 
 
 def sweep(store: Store) -> None:
-    """Remove what killed runs left of units that are done, and once none is left, the logs of workers."""
+    """Remove the files of units that are done, left by killed runs, and the logs of workers if no unit is left."""
     for unit in store.works.ids():
         with suppress(JembenchError):
             if is_done(store.works.read(unit).read(Work), store):

@@ -1,6 +1,6 @@
 """The cost of a training, from a few of its iterations with short chains, or from its floating-point operations.
 
-The images are random: no time depends on what they show, and a dataset need not be there.
+The images are random: times do not depend on their content, and a dataset need not be available.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.training.loop import Trainer
 
 SHORT, LONG = 1, 3
-"""The lengths of the chains that are timed; longer ones follow, since every step of a chain takes the same time."""
+"""The lengths of the timed chains. Times of other lengths are extrapolated, since all steps take the same time."""
 
 QUICK = 2.0
-"""Seconds; an iteration that takes longer is timed once, others three times."""
+"""Seconds; longer iterations are timed once, others three times."""
 
 DIFFERENT = 1000
-"""Number of the random images that differ."""
+"""The number of different random images."""
 
 WARM_UP = 4
-"""Untimed iterations where the network is compiled or chains are captured: one as it is written, one that compiles, and
-two in which CUDA graphs warm up and are captured. Otherwise one is enough."""
+"""Untimed iterations if the network is compiled or chains are captured: a plain one, one that compiles, and two in
+which CUDA graphs warm up and are captured. Otherwise one is enough."""
 
 
 class Estimate(NamedTuple):
@@ -48,23 +48,23 @@ class Estimate(NamedTuple):
 
     recipe: str
     model: str
-    seconds: float  # an iteration
+    seconds: float  # per iteration
     iterations: int  # of the whole recipe
     hours: float  # of the whole recipe
-    memory: int  # bytes at the peak: on a GPU of tensors, on a CPU of the process so far; 0 if not known
-    operations: int  # floating-point, an iteration; 0 if they cannot be counted
+    memory: int  # peak in bytes, of tensors on a GPU, of the process on a CPU; 0 if unknown
+    operations: int  # floating-point operations per iteration; 0 if they cannot be counted
 
 
 class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """A counter of the floating-point operations of convolutions and matrix products.
 
-    A multiplication and an addition are two.
-    PyTorch's ``FlopCounterMode`` also notes in which module they are, which fails within ``autograd.grad``.
+    A multiplication and an addition count as two. PyTorch's ``FlopCounterMode`` also records the modules, which fails
+    within ``autograd.grad``.
     """
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
-        """Return False: to skip this mode PyTorch would import its compiler, which takes seconds."""
+        """Return False, since to skip this mode PyTorch would import its compiler, which takes seconds."""
         return False
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 class _Probe(Trainer):
-    """A trainer whose chains are as long as is asked for."""
+    """A trainer with chains of a given length."""
 
     length: int | None = None
 
@@ -92,12 +92,12 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
     """Estimate the cost of a training.
 
     Args:
-        fit: the training; its dataset's files need not be there.
-        device: where a few iterations are timed.
-        rate: floating-point operations a second of hardware that is not here; nothing is timed then.
+        fit: the training; the files of its dataset need not be available.
+        device: of the timed iterations.
+        rate: floating-point operations per second of other hardware, for which nothing is timed.
 
     Raises:
-        SpecError: if the model is not trained in iterations, or has no operations that could be counted for ``rate``.
+        SpecError: if the model is not trained in iterations, or its operations cannot be counted for ``rate``.
         Unavailable: if only the files give the number of training images, and they are missing.
     """
     if fit.is_pretrained:
@@ -121,7 +121,7 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
         else:
             raise SpecError(
                 f"The operations of {fit.key.model} cannot be counted: its loss depends on numbers that must be "
-                "computed first. Leave --rate out, and estimate on the device that is meant."
+                "computed first. Leave --rate out, and estimate on the device itself."
             )
     hours = seconds * trainer.iterations / 3600
     return Estimate(fit.key.recipe, fit.key.model, seconds, trainer.iterations, hours, memory, operations)
@@ -133,9 +133,9 @@ def _probe(fit: FitPlan, dataset: Dataset, device: torch.device) -> _Probe:
 
 
 def random_images(dataset: Dataset) -> Split:
-    """Return noise with labels, as many images as the dataset has for training.
+    """Return noise with labels, as many images as the training split has.
 
-    The images are copies of a few: drawing 50,000 of them would take longer than what is timed.
+    The images are copies of a few, since drawing 50,000 of them would take longer than the timed iterations.
     """
     count = getattr(dataset, "train_size", None) or len(dataset.split("train").images)
     generator, numbers = seeds.generator(0, "estimate"), torch.arange(count)
@@ -145,14 +145,14 @@ def random_images(dataset: Dataset) -> Split:
 
 
 def _operations(trainer: _Probe) -> int:
-    """Count the floating-point operations of an iteration, on tensors that have shapes and no content.
+    """Count the floating-point operations of an iteration, on tensors without content.
 
     Returns:
-        their number; 0 if the loss depends on numbers that must be computed.
+        the number of operations; 0 if the loss depends on computed values.
     """
     steps, counts = trainer.sampling_steps, []
     for length in (1, 2) if steps else (0,):
-        if steps:  # a chain whose start depends on nothing that must be computed
+        if steps:  # chains whose start does not depend on computed values
             trainer.sampler = ShortRun(trainer.data, Langevin(steps=length, step_size=1.0, noise=0.0))
         try:
             with FakeTensorMode(allow_non_fake_inputs=True), OperationCounter() as counter:
@@ -164,7 +164,7 @@ def _operations(trainer: _Probe) -> int:
 
 
 def _seconds(trainer: _Probe) -> float:
-    """Time iterations with short and with longer chains, and return the seconds of one of the recipe."""
+    """Time iterations with short and longer chains, and return the seconds of an iteration of the recipe."""
     steps, times = trainer.sampling_steps, []
     untimed = WARM_UP if trainer.execution.compiled or trainer.execution.captured else 1
     for length in (SHORT, LONG)[: 1 + (steps > SHORT)]:
@@ -175,7 +175,7 @@ def _seconds(trainer: _Probe) -> float:
 
 
 def _timed(trainer: Trainer) -> float:
-    """Return the seconds of one iteration, with all that the device was asked to do."""
+    """Return the seconds of one iteration, including the work of the device."""
     device = torch.get_device_module(trainer.device)
     device.synchronize()
     start = time.perf_counter()

@@ -1,6 +1,6 @@
-"""One trained model under evaluation: what several metrics need is computed once.
+"""A trained model under evaluation. Quantities that several metrics need are computed once.
 
-A :class:`TrainedFit` holds what the metrics of a fit share; its method :meth:`~TrainedFit.evaluation` makes the
+A :class:`TrainedFit` holds the shared state of a fit's metrics; its method :meth:`~TrainedFit.evaluation` makes the
 immutable :class:`~jembench.interfaces.Evaluation` of one metric.
 
 Legend: N examples, C channels, H height, W width, K classes.
@@ -50,7 +50,7 @@ from jembench.sampling import chain
 from jembench.training import snapshots
 
 FRESH_SAMPLES = 1000
-"""Number of images that are drawn from a model that keeps none."""
+"""The number of images that are drawn from a model without a buffer."""
 
 Part = Literal["test", "validation", "train"]
 
@@ -64,23 +64,23 @@ _NO_CACHE = TensorCache(None)
 
 @dataclass(frozen=True, kw_only=True)
 class TrainedFit:
-    """A trained model, its data and its training, with the caches that the evaluations of all its metrics share."""
+    """A trained model, its data and its training, with caches that the evaluations of all metrics share."""
 
     model: Any  # the nn.Module, on the device, in evaluation mode
-    sampler: Sampler | None  # as training left it
+    sampler: Sampler | None  # in its state after training
     dataset: Dataset
     device: torch.device
     seed: int
     bank: FeatureBank
     limit: int | None = None  # of the test images
     training: TrainingRecord = _UNKNOWN
-    data_content: str = ""  # a hash of the files that the dataset is made of, if it is made of the user's own
-    conditional: bool = False  # whether the model was trained with chains on E(x, y), whatever its loss
-    held: Holdout | None = None  # what the recipe trained on, and what it held out
-    buffers: Callable[[], Sequence[Samples]] = tuple  # those of the last epochs of training, the last one last
+    data_content: str = ""  # a hash of the files of a dataset of the user's own files
+    conditional: bool = False  # True if the recipe trained with chains on E(x, y)
+    held: Holdout | None = None  # the training and validation images of the recipe
+    buffers: Callable[[], Sequence[Samples]] = tuple  # of the last epochs of training, the oldest first
     cache: TensorCache = _NO_CACHE
     pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
-    wanted: frozenset[Quantity] = frozenset()  # what the metrics will read of test images and OOD sets
+    wanted: frozenset[Quantity] = frozenset()  # that the metrics will read of test images and OOD sets
     deadline: float | None = None  # UTC, at which long metrics stop
     ood_images: dict[str, Tensor] = field(default_factory=dict, init=False)  # by the name of the OOD set
     known: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict, init=False)  # by the content of the images
@@ -105,10 +105,10 @@ class TrainedFit:
         """Return the evaluation for one metric.
 
         Args:
-            used: gets the feature networks and OOD sets that the metric asks for.
+            used: receives the feature networks and OOD sets that the metric uses.
             code: a hash of the metric's code, if it has no version.
-            shown: gets what long metrics say of how far they are.
-            share: which share of a long metric is to be computed, of how many.
+            shown: receives the progress of long metrics.
+            share: the share of a long metric to compute, and the number of shares.
         """
         used = set() if used is None else used
         access = FitAccess(self, used, code, shown or Phase(""), share)
@@ -124,7 +124,7 @@ class TrainedFit:
         )
 
     def samples(self, source: Source = KEPT) -> Samples:
-        """Return the model's own images: drawn directly, or the kept chains, or the ends of new ones; made once."""
+        """Return generated images, computed once: direct samples, the kept chains, or the ends of new ones."""
         if source not in self.drawn:
             self.drawn[source] = self._draw(source)
         return self.drawn[source]
@@ -143,18 +143,18 @@ class TrainedFit:
 
     @torch.no_grad()
     def _drawn_directly(self, model: Generative) -> Samples:
-        """Draw images of every class, each as often; of a model without classes, images."""
+        """Draw images with balanced classes, or without classes if the model has none."""
         generator = self.generator("samples", self.device)
         classes = self.dataset.spec.num_classes
         y = torch.arange(FRESH_SAMPLES, device=self.device) % classes if classes else None
         try:
             x = model.sample(FRESH_SAMPLES, y, generator=generator)
-        except SpecError:  # what a model without classes answers to labels
+        except SpecError:  # of a model without classes
             x, y = model.sample(FRESH_SAMPLES, generator=generator), None
         return self._as_samples(ChainState(x, y), "direct")
 
     def _fresh(self, source: Source) -> Samples:
-        """Return the last images of new chains. The sampler's state does not change."""
+        """Return the ends of new chains. The sampler's state does not change."""
         sampler, data = self.sampler, self.dataset.spec
         assert sampler is not None
         steps, n = sampler.steps if source.steps is None else source.steps, source.images or FRESH_SAMPLES
@@ -196,11 +196,11 @@ class FitAccess:
 
     @property
     def content(self) -> str:
-        """A hash of the user's own files."""
+        """A hash of the files of a dataset of the user's own files."""
         return self.fit.data_content
 
     def part(self, name: Part) -> Split:
-        """Return the test images, or those held out of training, or trained on."""
+        """Return the test, validation or training images."""
         if name == "test":
             return self.fit.test
         held = self.fit.held or Holdout(self.fit.dataset.split("train"), None)
@@ -211,10 +211,10 @@ class FitAccess:
         return held.validation
 
     def images(self, name: str) -> Tensor:
-        """Return the images of a part, or of an OOD set, which is drawn once for all metrics.
+        """Return the images of a part or of an OOD set, which is drawn once for all metrics.
 
         Raises:
-            SpecError: if no OOD set and no dataset has that name.
+            SpecError: if there is no OOD set or dataset of that name.
         """
         if name in _PARTS:
             return self.part(cast(Part, name)).images
@@ -227,10 +227,10 @@ class FitAccess:
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """Return a quantity of images.
 
-        Of test images and OOD sets, all that the metrics of this run will ask for is computed in the same pass.
+        For test images and OOD sets, the same pass computes all quantities that the metrics of the run need.
         """
         fit, pixels = self.fit, self._pixels(images)
-        content = _named("", pixels, noise)
+        content = _cache_name("", pixels, noise)
         known = fit.known.setdefault(content, {})
         if quantity not in known:
             known.update(cast(dict[Quantity, Tensor], fit.cache.recall(content)))
@@ -251,7 +251,7 @@ class FitAccess:
         return self.images(images) if isinstance(images, str) else images
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
-        """Return E(x) after steps of the model's own chain."""
+        """Return E(x) after ``steps`` of the model's own chain."""
         fit, pixels, bounds = self.fit, self._pixels(images), self.spec.bounds
         sampler = chain.require_chains(fit.sampler)
 
@@ -262,14 +262,14 @@ class FitAccess:
             end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
             return {"energy": gradient(end.x, None)[0].cpu()}
 
-        return fit.cache.once(_named(f"refined-{steps}-", pixels, noise), refine)["energy"]
+        return fit.cache.once(_cache_name(f"refined-{steps}-", pixels, noise), refine)["energy"]
 
     def generator(self, purpose: str) -> Generator:
-        """Return a CPU generator of its own for each purpose."""
+        """Return a generator on the CPU for one purpose."""
         return self.fit.generator(purpose)
 
     def features(self, spec: str) -> FeatureNetwork:
-        """Return the feature network of that spec, ready for use."""
+        """Return the feature network of a spec, ready for use."""
         self.used.add(registry.resolve("features", spec).component)
         return self.fit.bank.network(spec)
 
@@ -281,11 +281,11 @@ class FitAccess:
         return self.fit.bank.of_images(spec, images)
 
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
-        """Return what ``compute`` gives, kept from run to run, apart from what other code of the metric computed."""
+        """Return the result of ``compute``, cached on disk under the name and the version of the metric's code."""
         return self.fit.cache.once(f"{name}-{self.code}" if self.code else name, compute)
 
     def progress(self, done: int, total: int) -> None:
-        """Show how many images are done."""
+        """Show the progress of a long metric."""
         self.shown.done, self.shown.total = done, total
 
     def out_of_time(self) -> bool:
@@ -293,9 +293,9 @@ class FitAccess:
         return self.fit.deadline is not None and time.time() >= self.fit.deadline
 
 
-def _named(what: str, images: Tensor, noise: float) -> str:
-    """Return the name under which something of images is kept."""
-    return what + content_hash(images) + (f"-noise={noise:g}" if noise else "")
+def _cache_name(prefix: str, images: Tensor, noise: float) -> str:
+    """Return the cache name of a quantity of images."""
+    return prefix + content_hash(images) + (f"-noise={noise:g}" if noise else "")
 
 
 def limited(test: Split, limit: int | None) -> Split:
@@ -307,29 +307,29 @@ def limited(test: Split, limit: int | None) -> Split:
 
 
 def no_validation(train: int, *, pretrained: bool) -> NotApplicable:
-    """Return the error of asking for validation images that are not held out of ``train`` images."""
+    """Return the error for a model without validation images, given the number of training images."""
     if pretrained:
         return NotApplicable(
-            "The model was trained elsewhere: it is not known which images it has not seen, and nothing may be "
-            "fitted on test images."
+            "The model was trained elsewhere, so that its validation images are unknown, and nothing may be fitted on "
+            "test images."
         )
     return NotApplicable(
-        "The model is trained without validation images, and nothing may be fitted on test images. Train it with some "
-        f"held out: --set data.validation={max(train // 10, 1)}, or a recipe that does."
+        "The model is trained without validation images, and nothing may be fitted on test images. Train it with "
+        f"validation images: --set data.validation={max(train // 10, 1)}, or a recipe that does."
     )
 
 
 def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int) -> None:
-    """Check that a model can have such images.
+    """Check that a model has the images of a source.
 
     Args:
-        source: which ones.
-        chains: whether it has chains.
-        pretrained: whether it was trained elsewhere.
-        buffers: of the last epochs of its training, that are kept.
+        source: of the images.
+        chains: True if the model has chains.
+        pretrained: True if it was trained elsewhere.
+        buffers: the number of kept buffers of the last epochs.
 
     Raises:
-        NotApplicable: if it cannot.
+        NotApplicable: if it has no such images.
     """
     if source.chains == "fresh" and not chains:
         raise NotApplicable("The model draws its images directly, without a chain, so there are no new chains.")
@@ -343,7 +343,7 @@ def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int
 
 
 def _in_batches(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
-    """Return the same with a few images a network pass. The chains go on as one: no random number depends on it."""
+    """Return the function that evaluates energies and gradients in batches. No random number depends on their size."""
 
     def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         found = predictions.in_parts(

@@ -1,4 +1,4 @@
-"""Progress events: from training and measuring to the display, to the status in the store and to trackers."""
+"""The distribution of events to the display, to the statuses in the store and to trackers."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ VARIABLE = "JEMBENCH_TRACKERS"
 """The environment variable that lists trackers: registered names or import paths, with options."""
 
 PERIOD = 1.0
-"""Seconds between two looks at what this process is doing."""
+"""Seconds between two events of this process's progress."""
 
 MOST = 10_000
-"""Events that may wait for a tracker. One with more hangs, and is left out."""
+"""The largest number of events that wait for a tracker. A tracker with more is left out."""
 
 PATIENCE = 30.0
-"""Seconds that a process waits at its end for a tracker to take what is left."""
+"""Seconds that a process waits at its end for a tracker to receive the remaining events."""
 
 LOSSES = {
     "loss": "loss",
@@ -47,18 +47,18 @@ LOSSES = {
 """Columns of the history that stand beside the progress of a training, with the words for them."""
 
 Report = Callable[[Event], None]
-"""Sends one event."""
+"""The function that sends one event."""
 
 
 def chosen_trackers() -> list[str]:
-    """Return the specs in ``JEMBENCH_TRACKERS``. They may name code: the user has set it."""
+    """Return the specs in ``JEMBENCH_TRACKERS``, which may name code, since the user sets it."""
     text = os.environ.get(VARIABLE, "")
     trust.name([text])
     return split_list(text)
 
 
 def ending_of(error: BaseException) -> Ending:
-    """Return how a unit of work has ended that raised an error."""
+    """Return the ending of a unit of work that raised an error."""
     if isinstance(error, (OutOfTime, Stopped, KeyboardInterrupt)):
         return "stopped"
     if isinstance(error, JembenchError) and not isinstance(error, (StoreError, ProcessLost)):
@@ -72,12 +72,12 @@ class Events(AbstractContextManager["Events"]):
     Closing it, as a context does, lets trackers finish.
 
     Args:
-        display: shows the progress, if there is one.
-        store: keeps the statuses of units, if there is one.
-        trackers: specs.
+        display: shows the progress; None: nothing is shown.
+        store: keeps the statuses of units; None: they are not kept.
+        trackers: specs of trackers.
 
     Raises:
-        SpecError: for a tracker or an option that does not exist.
+        SpecError: if there is no such tracker or option.
         Unavailable: if a tracker needs a package that is not installed.
     """
 
@@ -95,8 +95,12 @@ class Events(AbstractContextManager["Events"]):
             tracker.close()
 
     def of(self, fit: FitKey, work: Work | None = None) -> Report:
-        """Return a function that sends the events of one fit, or of a unit of work on it, and keeps its status."""
-        worker, lock, losses = f"{platform.node()}:{os.getpid()}", threading.Lock(), ""  # beats have a thread
+        """Return the function that sends the events of one fit, or of a unit of work on it, and keeps its status."""
+        worker, lock, losses = (
+            f"{platform.node()}:{os.getpid()}",
+            threading.Lock(),
+            "",
+        )  # progress is sent by another thread
         about: dict[str, Any] = {"fit": fields_of(fit), "work": work.id if work else "", "worker": worker}
         status = Status(state="running", worker=worker, since=time.time())
 
@@ -122,7 +126,7 @@ class Events(AbstractContextManager["Events"]):
         return report
 
     def send(self, event: Event) -> None:
-        """Send an event that is whole, and in its status."""
+        """Send a complete event, whose status is written."""
         if self._display:
             self._display.event(event)
         if event.kind != "progress":
@@ -131,12 +135,12 @@ class Events(AbstractContextManager["Events"]):
 
 
 def fields_of(fit: FitKey) -> dict[str, Any]:
-    """Return what events say of a fit."""
+    """Return the fields of a fit in events."""
     return {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "seed": fit.seed, "id": fit.id}
 
 
 def measured(cell: Cell, fit: FitRecord | None) -> Event | None:
-    """Return an outcome as an event; None if it will be computed again for another reason than that it failed."""
+    """Return the event of an outcome; None if it waits for something that is missing."""
     outcome = cell.outcome
     if not (outcome.is_settled or outcome.status == "failed"):
         return None
@@ -150,7 +154,7 @@ def measured(cell: Cell, fit: FitRecord | None) -> Event | None:
 
 @contextmanager
 def beating(report: Report, seconds: float = PERIOD) -> Iterator[None]:
-    """Send what this process is doing every ``seconds``, from a thread of its own, if there is anything new."""
+    """Send the progress of this process every ``seconds`` from another thread, if it has changed."""
     ended = threading.Event()
 
     def beat() -> None:
@@ -158,7 +162,7 @@ def beating(report: Report, seconds: float = PERIOD) -> Iterator[None]:
         while not ended.wait(seconds):
             now = progress.now()
             if now != before:
-                with suppress(StoreError):  # of a full disk: the main thread will say so
+                with suppress(StoreError):  # of a full disk: the main thread reports it
                     values = {"unit": now.unit}
                     report(Event(kind="progress", text=now.text, done=now.done, total=now.total, values=values))
             before = now
@@ -173,7 +177,7 @@ def beating(report: Report, seconds: float = PERIOD) -> Iterator[None]:
 
 
 class Tracked:
-    """A tracker in a thread of its own, so that it cannot hold a training up. It gets events from a queue.
+    """A tracker that receives events from a queue in a thread of its own, so that it cannot delay a training.
 
     Args:
         spec: the tracker.
@@ -187,20 +191,20 @@ class Tracked:
         self.spec = spec
         self._tracker: Tracker = registry.resolve("trackers", spec).make()
         self._events: queue.Queue[Event | None] = queue.Queue(MOST)
-        self._why = ""  # it is left out
+        self._failure = ""  # the reason why it is left out
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
     def send(self, event: Event | None, seconds: float = 0.0) -> None:
-        """Give an event, soon; None is the end. Where too many wait, wait up to ``seconds``."""
-        if not self._why:
+        """Queue an event; None is the end. If the queue is full, wait up to ``seconds``."""
+        if not self._failure:
             try:
                 self._events.put(event, timeout=seconds)
             except queue.Full:
                 self._leave_out(f"has not taken {MOST:,} events")
 
     def close(self, seconds: float = PATIENCE) -> None:
-        """Wait for the tracker to take what is left."""
+        """Wait for the tracker to receive the remaining events."""
         with progress.phase(f"waiting for the tracker {self.spec}"):
             self.send(None, seconds)
             self._thread.join(seconds)
@@ -208,13 +212,13 @@ class Tracked:
             self._leave_out(f"has not ended within {seconds:g} s")
 
     def _leave_out(self, why: str) -> None:
-        if not self._why:
-            self._why = why
+        if not self._failure:
+            self._failure = why
             warnings.warn(f"The tracker {self.spec} {why} and gets no more events.", Fallback, stacklevel=3)
 
     def _work(self) -> None:
         try:
-            while not self._why and (event := self._events.get()):
+            while not self._failure and (event := self._events.get()):
                 with contained("It"):
                     self._tracker.event(event)
         except Exception as error:

@@ -1,4 +1,4 @@
-"""The images that a trained model generates: which ones there are, and a picture of them."""
+"""The generated images of a trained model, and a picture of them."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from jembench.models.capabilities import capabilities
 
 
 def check(model: nn.Module, fit: FitPlan, steps: int | None) -> None:
-    """Refuse a model that generates no images or, for new chains of ``steps`` steps, has no chains.
+    """Check that a model generates images and, for new chains of ``steps`` steps, has chains.
 
     Raises:
-        SpecError: with the reason.
+        SpecError: if it does not.
     """
     if "samples" not in capabilities(model):
-        why = "it neither draws them nor has chains" if fit.is_pretrained else "it is trained without chains"
-        raise SpecError(f"{fit.key.model} generates no images: {why}. Choose a model that does.")
+        reason = "it neither draws them nor has chains" if fit.is_pretrained else "it is trained without chains"
+        raise SpecError(f"{fit.key.model} generates no images: {reason}. Choose a model that does.")
     if steps is not None and getattr(model, "chains", "none") == "none":
         raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
 
 
 def samples_of(evaluation: Evaluation, fit: FitPlan, steps: int | None, n: int | None = None) -> Samples:
-    """Return the images that the model keeps or draws; with ``steps``, the ends of n new chains.
+    """Return the kept or direct samples of a model; with ``steps``, the ends of n new chains.
 
     Raises:
-        SpecError: as :func:`check`.
+        SpecError: as for :func:`check`.
     """
     check(evaluation.model, fit, steps)
     return evaluation.samples() if steps is None else evaluation.samples(Source(chains="fresh", steps=steps, images=n))
@@ -39,13 +39,13 @@ def samples_of(evaluation: Evaluation, fit: FitPlan, steps: int | None, n: int |
 def write_samples(
     evaluation: Evaluation, samples: Samples, path: Path, columns: int = 10, option: str = "--store"
 ) -> bool:
-    """Write a picture of a model's images: a row a class, the one each was drawn for or the one the model sees.
+    """Write a picture of a model's images, chosen at random, with a row per class.
 
-    Those of a model without classes come in no order. Which images are shown is drawn at random; none is selected for
-    its looks. ``option`` is the one that leads to ``path``.
+    The class is the one that an image was drawn for, or else the predicted one; without classes the images are in no
+    order. ``option`` is the option of the command line that determines ``path``, for errors.
 
     Returns:
-        whether there is a row a class.
+        True if there is a row per class.
     """
     classes = samples.labels
     if classes is None and "logits" in capabilities(evaluation.model):

@@ -1,4 +1,4 @@
-"""One fit: its model made, trained or taken as it is, kept in the store, and loaded for evaluation."""
+"""A fit: its model is made, trained, written to the store, and loaded for evaluation."""
 
 from __future__ import annotations
 
@@ -47,15 +47,15 @@ CPU = torch.device("cpu")
 def make_model(
     fit: FitPlan, dataset: Dataset, note: Callable[[str], object] | None = None, device: torch.device | None = None
 ) -> Any:
-    """Make the model as it is before training: the same each time, even what of it no checkpoint holds.
+    """Make the model before training, deterministically, including parts that are not in its state.
 
-    A network that has none of a model's methods is taken for a classifier. ``note`` is that of
-    :func:`~jembench.models.settings.isolated`, and ``device`` where the model will be trained, the CPU by default.
+    A network without the methods of a model becomes a classifier. ``note`` is that of
+    :func:`~jembench.models.settings.isolated`, and ``device`` the device of training, the CPU by default.
 
     Raises:
-        SpecError: if it does not fit into the memory there.
-        PluginError: if its factory fails, or gives no model, or none that can be trained and is not said to be trained
-            already.
+        SpecError: if it does not fit into the device's memory.
+        PluginError: if its factory fails or returns no model, or if the model cannot be trained and is not marked as
+            pretrained.
     """
     try:
         if not fit.is_pretrained:
@@ -64,7 +64,7 @@ def make_model(
         with isolated(f"The factory of {fit.key.model}", note), seeds.initialising(fit.seed):
             model = fit.model.make(dataset.spec)
             if isinstance(model, nn.Module) and not capabilities(model) and not isinstance(model, Trainable):
-                model = as_classifier(model, dataset.spec, fit.key.model)  # its first pass may make weights
+                model = as_classifier(model, dataset.spec, fit.key.model)  # whose first pass may create weights
     except JembenchError:
         raise
     except Exception as error:
@@ -78,9 +78,9 @@ def make_model(
     if not isinstance(model, Trainable):
         wrong = f"{type(model).__name__} lacks `chains` and `training_loss` (jembench.interfaces.Trainable)"
     elif not any(parameter.requires_grad for parameter in model.parameters()):
-        wrong = "none of its parameters is to be trained (requires_grad)"
+        wrong = "none of its parameters requires a gradient (requires_grad)"
     elif not all(parameter.is_floating_point() for parameter in model.parameters()):
-        wrong = "some of its parameters are no real numbers, and optimisers take no others"
+        wrong = "some of its parameters are not floating-point numbers, which optimisers need"
     if wrong and not fit.is_pretrained and not is_fitted(model):
         raise PluginError(
             f"The model {fit.key.model} cannot be trained: {wrong}. If it has been trained elsewhere, mark its "
@@ -94,10 +94,10 @@ def make_model(
 
 
 def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: Any = None) -> Trainer:
-    """Make the trainer of a fit, at its start; ``model`` if it has been made already.
+    """Make the trainer of a fit before its first iteration, of ``model`` if it is given.
 
     Raises:
-        SpecError: if the dataset has no labels, or the training cannot be shared out in the group.
+        SpecError: if the dataset has no labels, or batches cannot be divided among the processes.
         PluginError: if the model fails on images of the dataset's shape.
     """
     model = make_model(fit, dataset) if model is None else model
@@ -114,11 +114,11 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: An
 
 
 def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
-    """Fit a model that is :class:`~jembench.interfaces.Fittable` to the training images, without those held out.
+    """Fit a :class:`~jembench.interfaces.Fittable` model to the training images, without the validation images.
 
     Raises:
-        PluginError: if its method fails, or leaves nothing in buffers.
-        Diverged: if it leaves values that are not finite.
+        PluginError: if its method fails, or the model has no buffers.
+        Diverged: if its buffers are not finite.
     """
     options = fit.recipe.data
     train = holdout(dataset.split("train"), options.validation, stratified=options.stratified).train
@@ -136,30 +136,29 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
     state = model.state_dict()
     if not state:
         raise PluginError(
-            f"fit of {fit.key.model} left nothing in the model's buffers, and nothing else is stored. Keep what it "
-            "learns in buffers (register_buffer)."
+            f"fit of {fit.key.model} left nothing in the model's buffers, and nothing else is stored. Store its result "
+            "in buffers (register_buffer)."
         )
-    wild = [name for name, values in state.items() if not bool(values.isfinite().all())]
-    if wild:
-        raise Diverged(f"fit of {fit.key.model} left values that are not finite in {', '.join(wild[:3])}.")
+    if not_finite := [name for name, values in state.items() if not bool(values.isfinite().all())]:
+        raise Diverged(f"fit of {fit.key.model} left values that are not finite in {', '.join(not_finite[:3])}.")
 
 
 def is_sampled(model: Any) -> bool:
-    """Return whether a model has chains, which the recipe's sampler draws."""
+    """Return whether a model has chains, which the recipe's sampler runs."""
     return getattr(model, "chains", "none") != "none"
 
 
 @dataclass(frozen=True, kw_only=True)
 class FitWork:
-    """One fit, and what it is trained or loaded with."""
+    """The training or loading of one fit."""
 
     fit: FitPlan
-    bank: FeatureBank  # of its dataset, on the device
+    bank: FeatureBank  # of the dataset, on the device
     store: Store
     report: Report
     deadline: float | None = None  # UTC, seconds since 1970, at which training stops
-    command: str = ""  # what the user ran; empty: this process is it
-    notes: list[str] = field(default_factory=list, init=False)  # on settings of PyTorch that plugins left changed
+    command: str = ""  # of the user; "": that of this process
+    notes: list[str] = field(default_factory=list, init=False)  # about settings of PyTorch that plugins left changed
 
     @property
     def folder(self) -> Path:
@@ -167,23 +166,23 @@ class FitWork:
         return self.store.fit_folder(self.fit.key)
 
     def load_or_train(self, limit: int | None = None, wanted: frozenset[Quantity] = frozenset()) -> TrainedFit:
-        """Load the fit's model from the store, or train it now.
+        """Load the fit's model from the store, after training it if the store does not have it.
 
         Args:
-            limit: the number of test images to evaluate it on; None: all.
-            wanted: what its metrics will read of images.
+            limit: the number of test images for evaluation; None: all.
+            wanted: the quantities of images that its metrics will read.
 
         Raises:
-            Diverged: if training diverged and no remedy helped; this is recorded in the store.
-            OutOfTime: if the deadline came first.
+            Diverged: if training diverged and no remedy is left; the store keeps a record of it.
+            OutOfTime: if the deadline passed.
             PluginError: if code of a plugin fails.
-            ProcessLost: if a process of the group failed or has gone.
+            ProcessLost: if a process of the group failed or has ended.
             StoreError: if the store cannot be written.
         """
         if not self.store.is_trained(self.fit.key):
             check_imports([self.fit], self.store)
             if not has_weights(self.folder):
-                (self.folder / RECORD).unlink(missing_ok=True)  # it must not vouch for those that follow
+                (self.folder / RECORD).unlink(missing_ok=True)  # it must not describe the new weights
             with progress.phase("building the model"):
                 model = make_model(self.fit, self.bank.dataset, self._note, self.bank.device)
             at_once = self.fit.model.is_pretrained or is_fitted(model)
@@ -208,7 +207,7 @@ class FitWork:
 
     @property
     def changed(self) -> dict[str, list[str]]:
-        """Return the provenance entry on settings that plugins left changed; empty if there are none."""
+        """The provenance entry about settings that plugins left changed; empty if there are none."""
         return {"changed_settings": list(self.notes)} if self.notes else {}
 
     def _note(self, text: str) -> None:
@@ -220,7 +219,7 @@ class FitWork:
         group, size = processes.group(), self.fit.recipe.processes
         if size != group.size:
             raise SpecError(
-                f"{self.fit} is trained by {size} processes together, and here there are {group.size}: each number "
+                f"{self.fit} is trained by {size} processes together, and here there are {group.size}: another number "
                 f"gives another model. `jembench run --set processes={size} --executor processes` starts them on this "
                 "machine."
             )
@@ -229,7 +228,7 @@ class FitWork:
         group.broadcast(self.fit.key.id)
         check = functools.partial(self.store.check_lease, self.fit.key.id)
         fitted = train(trainer, self.folder, self.report, deadline=self.deadline, check=check)
-        other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))  # processes without a processor
+        other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))  # processes that wait for a processor
         return blank._replace(
             iteration=fitted.iteration,
             validation_accuracy=fitted.validation_accuracy,
@@ -241,7 +240,7 @@ class FitWork:
         )
 
     def _fit(self, model: Any, blank: FitRecord) -> FitRecord:
-        """Fit the model at once, unless it was trained elsewhere, and keep it as if a training had left it."""
+        """Fit the model at once, unless it was trained elsewhere, and write the files of a training."""
         dataset, start, seconds = self.bank.dataset, time.perf_counter(), 0.0
         if not self.fit.model.is_pretrained:
             with progress.phase("fitting the model"):
@@ -254,11 +253,11 @@ class FitWork:
 
     def _load(self) -> TrainedFit:
         fit, dataset, folder = self.fit, self.bank.dataset, self.folder
-        forget_compiled()  # CUDA graphs of the training, or of the model before, hold memory
+        forget_compiled()  # releases the memory of CUDA graphs of the training or another model
         model = make_model(fit, dataset, self._note)
         record = self.store.read_fit(fit.key)
         assert record is not None
-        state, weights = _kept(folder, "model.safetensors", record)
+        state, weights = _read_kept(folder, "model.safetensors", record)
         if fit.model.is_pretrained:
             own = model.state_dict()
             if own.keys() != state.keys() or not all(torch.equal(own[name].cpu(), state[name]) for name in own):
@@ -273,8 +272,8 @@ class FitWork:
         held = holdout(dataset.split("train"), options.validation, stratified=options.stratified)
         sampler = make_sampler(model, dataset.spec, fit.recipe, held.train)
         if sampler is not None:
-            state, _ = _kept(folder, "sampler.safetensors", record)
-            if state:  # {}: it keeps none, or they were left out when it was shared, and new ones begin
+            state, _ = _read_kept(folder, "sampler.safetensors", record)
+            if state:  # {}: it keeps no chains, or they were not shared, so that new ones start
                 sampler.load_state_dict(state)
         return TrainedFit(
             model=model.eval(),
@@ -297,7 +296,7 @@ class FitWork:
 def new_record(
     fit: FitPlan, model: nn.Module, device: torch.device = CPU, command: str = "", size: int = 1
 ) -> FitRecord:
-    """Return the record of a fit that nothing is known of but how it is made, by ``size`` processes."""
+    """Return the record of a fit before training by ``size`` processes."""
     made_by = fit.components(sampled=is_sampled(model))
     return FitRecord(
         key=fit.key,
@@ -315,29 +314,29 @@ def new_record(
 
 
 def _seconds_of_last_attempt(history: Sequence[Mapping[str, float]]) -> list[float]:
-    """Return the mean seconds per iteration of each window since the guard last changed the training.
+    """Return the mean seconds per iteration of each window since the last intervention of the guard.
 
-    The first window holds the warm-up, and counts only where there is no other.
+    The first window contains the warm-up, and is left out if there are others.
     """
     last = [row["seconds"] for row in history if row["attempt"] == history[-1]["attempt"]]
     return last[1:] or last
 
 
-def _kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
-    """Return what the fit has kept in a file, and its digest.
+def _read_kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
+    """Read a file of the fit, and return its state and digest.
 
     Raises:
-        CheckpointError: if the file is damaged, or not the one that the fit's record speaks of.
+        CheckpointError: if the file is damaged, or its digest is not that of the fit's record.
     """
     remedy = f"Put a copy of the file back, or remove the folder {folder} to train the model again."
-    state, found = checkpoint.read_with_digest(folder / name, remedy)
-    if record.files.get(name, found) != found:
+    state, actual = checkpoint.read_with_digest(folder / name, remedy)
+    if record.files.get(name, actual) != actual:
         raise CheckpointError(f"{folder / name} is not the file that the training of {record.key.model} left. {remedy}")
-    return state, found
+    return state, actual
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the digests of what a training left: of its weights and chains, and of its history."""
+    """Return the digests of the files of a training: weights, chains and history."""
     left = [path for path in folder.glob("*.safetensors") if not path.name.startswith("checkpoint")]
     history = [path for path in [folder / HISTORY] if path.exists()]
     return {path.name: tensors.read_seal(path).digest for path in left} | {path.name: digest(path) for path in history}

@@ -1,4 +1,4 @@
-"""Weights that were trained elsewhere, as a fit of the store."""
+"""The import of weights that were trained elsewhere, as a fit of the store."""
 
 from __future__ import annotations
 
@@ -25,41 +25,41 @@ class Imported(NamedTuple):
     """The fit that :func:`import_fit` wrote."""
 
     fit: FitPlan
-    found: Import
-    parameters: int  # numbers in the weights
+    content: Import
+    parameters: int  # number of values in the weights
 
 
 def import_fit(importer: str, file: Path, model: str | None, dataset: str, name: str, store: Store) -> Imported:
-    """Write the weights in a file that was made elsewhere into a store, as a fit.
+    """Write weights that were trained elsewhere to a store, as a fit.
 
     Args:
         importer: the spec of the component that reads the file.
-        file: its path; no code in it is run.
-        model: the spec of the model that the weights are of; None: the file says it.
-        dataset: the spec of the dataset that it was trained on.
-        name: by which commands find the fit.
-        store: where it is kept.
+        file: of the weights; no code in it is run.
+        model: the spec of the model; None: the file names it.
+        dataset: the spec of the dataset that the model was trained on.
+        name: of the fit in commands.
+        store: receives the fit.
 
     Raises:
-        CheckpointError: if the file is damaged or something does not fit; all of it is listed.
-        SpecError: if a name does not exist or is taken, or the file names code that the user did not.
+        CheckpointError: if the file is damaged or something does not fit; the message lists all of it.
+        SpecError: if a component does not exist, the name is taken, or the file names code that the user did not.
         StoreError: if the store cannot be written.
     """
     data = unread(registry.resolve("datasets", dataset)).spec
     reader = registry.resolve("importers", importer)
-    found = reader.make().read(file, data, model)
-    trust.refuse_code([found.model, found.sampler], str(file))
+    content = reader.make().read(file, data, model)
+    trust.refuse_code([content.model, content.sampler], str(file))
     sha256 = digest(file)
-    chains = [f"chains.sampler={found.sampler}"] if found.sampler else []
-    fit = plan_fit(found.model, dataset, PRETRAINED, [f"source={sha256[:12]}", *chains])
+    chains = [f"chains.sampler={content.sampler}"] if content.sampler else []
+    fit = plan_fit(content.model, dataset, PRETRAINED, [f"source={sha256[:12]}", *chains])
     taken = name in {component.name for component in discovery.components("models")}
     taken = taken or any(record.key.id != fit.key.id for record in imports(store, name))
     if taken or spec.parse(name) != spec.Spec(name, ()) or ":" in name:
         other = "cannot be a name: it has more than letters, digits, - and _"
         wrong = "is the name of another model" if taken else other
         raise SpecError(f"{name!r} {wrong}. Choose another with --name.")
-    made = fit_together(found, data, file)
-    kept = _chains(found, data, file) if found.sampler else {}
+    made = fit_together(content, data, file)
+    kept = _chains(content, data, file) if content.sampler else {}
     folder = store.fit_folder(fit.key)
     checkpoint.write(folder / "sampler.safetensors", kept)
     checkpoint.write(folder / "model.safetensors", dict(made.state_dict()))
@@ -67,19 +67,19 @@ def import_fit(importer: str, file: Path, model: str | None, dataset: str, name:
     source = {"name": name, "importer": str(reader.component), "file": file.name, "sha256": sha256}
     about = {**record.provenance, "imported": source}
     store.write_fit(record._replace(status="imported", files=fits.digests(folder), provenance=about))
-    return Imported(fit, found, sum(parameter.numel() for parameter in made.parameters()))
+    return Imported(fit, content, sum(parameter.numel() for parameter in made.parameters()))
 
 
-def _chains(found: Import, data: DataSpec, file: Path) -> Mapping[str, Tensor]:
+def _chains(content: Import, data: DataSpec, file: Path) -> Mapping[str, Tensor]:
     """Return the state of the sampler with the chains that the file holds.
 
     Raises:
-        CheckpointError: if they do not fit the sampler, or are not finite.
+        CheckpointError: if the chains do not fit the sampler, or are not finite.
     """
-    sampler = registry.resolve("samplers", found.sampler).make(data)
-    sampler.load_state_dict(found.chains)
+    sampler = registry.resolve("samplers", content.sampler).make(data)
+    sampler.load_state_dict(content.chains)
     state: Mapping[str, Tensor] = sampler.state_dict()
-    if wrong := non_finite(found.chains, sampler):
+    if wrong := non_finite(content.chains, sampler):
         raise CheckpointError(
             f"The chains in {file} hold numbers that are not finite, and nothing was imported: {', '.join(wrong)}. "
             "Take them out, or import weights of a training that did not diverge."

@@ -1,4 +1,4 @@
-"""The executor ``local``: one unit of work after the other, in this process."""
+"""The executor ``local``, which carries out one unit of work after the other in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jembench.interfaces.running import Driver, Ended, Job
 
 
 class LocalExecutor:
-    """Carries units out one after the other, in this process."""
+    """An executor that carries out units one after the other, in this process."""
 
     slots = 1
     here = True
@@ -19,7 +19,7 @@ class LocalExecutor:
         self._cancelled = False
 
     def open(self, driver: Driver) -> None:
-        """Remember how a unit is carried out."""
+        """Keep the driver of the run."""
         self._driver = driver
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -27,7 +27,7 @@ class LocalExecutor:
         self._queue = sorted([*self._queue, *jobs], key=lambda job: job.order)
 
     def ended(self, seconds: float) -> list[Ended]:
-        """Carry out the next unit; without one, wait."""
+        """Carry out the next unit, or wait if there is none."""
         if not self._queue:
             time.sleep(seconds)
             return []
@@ -35,11 +35,11 @@ class LocalExecutor:
         return [Ended(id=job.id, how="stopped") if self._cancelled else self._driver.carry_out(job)]
 
     def cancel(self) -> None:
-        """Drop what is queued."""
+        """Drop queued units."""
         self._cancelled = True
 
     def close(self) -> None:
-        """Leave nothing."""
+        """Do nothing, since no worker was started."""
 
 
 def local() -> LocalExecutor:

@@ -1,4 +1,4 @@
-"""One cell: computes a metric and returns its outcome."""
+"""The computation of a metric, and its outcome."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from jembench.store.records import REMEDY
 
 
 class Measured(NamedTuple):
-    """A cell's outcome, and the per-example values behind it."""
+    """The outcome of a cell, and its arrays of per-example values."""
 
     outcome: Outcome
     arrays: Mapping[str, np.ndarray[Any, Any]]
 
 
 def measure(metric: Metric, evaluation: Evaluation, within: AbstractContextManager[None] | None = None) -> Measured:
-    """Compute one metric. What goes wrong is an outcome: a cell's failure stops no other cell.
+    """Compute one metric. A failure is its outcome, and stops no other cell.
 
     Args:
-        metric: to be computed.
+        metric: the metric.
         evaluation: of the model.
         within: the context of the computation; None: :func:`~jembench.stopping.contained`.
 
     Raises:
         StoreError: if the disk is full or the store cannot be written, which concerns every cell.
-        OutOfTime: if the run's time was over before anything was measured.
-        Stopped: if it failed after a signal.
+        OutOfTime: if the run's time limit passed before anything was measured.
+        Stopped: if the metric failed after a signal.
     """
     start = time.perf_counter()
     arrays: Mapping[str, np.ndarray[Any, Any]] = {}
@@ -52,16 +52,16 @@ def measure(metric: Metric, evaluation: Evaluation, within: AbstractContextManag
         stopping.check()
         outcome = not_applicable(error)
     except Exception as error:
-        stopping.check()  # the error may be what a signal has left of an import
+        stopping.check()  # the error may be the consequence of a signal during an import
         outcome = failed(error)
     return Measured(dataclasses.replace(outcome, seconds=time.perf_counter() - start), arrays)
 
 
 def _checked(measurement: Measurement) -> Measured:
-    """Return the outcome of a measurement in plain numbers, as the store can write it.
+    """Convert a measurement to an outcome of plain numbers, which the store can write.
 
     Raises:
-        TypeError, ValueError: if it cannot be: this is the metric's failure, and must not become the store's.
+        TypeError, ValueError: if that is not possible, which is a failure of the metric and not of the store.
     """
     if not measurement.values:
         raise ValueError("the metric measured nothing")
@@ -69,28 +69,30 @@ def _checked(measurement: Measurement) -> Measured:
     for label, array in arrays.items():
         if array.dtype.hasobject:
             raise TypeError(f"the array {label} holds objects, not numbers")
-    values, wild = {}, []
+    values, not_finite = {}, []
     for label, value in measurement.values.items():
         low, high = (None if end is None else float(end) for end in (value.low, value.high))
         values[label] = Value(float(value.value), low, high, int(value.n), value.unit, value.better)
         if not all(math.isfinite(number) for number in (values[label].value, low, high) if number is not None):
-            wild.append(label)
+            not_finite.append(label)
     outcome = Outcome(status="ok", protocol=measurement.protocol, values=values, details=measurement.details)
     try:
         check(outcome)
     except DamagedError as error:
         raise ValueError(str(error).removesuffix(f" {REMEDY}")) from error
-    if wild:
-        outcome = dataclasses.replace(outcome, status="failed", reason=f"{', '.join(wild)} is not a finite number")
+    if not_finite:
+        outcome = dataclasses.replace(
+            outcome, status="failed", reason=f"{', '.join(not_finite)} is not a finite number"
+        )
     return Measured(outcome, arrays)
 
 
 def not_applicable(reason: Unavailable) -> Outcome:
-    """Return the outcome of a cell that cannot be computed: for good, or until what is missing is there."""
+    """Return the outcome of a cell that cannot be computed, permanently or because something is missing."""
     settled = {"settled": True} if isinstance(reason, NotApplicable) else {}
     return Outcome(status="na", reason=str(reason), details=settled)
 
 
 def failed(error: BaseException) -> Outcome:
-    """Return the outcome of a cell in which something went wrong."""
+    """Return the outcome of a cell that failed by an error."""
     return Outcome(status="failed", reason=error_text(error), traceback="".join(traceback.format_exception(error)))

@@ -1,4 +1,4 @@
-"""The executor ``processes``: workers on this machine, one for each GPU, or the cores of the CPU shared out."""
+"""The executor ``processes``, with workers on this machine for each GPU, or for the cores of the CPU."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from jembench.errors import SpecError
 from jembench.interfaces.running import Driver, Ended, Job
 
 DRIVER = "JEMBENCH_DRIVER"
-"""The environment variable with the process that started a worker, without which it does not go on."""
+"""The environment variable with the id of the process that started a worker, which ends with it."""
 
-LOOK = 0.05
-"""Seconds between two looks at the workers."""
+POLL = 0.05
+"""Seconds between two checks of the workers."""
 
 
 @dataclass(kw_only=True)
@@ -34,34 +34,34 @@ class _Worker:
     """A process that carries out a batch of units."""
 
     process: subprocess.Popen[bytes]
-    jobs: list[Job]  # that have not ended; the first one is being carried out
-    places: list[str]  # their GPUs, or empty texts
+    jobs: list[Job]  # that have not ended; the first one is in progress
+    places: list[str]  # the GPUs, or empty texts
     printed: IO[bytes]  # its stdout
     log: Path  # its stderr
-    read: int = 0  # bytes of its stdout
+    read: int = 0  # number of bytes read of its stdout
     keeps_log: bool = False
 
     def endings(self) -> Iterator[Ended]:
-        """Yield what it has said since the last call of units that ended."""
-        file = self.printed.fileno()  # the worker writes at its own place
+        """Yield the endings that it has printed since the last call."""
+        file = self.printed.fileno()  # the worker has its own position in the file
         new = os.pread(file, os.fstat(file).st_size - self.read, self.read)
         whole = new[: new.rfind(b"\n") + 1]
         self.read += len(whole)
         for line in whole.splitlines():
-            with suppress(ValueError, TypeError):  # printed by something else
+            with suppress(ValueError, TypeError):  # another output
                 yield Ended(**json.loads(line))
 
 
 @dataclass(eq=False)
 class Processes:
-    """Starts a worker on this machine for each batch of units.
+    """An executor that starts a worker on this machine for each batch of units.
 
-    A batch is a part of the units that wait: the fewer there are the smaller it is, so that all places end together.
+    A batch is a share of the waiting units, so that batches get smaller and all places end at about the same time.
 
     Args:
-        jobs: the number of places; None: one for each GPU, or for each core of the CPU.
-        per_gpu: the places that share a GPU.
-        retries: how many times a unit is tried again whose worker died.
+        jobs: the number of places; None: one per GPU, or per core of the CPU.
+        per_gpu: the number of places that share a GPU.
+        retries: the number of times that a unit is retried after the death of its worker.
     """
 
     here = True
@@ -90,11 +90,11 @@ class Processes:
 
     @cached_property
     def _free(self) -> list[str]:
-        """The places that no worker has."""
+        """The free places."""
         return list(itertools.islice(itertools.cycle(self._gpus or [""]), self.slots))
 
     def open(self, driver: Driver) -> None:
-        """Remember the run; no worker is started yet."""
+        """Keep the driver of the run; no worker is started yet."""
         self._driver = driver
 
     def submit(self, jobs: Sequence[Job]) -> None:
@@ -102,41 +102,41 @@ class Processes:
         self._queue = sorted([*self._queue, *jobs], key=lambda job: job.order)
 
     def ended(self, seconds: float) -> list[Ended]:
-        """Give waiting units to free places, and wait for the first one to end."""
+        """Start workers for waiting units on free places, and wait for the first ending."""
         until = time.monotonic() + seconds
         while True:
             while self._queue and self._start():
                 pass
             for worker in list(self._workers):
-                self._look_at(worker)
+                self._check(worker)
             left = until - time.monotonic()
             if self._endings or left <= 0:
-                found, self._endings = self._endings, []
-                return found
-            time.sleep(min(left, LOOK))
+                endings, self._endings = self._endings, []
+                return endings
+            time.sleep(min(left, POLL))
 
     def cancel(self) -> None:
-        """Drop what is queued and ask each worker to stop."""
+        """Drop queued units and ask each worker to stop."""
         self._cancelled = True
         self._stop(self._queue)
         for worker in self._workers:
-            worker.process.send_signal(signal.SIGTERM)  # torchrun sends it on
+            worker.process.send_signal(signal.SIGTERM)  # torchrun forwards it
 
     def close(self) -> None:
         """End all workers at once."""
         for worker in self._workers:
             with suppress(ProcessLookupError):
-                os.killpg(worker.process.pid, signal.SIGKILL)  # and what torchrun has started
+                os.killpg(worker.process.pid, signal.SIGKILL)  # with the processes of torchrun
         for worker in list(self._workers):
             self._remove(worker)
 
     # --- workers ------------------------------------------------------------------------------------------------------
 
     def _start(self) -> bool:
-        """Start a worker for the first units that wait, if they have places: each on a GPU of its own."""
+        """Start a worker for the first waiting units if there are free places, each with its own GPU."""
         gpus, most = self._queue[0].gpus, len(self._gpus[: self.slots])
         if gpus > most > 0:
-            text = f"It is to be trained on {gpus} GPUs together, and this run has {most} of this machine."
+            text = f"It needs {gpus} GPUs together, and this run has {most} on this machine."
             refused = Ended(id=self._queue.pop(0).id, how="refused", text=text, host=platform.node())
             self._endings.append(refused)
             return True
@@ -152,7 +152,7 @@ class Processes:
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"worker-{os.getpid()}-{time.time_ns():x}.log"
         environment = {"OMP_NUM_THREADS": str(max(1, _cores() // self.slots)), **os.environ, **self._driver.environment}
-        if gpus == 1:  # torchrun is the parent of others
+        if gpus == 1:  # otherwise torchrun is the parent
             environment[DRIVER] = str(os.getpid())
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(places)
@@ -169,16 +169,16 @@ class Processes:
         self._workers.append(_Worker(process=process, jobs=jobs, places=places, printed=printed, log=log))
         return True
 
-    def _look_at(self, worker: _Worker) -> None:
-        """Take in how units of a worker have ended. What its death has left is tried again."""
-        code = worker.process.poll()  # first: then all that it has said can be read
+    def _check(self, worker: _Worker) -> None:
+        """Record the endings of a worker, and queue its remaining units again if it has died."""
+        code = worker.process.poll()  # before reading, so that its whole output is read
         for ended in worker.endings():
             worker.jobs = [job for job in worker.jobs if job.id != ended.id]
             if ended.how not in ("done", "busy", "stopped"):
                 worker.keeps_log = True
                 ended = dataclasses.replace(ended, log=str(worker.log))
             self._endings.append(ended)
-            if ended.how == "stopped":  # it carries out no more
+            if ended.how == "stopped":  # it carries out no other unit
                 self._stop(worker.jobs)
         if code is None:
             return
@@ -197,12 +197,12 @@ class Processes:
         self._remove(worker)
 
     def _stop(self, jobs: list[Job]) -> None:
-        """End units that will not be carried out any more."""
+        """Record units that will not be carried out as stopped."""
         self._endings += [Ended(id=job.id, how="stopped", host=platform.node()) for job in jobs]
         jobs.clear()
 
     def _remove(self, worker: _Worker) -> None:
-        """Wait for a worker that has ended or was killed, and free its places."""
+        """Wait for the end of a worker's process, and free its places."""
         worker.process.wait()
         worker.printed.close()
         if not worker.keeps_log:

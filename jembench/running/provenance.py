@@ -20,12 +20,12 @@ from jembench.files import digest
 
 
 def collect(device: str, components: list[discovery.Component], command: str = "") -> dict[str, Any]:
-    """Return everything that a reader needs to judge or repeat a result, as JSON.
+    """Return the provenance of a result, from which it can be judged and repeated, in JSON types.
 
     Args:
-        device: where it was computed, "cpu" or "cuda:0".
-        components: what it was computed by; plugins are recorded with distribution, version and entry point.
-        command: what the user ran; empty: this process is it.
+        device: of the computation, "cpu" or "cuda:0".
+        components: of the computation, recorded with distribution, version and entry point.
+        command: of the user; "": that of this process.
     """
     import torch
 
@@ -39,7 +39,7 @@ def collect(device: str, components: list[discovery.Component], command: str = "
 
 
 def _described(component: discovery.Component) -> str:
-    """Return distribution, version and entry point; of an import path, the file that it leads to, and its content."""
+    """Return distribution, version and entry point; for an import path, its file and a hash of the content."""
     file = getattr(sys.modules.get(component.module), "__file__", None)
     if component.distribution or file is None:
         return str(component)
@@ -47,7 +47,7 @@ def _described(component: discovery.Component) -> str:
 
 
 def this_command() -> str:
-    """Return the command line of this process, as a shell reads it."""
+    """Return the command line of this process, quoted for a shell."""
     return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
@@ -76,7 +76,7 @@ def _of_process(device: str) -> dict[str, Any]:
 
 
 def _commit() -> str:
-    """Return the commit of the source tree that jembench runs from; empty for an installed wheel."""
+    """Return the commit of jembench's source tree; "" for an installed wheel."""
     folder = Path(__file__).parents[1]
     if not (folder.parent / ".git").exists():
         return ""

@@ -1,6 +1,6 @@
-"""The entry points of commands and scripts: carry a plan out, or train one model. Imports no torch by itself.
+"""The entry points of commands and scripts: the execution of a plan, and the training of one model.
 
-Finished work is kept in the store and found again.
+Imports no torch by itself. Finished work is kept in the store and not repeated.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from jembench.interfaces.running import Executor
 
 MOST_JOBS = 4
-"""Processes that a run starts on the CPU without being asked: each takes the memory of PyTorch."""
+"""The largest number of processes that a run starts on the CPU by default, since each takes the memory of PyTorch."""
 
 LATEST = 90.0
-"""Seconds within which all machines see a file. NFS keeps for up to 60 s that there was none (``acdirmax``)."""
+"""Seconds within which all machines see a new file. NFS caches its absence for up to 60 s (``acdirmax``)."""
 
 Display = Callable[[], "AbstractContextManager[Tracker | None]"]
-"""Makes the tracker that shows the progress; with :class:`~contextlib.nullcontext` it is not shown."""
+"""The function that makes the tracker of the display; with :class:`~contextlib.nullcontext` nothing is shown."""
 
 
 class RunOptions(NamedTuple):
-    """The devices, the executor and the limits with which a plan is carried out."""
+    """The device, the executor and the limits of the execution of a plan."""
 
     device: str = "auto"
     max_hours: float | None = None
-    executor: str = "auto"  # auto: this process, or several for several GPUs or trainings on the CPU
+    executor: str = "auto"  # auto: this process, or several processes for several GPUs or trainings on the CPU
     skip_missing: bool = False
     trackers: Sequence[str] | None = None  # specs; None: those of the environment
 
     @property
     def deadline(self) -> float | None:
-        """The time at which the hours are over, UTC in seconds since 1970; None: never."""
+        """The time at which work stops, UTC in seconds since 1970; None: never."""
         return None if self.max_hours is None else time.time() + 3600 * self.max_hours
 
     @property
@@ -64,24 +64,24 @@ class Finished(NamedTuple):
     """The outcomes of a plan after the work."""
 
     cells: list[Cell]
-    stopped: OutOfTime | Stopped | WorkFailed | None  # why the work ended early; None: it did not
+    stopped: OutOfTime | Stopped | WorkFailed | None  # the reason why the work ended early, if it did
 
 
 def outcomes(plan: Plan, store: Store) -> list[Cell]:
-    """Return the outcomes that the store has of a plan, under the plan's names: a dataset may have been moved."""
+    """Return the outcomes of a plan in the store, under the plan's names, since a dataset may have been moved."""
     planned = {cell.id: cell for cell in plan.cells}
     return [
-        dataclasses.replace(found, fit=planned[found.id].fit.key, metric=str(planned[found.id].metric))
-        for found in store.read_cells(plan.cells)
+        dataclasses.replace(cell, fit=planned[cell.id].fit.key, metric=str(planned[cell.id].metric))
+        for cell in store.read_cells(plan.cells)
     ]
 
 
 def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
-    """Check that options fit together, and the fits them.
+    """Check that the options are consistent and suit the fits.
 
     Raises:
-        SpecError: if the fits cannot be trained by that number of processes or by that executor, if there is no
-            executor or tracker of that name, or under torchrun.
+        SpecError: if the fits cannot be trained by their number of processes or by the executor, if there is no such
+            executor or tracker, or under torchrun.
     """
     if launched().size > 1:
         raise SpecError(
@@ -93,10 +93,10 @@ def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
             check_shares(fit.recipe, fit.recipe.processes)
     if how.executor != "auto":
         executor = registry.resolve("executors", how.executor)
-        executor.make()  # which checks its options
+        executor.make()  # checks its options
         if executor.component.name != "local" and ":" in how.device:
             raise SpecError(
-                f"--device is {how.device}, and the executor {how.executor} gives each worker a GPU of its own. Write "
+                f"--device is {how.device}, and the executor {how.executor} assigns a GPU to each worker. Write "
                 "--device cuda, cpu or auto."
             )
     for tracker in how.tracked_by:
@@ -104,20 +104,19 @@ def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
 
 
 def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Finished:
-    """Train and measure what the store does not have of a plan.
+    """Train and measure the part of a plan that the store does not have.
 
     Args:
         plan: the fits and cells.
-        store: where they are kept.
-        how: on which devices, and for how long.
+        store: of the results.
+        how: the device, the executor and the limits.
         display: shows the progress.
 
     Returns:
         the outcomes.
 
     Raises:
-        JembenchError: if something is missing, or the store cannot be written. What goes wrong in one cell is its
-            outcome.
+        JembenchError: if something is missing, or the store cannot be written. The failure of a cell is its outcome.
     """
     check(plan.fits, how)
     check_imports(plan.fits, store)
@@ -127,7 +126,7 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     pending = Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled])
     if not pending.cells:
         return Finished(cells, None)
-    cells.clear()  # there may be tens of thousands, and training takes long
+    cells.clear()  # frees the memory of up to tens of thousands during training
     stopped: OutOfTime | Stopped | WorkFailed | None = None
     with showing(display) as shown:
         with progress.phase("loading PyTorch"):
@@ -162,22 +161,22 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
 
 @contextmanager
 def showing(display: Display) -> Iterator[Tracker | None]:
-    """Open the display, which gets what this process is doing."""
+    """Open the display, and send it the progress of this process."""
     with display() as shown, beating(shown.event) if shown else nullcontext():
         yield shown
 
 
 def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
-    """Return the executor that was chosen; for ``auto`` the one that keeps the machine busy."""
+    """Return the executor of the options; for ``auto`` the fastest one on this machine."""
     name = _fastest(pending, store, how) if how.executor == "auto" else how.executor
-    found: Executor = registry.resolve("executors", name).make()
-    return found
+    executor: Executor = registry.resolve("executors", name).make()
+    return executor
 
 
 def _fastest(pending: Plan, store: Store, how: RunOptions) -> str:
-    """Return the executor with a process for each of several GPUs, or without any for each of several trainings.
+    """Return the spec of the executor: a process per GPU if there are several, or per training on the CPU.
 
-    What other processes may not find, as objects of this program and code on this one's path, is trained in this one.
+    Objects of this program and code on its path, which other processes may not find, are trained in this process.
     """
     import torch
 
@@ -202,7 +201,7 @@ def train(fit: FitPlan, store: Store, how: RunOptions, display: Display) -> None
 
 @contextmanager
 def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: Display = nullcontext) -> Iterator[Evaluation]:
-    """Open a model, trained first if the store does not have it; arguments as for :func:`carry_out`.
+    """Open a model, after training it if the store does not have it; arguments as for :func:`carry_out`.
 
     Within the context the display is shown, and the number of threads is that of the dataset's images.
     """

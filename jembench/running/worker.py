@@ -1,4 +1,4 @@
-"""Carrying out units of work in this process: a fit is trained, its cells are measured, an attack goes on."""
+"""The execution of units of work in this process: training, measuring and parts of attacks."""
 
 from __future__ import annotations
 
@@ -31,19 +31,19 @@ from jembench.store.store import Store
 from jembench.training import processes
 
 SAMPLES = "samples.png"
-"""The picture of a fit's own images, in its folder."""
+"""The name of the picture of a fit's samples, in its folder."""
 
 
 @dataclass(frozen=True)
 class Worker:
-    """Carries out units of work, one after the other. Datasets and feature networks are read once for all of them.
+    """A worker that carries out units one after the other. Datasets and feature networks are read once for all units.
 
     Args:
-        store: where results go.
-        device: where networks run.
-        events: get what happens.
-        skip_missing: whether metrics that lack something are left out.
-        ready: what is known of fits already, by their ids.
+        store: of the results.
+        device: of networks.
+        events: receives the events.
+        skip_missing: True to leave out metrics for which something is missing.
+        ready: the fits that were checked before, by their ids.
     """
 
     store: Store
@@ -55,20 +55,20 @@ class Worker:
     banks: dict[str, FeatureBank] = field(default_factory=dict, init=False)
 
     def carry_out(self, work: Work, plan: Plan | None = None) -> Ended:
-        """Do what is left of a unit, under its lease.
+        """Carry out the remaining work of a unit, under its lease.
 
         Args:
             work: the unit.
             plan: its cells; None: they are planned again.
 
         Returns:
-            how it ended: ``done``, or ``busy`` if another process works on it or on the same fit.
+            the ending: ``done``, or ``busy`` if another process works on the unit or on the same fit.
 
         Raises:
-            OutOfTime: if its deadline came first.
-            ProcessLost: if a process of the group failed or has gone.
+            OutOfTime: if its deadline passed.
+            ProcessLost: if a process of the group failed or has ended.
             StoreError: if the store cannot be written.
-            JembenchError: if it cannot be carried out here: see :func:`~jembench.experiment.works.planned` and
+            JembenchError: if it cannot be carried out here; see :func:`~jembench.experiment.works.planned` and
                 :func:`~jembench.running.check.look_ahead`.
         """
         with self.store.lease(work.id) as mine:
@@ -77,7 +77,7 @@ class Worker:
             try:
                 ended = self._carry_out(work, plan or planned(work, f"the unit of work {work.id}"))
             except BaseException as error:
-                with suppress(StoreError):  # of a full disk: the error that is raised says so
+                with suppress(StoreError):  # of a full disk: the raised error reports it
                     self.store.works.end(work.id, events.ending_of(error), printable(str(error)))
                 raise
             self.store.works.end(work.id, ended.how, ended.text)
@@ -115,7 +115,7 @@ class Worker:
 
 
 class _Busy(Exception):
-    """Another process works on the same fit, or on some of the cells."""
+    """The error that another process works on the same fit, or on some of the cells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -156,7 +156,7 @@ class _Unit(FitWork):
             return measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
 
     def _possible(self) -> list[CellPlan]:
-        """Return the cells that are to be computed. Of those that cannot be, the reason is their outcome."""
+        """Return the cells to compute. For cells that cannot be computed, the reason becomes the outcome."""
         possible = []
         for cell in self.cells:
             if self.store.is_settled(cell):
@@ -168,7 +168,7 @@ class _Unit(FitWork):
         return possible
 
     def _trained(self, cells: Sequence[CellPlan]) -> tuple[TrainedFit | None, str]:
-        """Load the model or train it, unless no cell needs it. A failure is their outcome, and returned."""
+        """Load or train the model if a cell needs it. The reason of a failure becomes their outcome and is returned."""
         if not cells:
             return None, ""
         try:
@@ -190,7 +190,7 @@ class _Unit(FitWork):
             return None, outcome.reason
 
     def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
-        """Compute cells, as far as no other process is at some of them."""
+        """Compute the cells that no other process computes."""
         unfinished, all_mine = [], True
         for cell in cells:
             if self.deadline is not None and time.time() >= self.deadline:
@@ -224,7 +224,7 @@ class _Unit(FitWork):
             self.report(Event(kind="warning", text=f"no picture of the samples: {error_text(error)}"))
 
     def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
-        """Write the outcome of a cell, with all that a reader of the number must know of how it came about."""
+        """Write the outcome of a cell with its provenance."""
         made_by = [*self.fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
         fit = self.store.read_fit(self.fit.key)
         about = {
@@ -251,13 +251,13 @@ class _Unit(FitWork):
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
-    """Take part in each training of rank 0, until rank 0 has ended all. Nothing is read or written.
+    """Take part in each training of rank 0 until rank 0 has ended, without reading or writing the store.
 
     Raises:
-        ProcessLost: if a process of the group failed or has gone.
+        ProcessLost: if a process of the group failed or has ended.
     """
     known = {fit.key.id: fit for fit in fits}
-    with stopping.deferred():  # torchrun sends a signal to all processes, and rank 0 ends the work of all
+    with stopping.deferred():  # torchrun sends signals to all processes, and rank 0 ends the work of all
         while fit_id := processes.group().broadcast(""):
             dataset = known[fit_id].dataset.make()
             trainer = make_trainer(known[fit_id], dataset, device)

@@ -165,8 +165,8 @@ def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carr
         ),
         (
             "frozen",
-            "The model zoo_of_tests:frozen cannot be trained: none of its parameters is to be trained (requires_grad). "
-            "If it has been trained elsewhere, mark its factory: @jembench.plugin.pretrained.",
+            "The model zoo_of_tests:frozen cannot be trained: none of its parameters requires a gradient "
+            "(requires_grad). If it has been trained elsewhere, mark its factory: @jembench.plugin.pretrained.",
         ),
         (
             "confused",

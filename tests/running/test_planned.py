@@ -40,7 +40,7 @@ def planned(model=None, labels=LABELS, **known):
         (planned(torch.nn.Flatten()), {"logits"}, "^needs logits: baseline gives nothing$"),
         (planned(labels=None), {"logits", "labels"}, "The dataset toy has no labels"),
         (planned(), {"validation"}, "trained without validation images"),
-        (planned(pretrained=True), {"validation"}, "not known which images it has not seen"),
+        (planned(pretrained=True), {"validation"}, "its validation images are unknown"),
         (planned(), {"chains"}, "chain"),
         (planned(), {"buffer"}, "only a replay buffer"),
         (planned(pretrained=True), {"training"}, "nothing is known of its training"),

@@ -46,7 +46,7 @@ def test_a_damaged_file_is_told_of_and_as_good_as_none(tmp_path, damage):
     cache.keep("abc", VALUES)
     (file,) = tmp_path.rglob("*.safetensors")
     file.write_bytes(damage(file.read_bytes()))
-    with pytest.warns(Fallback, match=f"{file} is .*The model is asked again"):
+    with pytest.warns(Fallback, match=f"{file} is .*It is computed again"):
         assert cache.recall("abc") == {}
     cache.keep("abc", VALUES)
     assert cache.recall("abc").keys() == VALUES.keys()
@@ -57,6 +57,6 @@ def test_nothing_is_kept_where_something_else_lies(tmp_path, make):
     make(tmp_path / "abc.safetensors")
     cache = TensorCache(tmp_path)
     cache.keep("abc", VALUES)
-    with pytest.warns(Fallback, match=r"abc.safetensors .*The model is asked again"):
+    with pytest.warns(Fallback, match=r"abc.safetensors .*It is computed again"):
         assert cache.recall("abc") == {}
     assert not (tmp_path / "abc.safetensors").is_file()

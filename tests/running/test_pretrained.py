@@ -76,7 +76,7 @@ def test_an_energy_has_the_chains_of_the_recipe(plan, store, carry_out, outcomes
 
 def test_what_training_alone_could_know_is_not_at_hand(plan, store):
     _, evaluation = evaluation_of(plan("centred", "brightness"), store)
-    with pytest.raises(NotApplicable, match="trained elsewhere: it is not known which images it has not seen"):
+    with pytest.raises(NotApplicable, match="trained elsewhere, so that its validation images are unknown"):
         evaluation.data.images("validation")
     with pytest.raises(NotApplicable, match="trained elsewhere: the buffers of its last epochs are not available"):
         evaluation.samples(Source(pooling="five"))

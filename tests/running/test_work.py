@@ -183,7 +183,7 @@ def test_parameters_that_no_optimiser_takes_are_refused_before_training(zoo, pla
         return model
 
     monkeypatch.setattr(zoo, "classifier", build)
-    with pytest.raises(PluginError, match="some of its parameters are no real numbers"):
+    with pytest.raises(PluginError, match="some of its parameters are not floating-point numbers"):
         look_ahead(plan("classifier"))
 
 

@@ -140,7 +140,7 @@ def test_a_unit_of_several_gpus_has_a_place_on_each_and_is_started_by_torchrun(o
     torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", "3", "-m", "jembench", "work", "b", "-o"]
     assert started[1].command[3:] == torchrun
     assert (refused.id, refused.how) == ("d", "refused")
-    assert refused.text == "It is to be trained on 4 GPUs together, and this run has 3 of this machine."
+    assert refused.text == "It needs 4 GPUs together, and this run has 3 on this machine."
 
 
 def test_the_cores_are_shared_out(open_processes, started, monkeypatch):
