@@ -108,7 +108,7 @@ def _tables(stem: str, file: Traversable) -> list[Entry]:
 
 
 def _table(numbers: Sequence[Published]) -> Entry:
-    title = "\n".join(filter(None, (numbers[0].title, numbers[0].table_note)))
-    columns = list(dict.fromkeys(number.label for number in sorted(numbers, key=lambda number: number.column)))
-    models = list(dict.fromkeys(number.printed_as for number in numbers))
+    title = "\n".join(filter(None, (numbers[0].title, numbers[0].note)))
+    columns = list(dict.fromkeys(number.row.label for number in sorted(numbers, key=lambda number: number.column)))
+    models = list(dict.fromkeys(number.row.name for number in numbers))
     return Entry(numbers[0].table, title, (", ".join(columns),), {"columns": columns, "models": models})

@@ -16,8 +16,8 @@ from jembench.experiment.plan import Part
 from jembench.experiment.recipe_files import title_of
 from jembench.experiment.sweep import Axes, Grid, bare_name
 from jembench.report.formats import Document
-from jembench.report.protocols import in_common, parts_of, peculiarities
-from jembench.report.published import beside, published_table, row_of
+from jembench.report.protocols import DEFENCE, in_common, parts_of, peculiarities
+from jembench.report.published import beside, published_table
 from jembench.report.references import Published
 from jembench.report.rows import FIELDS, ORIGIN, Row, grouped, mark_incomparable, mean, rows
 from jembench.report.select import NO_NAMES, WHOLE, Fit, Names, Selection, matching, select
@@ -201,16 +201,21 @@ class _Tables:
     def by_options(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table of one metric under several options: a line for each choice, a column for each value.
 
-        Options that the label of a value tells, such as the norm of an attack, have no column.
+        Options that the label of a value tells, such as the norm of an attack, or that follow from others, such as the
+        chains of a refined model, have no column.
         """
         shown = _spread(_known(rows, metrics))
         options = {
             row.metric: parts_of(row.protocol) | row.options for row in sorted(shown, key=lambda row: row.protocol)
         }
-        lines = {}
-        for name in dict.fromkeys(name for row in shown for name in row.options):
-            values = {(row.label, options[row.metric].get(name)) for row in shown}
-            if len(values) > len({label for label, _ in values}):
+
+        def distinct(names: Iterable[str]) -> int:
+            return len({(row.label, *(options[row.metric].get(name) for name in names)) for row in shown})
+
+        lines: dict[str, Callable[[Row], str]] = {}
+        names = dict.fromkeys(name for row in shown for name in row.options)
+        for name in sorted(names, key=lambda name: name in DEFENCE and DEFENCE.index(name)):
+            if distinct((*lines, name)) > distinct(lines):
                 lines[name] = _option_of(options, name)
         yield from self._table([title], metrics, shown, lines, _heading)
 
@@ -432,7 +437,7 @@ def document(layout: Layout, read: Read | None = None, page: Callable[[int | Non
 
         return layout.tables(partial(best, seeds=layout.seeds, read=read) if read else None)
 
-    rows = [*layout.rows, *map(row_of, layout.published)]
+    rows = [*layout.rows, *(number.row for number in layout.published)]
     return Document(
         tables=layout.tables,
         judged=judged,

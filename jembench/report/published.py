@@ -21,23 +21,6 @@ class Elsewhere(NamedTuple):
     differs: tuple[str, ...]  # parts of their protocols that differ from what is nearest of ours
 
 
-def row_of(number: Published) -> Row:
-    """Return a published number as a row."""
-    return Row(
-        model=number.model,
-        name=number.printed_as,
-        dataset=number.dataset,
-        label=number.label,
-        value=number.value,
-        unit=number.unit,
-        better=number.better,
-        protocol=number.protocol,
-        source=_source(number),
-        notes=tuple(filter(None, (number.note, number.table_note))),
-        dataset_name=number.dataset,
-    )
-
-
 def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Row], list[Elsewhere]]:
     """Find the published numbers that are of the same quantity as ours in a column, and the tables of the others.
 
@@ -69,8 +52,8 @@ def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Ro
 
 def _match(number: Published, column: Sequence[Row]) -> Match | None:
     """Compare a published protocol with all of ours in a column, which then must all agree with it."""
-    protocols = dict.fromkeys(row.protocol for row in column)
-    found = [compare(number.protocol, own, column[0].metric) if number.protocol else None for own in protocols]
+    theirs, protocols = number.row.protocol, dict.fromkeys(row.protocol for row in column)
+    found = [compare(theirs, own, column[0].metric) if theirs else None for own in protocols]
     known = [match for match in found if match is not None]
     if len(known) < len(found):
         return None
@@ -78,29 +61,28 @@ def _match(number: Published, column: Sequence[Row]) -> Match | None:
 
 
 def _is_of(number: Published, row: Row) -> bool:
-    return (row.label, row.unit) == (number.quantity, number.unit)
+    return (row.label, row.unit) == (number.quantity, number.row.unit)
 
 
 def _in_column(number: Published, own: Row, unstated: Sequence[str], ours: Sequence[Row]) -> Row:
     parts = ", ".join(map(named, unstated))
     return replace(
-        row_of(number),
-        name=f"{_label_of(number, ours)} · {number.status}",
+        _named(number, ours, f" · {number.status}"),
         dataset=own.dataset,
         metric=own.metric,
         label=own.label,
         better=own.better,
         reason=f"same quantity, protocol incompletely stated there: {parts}" if parts else "",
-        notes=_notes(number),
     )
 
 
-def _source(number: Published) -> str:
-    return f"{number.source}, {number.url}" if number.url else number.source
-
-
-def _notes(number: Published) -> tuple[str, ...]:
-    return tuple(filter(None, (number.note, f"{number.status}: {_source(number)}")))
+def _named(number: Published, ours: Sequence[Row], standing: str = "") -> Row:
+    """Return a row under the paper's name of a model, with ours where that does not tell it: ``WRN (baseline)``."""
+    row = number.row
+    is_ours = any(_bare(one.model) == _bare(row.model) for one in ours)
+    says_it = set(re.findall(r"\w+", row.model.lower())) <= set(re.findall(r"\w+", row.name.lower()))
+    name = f"{row.name} ({row.model})" if is_ours and not says_it else row.name
+    return replace(row, name=name + standing, notes=(*row.notes, f"{number.status}: {row.source}"))
 
 
 # --- their tables -----------------------------------------------------------------------------------------------------
@@ -108,17 +90,9 @@ def _notes(number: Published) -> tuple[str, ...]:
 
 def published_table(elsewhere: Elsewhere, ours: Sequence[Row], notes: Footnotes) -> Table:
     """Return a published table as a whole, to stand below ours."""
-    numbers = sorted(elsewhere.numbers, key=lambda number: number.column)
-    columns = {number.label: Heading(number.label, detail(number.unit, number.better)) for number in numbers}
-    rows = [
-        replace(
-            row,
-            name=_label_of(number, ours),
-            notes=tuple(filter(None, (number.note, f"{number.status}: {row.source}"))),
-        )
-        for number in elsewhere.numbers
-        for row in [row_of(number)]
-    ]
+    in_order = [number.row for number in sorted(elsewhere.numbers, key=lambda number: number.column)]
+    columns = {row.label: Heading(row.label, detail(row.unit, row.better)) for row in in_order}
+    rows = [_named(number, ours) for number in elsewhere.numbers]
     datasets = list(dict.fromkeys(row.dataset for row in rows))
     is_other = {_bare(row.dataset) for row in ours}.isdisjoint(map(_bare, datasets))
     table = pivot(
@@ -130,17 +104,10 @@ def published_table(elsewhere: Elsewhere, ours: Sequence[Row], notes: Footnotes)
         title=f"Published · dataset {', '.join(datasets)}"
         + " · another dataset than ours: for orientation, not for comparison" * is_other,
     )
-    legend = [note[0].upper() + note[1:] + "." for note in (elsewhere.numbers[0].table_note,) if note]
+    legend = [note[0].upper() + note[1:] + "." for note in (elsewhere.numbers[0].note,) if note]
     legend += [f"{ABSENT}: not given there."] if len(rows) < len(table.rows) * len(columns) else []
     legend += [f"Protocols differ in: {', '.join(map(named, elsewhere.differs))}."] if elsewhere.differs else []
     return replace(table, footnotes=notes.take(map(flat, legend)))
-
-
-def _label_of(number: Published, ours: Sequence[Row]) -> str:
-    """Return the paper's name of a model, with ours where that does not tell it: ``Wide-ResNet (baseline)``."""
-    is_ours = any(_bare(one.model) == _bare(number.model) for one in ours)
-    says_it = set(re.findall(r"\w+", number.model.lower())) <= set(re.findall(r"\w+", number.printed_as.lower()))
-    return f"{number.printed_as} ({number.model})" if is_ours and not says_it else number.printed_as
 
 
 def _bare(name: str) -> str:

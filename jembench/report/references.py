@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from importlib.resources.abc import Traversable
 from typing import Any, Literal, NamedTuple
 
@@ -16,37 +15,21 @@ from jembench.catalog import packages, validation
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option, Printed
 from jembench.errors import PluginError, SpecError, unknown
+from jembench.report.rows import Better, Row
 
 Standing = Literal["published", "as quoted"]
-Better = Literal["higher", "lower", ""]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Published:
+class Published(NamedTuple):
     """One number of a paper."""
 
     table: str  # "jem-iclr2020/table1"
     title: str  # the paper's
-    source: str  # authors, venue, table
-    url: str
-    status: Standing  # "as quoted": read in another text than the paper
-    model: str  # the component of ours that it corresponds to, or a plain name
-    printed_as: str  # the model as the paper names it
-    dataset: str
-    label: str  # of its column in the paper
-    column: int  # place of that column, from 0
+    note: str  # of the table
+    column: int  # place of its column, from 0
     quantity: str  # the label of ours that it corresponds to, "auroc"; "": no metric of ours gives it
-    value: float
-    unit: str
-    better: Better
-    protocol: str  # what is known of it, as an id; "": no metric of ours
-    note: str  # of the model
-    table_note: str
-
-    @property
-    def row(self) -> tuple[str, ...]:
-        """Return what the numbers in one row of a table have in common."""
-        return self.table, self.model, self.printed_as, self.dataset, self.source
+    status: Standing  # "as quoted": read in another text than the paper
+    row: Row  # the model as the paper names it; the protocol as far as it is stated, "" without a metric of ours
 
 
 class _Paper(NamedTuple):
@@ -143,25 +126,22 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
     for place, column in enumerate(table.columns):
         if column.label in row.values:
             quantity, protocol = _protocol(column, row, table)
-            yield Published(
-                table=f"{stem}/{table.name}",
-                title=file.paper.title,
-                source=f"{row.cite}, {row.where}" if row.where else row.cite,
-                url=file.paper.url,
-                status=file.paper.status,
+            source = ", ".join(filter(None, (row.cite, row.where, file.paper.url)))
+            number = Row(
                 model=row.model,
-                printed_as=row.label,
+                name=row.label,
                 dataset=row.dataset,
                 label=column.label,
-                column=place,
-                quantity=quantity,
                 value=row.values[column.label],
                 unit=column.unit,
                 better=column.better,
                 protocol=protocol,
-                note=row.note,
-                table_note=table.note,
+                source=source,
+                notes=(row.note,) if row.note else (),
+                dataset_name=row.dataset,
             )
+            name = f"{stem}/{table.name}"
+            yield Published(name, file.paper.title, table.note, place, quantity, file.paper.status, number)
 
 
 def _protocol(column: _Column, row: _Row, table: _Table) -> tuple[str, str]:

@@ -15,9 +15,14 @@ def everything():
 
 
 def numbers(name, model, label=None):
-    found = [one for one in references.load([name]) if one.model == model and label in (None, one.printed_as)]
-    assert len({one.row for one in found}) == 1
-    return {one.label: one.value for one in found}
+    found = [one.row for one in references.load([name]) if one.row.model == model and label in (None, one.row.name)]
+    assert len({place(row) for row in found}) == 1
+    return {row.label: row.value for row in found}
+
+
+def place(row):
+    """Return what the numbers in one row of a table have in common."""
+    return row.model, row.name, row.dataset, row.source
 
 
 @pytest.mark.parametrize(
@@ -72,18 +77,18 @@ def test_what_the_paper_could_not_compute_is_not_a_number():
 
 def test_every_number_has_a_dataset_a_source_and_a_row_of_its_own():
     for number in everything():
-        assert number.dataset
-        assert number.source
-    places = [(*number.row, number.label) for number in everything()]
+        assert number.row.dataset
+        assert number.row.source
+    places = [(number.table, *place(number.row), number.row.label) for number in everything()]
     assert len(set(places)) == len(places)
-    assert references.load(["jem-iclr2020/table1"])[0].source == "Grathwohl et al., ICLR 2020, Table 1"
+    assert references.load(["jem-iclr2020/table1"])[0].row.source.startswith("Grathwohl et al., ICLR 2020, Table 1, ")
 
 
 def test_a_row_overrides_its_table():
-    numbers = references.load(["jem-iclr2020/accuracies"])
-    assert (numbers[0].dataset, numbers[0].value) == ("SVHN", 96.7)
-    conditional = next(number for number in numbers if "SGLD" in number.printed_as)
-    assert conditional.source == "Grathwohl et al., ICLR 2020, Appendix A"
+    rows = [number.row for number in references.load(["jem-iclr2020/accuracies"])]
+    assert (rows[0].dataset, rows[0].value) == ("SVHN", 96.7)
+    conditional = next(row for row in rows if "SGLD" in row.name)
+    assert conditional.source.startswith("Grathwohl et al., ICLR 2020, Appendix A, ")
 
 
 def test_second_hand_numbers_are_marked():
@@ -133,15 +138,15 @@ def test_an_unknown_name_is_answered_with_the_known(name):
     ],
 )
 def test_a_protocol_is_put_together_of_table_column_and_row(name, row, label, protocol):
-    found = references.load([name])
-    of_row = list(dict.fromkeys(number.row for number in found))[row]
-    assert [number.protocol for number in found if (number.row, number.label) == (of_row, label)] == [protocol]
+    found = [number.row for number in references.load([name])]
+    of_row = list(dict.fromkeys(map(place, found)))[row]
+    assert [one.protocol for one in found if (place(one), one.label) == (of_row, label)] == [protocol]
 
 
 def test_a_column_names_the_value_of_ours_that_it_is():
     def quantities(name):
         numbers = sorted(references.load([name]), key=lambda number: number.column)
-        return {number.label: number.quantity for number in numbers}
+        return {number.row.label: number.quantity for number in numbers}
 
     assert set(quantities("jem-iclr2020/table7-log-px").values()) == {"auroc"}
     assert list(quantities("jem-iclr2020/table6").values()) == ["is"] * 3 + ["fid"] * 3
@@ -158,8 +163,8 @@ def test_every_protocol_is_of_a_metric_that_there_is_and_of_parts_that_it_has():
         "is": {"features", "images", "implementation", "per_class", "pooling", "selection", "source", "top"},
     }
     for number in everything():
-        if number.protocol:
-            protocol = spec.parse(number.protocol)
+        if number.row.protocol:
+            protocol = spec.parse(number.row.protocol)
             assert dict(protocol.arguments).keys() <= parts[protocol.name] | {"data"}, number.row
 
 
@@ -208,7 +213,7 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, monkeypatch, old, n
     file = tmp_path / "mine.toml"
     monkeypatch.setattr(packages, "files", lambda folder: {"mine": file})
     file.write_text(GOOD)
-    assert [number.value for number in references.load(["mine/one"])] == [1.5]
+    assert [number.row.value for number in references.load(["mine/one"])] == [1.5]
     file.write_text(GOOD.replace(old, new))
     with pytest.raises(PluginError, match=r"mine\.toml cannot be used") as caught:
         references.load(["mine/one"])
