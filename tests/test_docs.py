@@ -11,8 +11,7 @@ import pytest
 from jembench import __version__
 from jembench.catalog import discovery
 from jembench.cli.main import cli
-from jembench.experiment import recipe_files as recipe
-from jembench.experiment import suite_files as suite
+from jembench.experiment import recipe, suite
 from jembench.interfaces import API
 
 ROOT = Path(__file__).parent.parent

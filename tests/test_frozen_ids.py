@@ -12,7 +12,7 @@ import pytest
 
 from jembench.catalog import code_identity, discovery, registry
 from jembench.catalog.spec import stable_hash
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import CellPlan, plan_fit
 
 FILE = Path(__file__).with_name("frozen_ids.json")

@@ -20,7 +20,7 @@ from torch.nn import functional as F
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.pixels import to_float
-from jembench.experiment import recipe_files as recipe
+from jembench.experiment import recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, Negatives, Split
 from jembench.models import devices, predictions
 from jembench.models.energies import grad_energy

@@ -9,7 +9,7 @@ from typing import Any
 from jembench.api.live import dataset_spec, model_spec
 from jembench.catalog.spec import format_value, split_list
 from jembench.errors import SpecError
-from jembench.experiment import suite_files as suites
+from jembench.experiment import suite as suites
 from jembench.report.select import Selection
 
 Settings = Mapping[str, str | int | float | bool | None]

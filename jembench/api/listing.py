@@ -16,7 +16,8 @@ from jembench.catalog.options import REQUIRED, options_of
 from jembench.catalog.packages import files_of
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import JembenchError
-from jembench.experiment import recipe_files, suite_files
+from jembench.experiment import recipe as recipes
+from jembench.experiment import suite as suites
 from jembench.report import references
 from jembench.report.references import Published
 from jembench.report.rows import grouped
@@ -49,7 +50,7 @@ def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
     if kind == "suites":
         return [entry for component in discovery.components("suites") for entry in _suites(component)]
     if kind == "recipes":
-        return [_read(name, _recipe) for name in recipe_files.names()]
+        return [_read(name, _recipe) for name in recipes.names()]
     if kind == "references":
         return [entry for stem, file in sorted(packages.files("reference").items()) for entry in _tables(stem, file)]
     return [describe(component) for component in discovery.components(kind)]
@@ -90,11 +91,11 @@ def _suites(component: Component) -> list[Entry]:
     package = describe(component)
     if package.problem:
         return [package]
-    return [_read(name, lambda suite: Entry(suite, suite_files.load(suite).title)) for name in files_of(component)]
+    return [_read(name, lambda suite: Entry(suite, suites.load(suite).title)) for name in files_of(component)]
 
 
 def _recipe(name: str) -> Entry:
-    recipe = recipe_files.load(name)
+    recipe = recipes.load(name)
     return Entry(name, recipe.title, fields={"settings": recipe.settings})
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
 from jembench.experiment.claims import Claim
-from jembench.experiment.plan import Part, Plan
-from jembench.experiment.planning import parts_of
+from jembench.experiment.plan import Part, Plan, parts_of
 from jembench.report import formats, layout, markup
 from jembench.report.formats import Document
 from jembench.report.page.content import collect

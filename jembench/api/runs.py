@@ -16,10 +16,9 @@ from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
 from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import Fallback, SpecError
-from jembench.experiment import suite_files as suites
+from jembench.experiment import suite as suites
 from jembench.experiment.imports import plan_named, with_imports
-from jembench.experiment.plan import Plan
-from jembench.experiment.planning import make_plan
+from jembench.experiment.plan import Plan, make_plan
 from jembench.experiment.suite import Suite, of_attack
 from jembench.report import references
 from jembench.report.references import Published

@@ -10,7 +10,7 @@ from jembench.cli import options
 from jembench.cli.output import check_file
 from jembench.cli.parameters import SUITE
 from jembench.errors import SpecError
-from jembench.experiment import suite_files as suites
+from jembench.experiment import suite as suites
 from jembench.files import write_bytes
 
 TEMPLATE = Path(__file__).with_name("experiment.toml")

@@ -89,7 +89,7 @@ force = click.option("--force", is_flag=True, help="Replace files that exist.")
 def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str | None) -> str | None:
     """Take an experiment's file as the defaults of options."""
     if suite and Path(suite).is_file() and not ctx.resilient_parsing:
-        from jembench.experiment import suite_files as suites
+        from jembench.experiment import suite as suites
 
         with plugins_aside():
             ctx.default_map = suites.load(suite).execution.stated

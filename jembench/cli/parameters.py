@@ -16,7 +16,9 @@ from click.shell_completion import CompletionItem
 from jembench.catalog import discovery
 from jembench.catalog.spec import split_list
 from jembench.errors import SpecError
-from jembench.experiment import attacks, recipe_files, suite_files
+from jembench.experiment import attacks
+from jembench.experiment import recipe as recipes
+from jembench.experiment import suite as suites
 
 DIGITS = 18
 """The most digits of a seed: PyTorch's seeds have 64 bits."""
@@ -130,8 +132,8 @@ FORMAT = _components("FORMAT", "formats")
 IMPORTER = _components("IMPORTER", "importers")
 METRICS = _components("SPECS", "metrics", several=True)
 MODEL, MODELS = _components("SPEC", "models"), _components("SPECS", "models", several=True)
-RECIPE = Text("NAME", recipe_files.names, file=True)
-RECIPES = Text("RECIPES", recipe_files.names, several=True)
+RECIPE = Text("NAME", recipes.names, file=True)
+RECIPES = Text("RECIPES", recipes.names, several=True)
 SETTING, SUBJECT = Text("KEY=VALUE", specs=True), Text("PACKAGE...", specs=True)
-SUITE = Text("SUITE", suite_files.names, file=True)
+SUITE = Text("SUITE", suites.names, file=True)
 TRACKERS = _components("SPECS", "trackers", several=True)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from jembench.errors import SpecError
 from jembench.experiment.plan import Part
-from jembench.experiment.recipe_files import title_of
+from jembench.experiment.recipe import title_of
 from jembench.experiment.sweep import Axes, Grid, bare_name
 from jembench.report.formats import Document
 from jembench.report.protocols import DEFENCE, in_common, parts_of, peculiarities

@@ -16,7 +16,7 @@ from jembench.catalog import registry, spec
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, SpecError, unknown
 from jembench.experiment.imports import with_imports
-from jembench.experiment.planning import display_names_of, fit_names_of
+from jembench.experiment.plan import display_names_of, fit_names_of
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.store.latest import earlier, newest

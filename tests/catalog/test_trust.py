@@ -7,7 +7,7 @@ import pytest
 from jembench.catalog import discovery, packages, registry, trust
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import SpecError
-from jembench.experiment import recipe_files as recipe
+from jembench.experiment import recipe
 from jembench.interfaces import DataSpec
 from jembench.models.nets import build_net
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from jembench.experiment import recipe_files
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import Value
 from jembench.store import records
 from jembench.store.fits import FitRecord
@@ -75,7 +75,7 @@ def told(jembench, canary):
 
 def write_import(model, sampler="sgld"):
     """The record of a fit that was imported under the name ``shared``."""
-    recipe = dataclasses.asdict(recipe_files.load("pretrained", ["source=0123456789ab"]))
+    recipe = dataclasses.asdict(recipes.load("pretrained", ["source=0123456789ab"]))
     recipe["overrides"] = (*recipe["overrides"], f"chains.sampler={sampler}")
     key = FitKey(model=model, dataset="digits", recipe="pretrained", seed=0, id="f0")
     about = {"imported": {"name": "shared"}}

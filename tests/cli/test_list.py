@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-from jembench.experiment import recipe_files as recipe
-from jembench.experiment import suite_files
+from jembench.experiment import recipe, suite
 
 
 @pytest.fixture
@@ -63,7 +62,7 @@ def test_one_kind_with_options(jembench, zoo):
 
 def test_suites(jembench, zoo):
     suites = {suite["name"]: suite for suite in json.loads(jembench("list", "suites", "--format", "json").out)}
-    assert suites["hybrid"] == {"name": "hybrid", "title": suite_files.load("hybrid").title, "problem": ""}
+    assert suites["hybrid"] == {"name": "hybrid", "title": suite.load("hybrid").title, "problem": ""}
     assert suites["feeding"]["problem"].startswith("suite feeding lacks models")
     assert "torn.toml is not valid TOML: " in suites["torn"]["problem"]
     assert "notes" not in suites

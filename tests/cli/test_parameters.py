@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from jembench.cli.parameters import MODELS, RECIPE
-from jembench.experiment import recipe_files as recipe
+from jembench.experiment import recipe
 
 SCRIPT = """
 eval "$(_JEMBENCH_COMPLETE=bash_source jembench)"

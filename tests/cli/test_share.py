@@ -108,7 +108,7 @@ def test_the_card(archive, trained):
 
 
 def test_the_recipe_of_the_card_is_that_of_the_model(archive, tmp_path):
-    from jembench.experiment import recipe_files as recipe
+    from jembench.experiment import recipe
 
     toml = card_of(archive).partition("```toml\n")[2].partition("```")[0]
     (tmp_path / "theirs.toml").write_text(toml)

@@ -7,10 +7,9 @@ import pytest
 
 from jembench.catalog import discovery, options, registry
 from jembench.errors import SpecError
-from jembench.experiment import recipe_files as recipes
-from jembench.experiment import suite_files as suite
-from jembench.experiment.plan import resolve_model
-from jembench.experiment.planning import make_plan, parts_of
+from jembench.experiment import recipe as recipes
+from jembench.experiment import suite
+from jembench.experiment.plan import make_plan, parts_of, resolve_model
 from jembench.experiment.suite import Run, Suite
 from jembench.sampling import factories as samplers
 from jembench.store.outcome import FitKey

@@ -12,7 +12,7 @@ from PIL import Image
 from jembench.catalog import packages, registry
 from jembench.data import folders
 from jembench.errors import SpecError
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import plan_fit
 from jembench.experiment.recipe import Optimizer, Schedule, TrainingData
 

@@ -4,9 +4,9 @@ import pytest
 
 from jembench.catalog import packages
 from jembench.errors import SpecError
-from jembench.experiment import suite_files as suites
+from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper
-from jembench.experiment.planning import display_names_of, fit_names_of, make_plan, parts_of
+from jembench.experiment.plan import display_names_of, fit_names_of, make_plan, parts_of
 from jembench.experiment.suite import Imported, of_attack
 from jembench.store.outcome import FitKey
 

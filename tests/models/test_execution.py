@@ -10,7 +10,7 @@ from torch.nn import functional as F
 
 from jembench import seeds
 from jembench.errors import Fallback
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
 from jembench.models import nets
 from jembench.models.energies import LogitModel, grad_energy

@@ -12,9 +12,9 @@ from jembench.catalog import discovery, registry, spec
 from jembench.cli.attack import attack as attack_command
 from jembench.cli.run import run as run_command
 from jembench.errors import DamagedError, PluginError
-from jembench.experiment import suite_files as suites
+from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper, load, of_table, read
-from jembench.experiment.planning import make_plan
+from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value

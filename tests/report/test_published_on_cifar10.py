@@ -4,7 +4,8 @@ import pytest
 
 from jembench.api.stored import OpenStore
 from jembench.catalog.spec import Spec, format_value, parse, stable_hash
-from jembench.experiment import planning, suite_files
+from jembench.experiment import suite as suites
+from jembench.experiment.plan import parts_of
 from jembench.interfaces import Value
 from jembench.metrics.base import describe_test_images
 from jembench.metrics.generation import FID, IS
@@ -39,11 +40,11 @@ def store(tmp_path_factory):
     """Every accuracy, ECE, IS, FID and AUROC of two suites on CIFAR-10."""
     root = Store(tmp_path_factory.mktemp("cifar10") / "runs")
     for name in ("hybrid", "ood"):
-        suite = suite_files.load(name).replaced(datasets=["cifar10"])
+        suite = suites.load(name).replaced(datasets=["cifar10"])
         for model in MODELS:
             recipe = suite.runs[0].recipe_for(model, "cifar10")
             fit = FitKey(model=model, dataset="cifar10", recipe=recipe, seed=0, id=model)
-            (part,) = planning.parts_of(suite, [fit])
+            (part,) = parts_of(suite, [fit])
             for metric in part.rows[fit.names]:
                 if parse(metric).name in ("accuracy", "ece", "is", "fid", "ood"):
                     cell = Cell(id=stable_hash([model, metric]), fit=fit, metric=metric, outcome=outcome(metric))

@@ -5,7 +5,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from jembench.experiment.planning import make_plan
+from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.running import session
 from jembench.running.session import RunOptions

@@ -17,7 +17,7 @@ from torch._dynamo.testing import CompileCounter
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.errors import Fallback
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import Batch, DataSpec, Negatives, Split
 from jembench.models.energies import LogitModel, grad_energy
 from jembench.models.execution import Execution

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from jembench import seeds
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
 from jembench.models.energies import LogitModel
 from jembench.models.objective import Weights, hybrid_loss

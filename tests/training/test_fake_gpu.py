@@ -7,7 +7,7 @@ from fake_graph import fake_graphs
 
 from jembench import seeds
 from jembench.catalog import registry
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import DataSpec, Split
 from jembench.sampling.graph import WARM_UP
 from jembench.sampling.starts import ClassGaussianStart

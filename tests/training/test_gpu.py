@@ -6,7 +6,7 @@ import torch
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.errors import Fallback
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.models.execution import forget_compiled
 from jembench.sampling.graph import WARM_UP
 from jembench.training.loop import Trainer

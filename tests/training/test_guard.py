@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.training import guard
 from jembench.training.guard import Adjustment, Intervention, Starts
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from jembench.catalog import registry
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.training.fit import train
 from jembench.training.loop import Trainer
 

@@ -6,7 +6,7 @@ from torch import nn
 
 from jembench.data.pixels import to_float
 from jembench.errors import JembenchError
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.interfaces import Loss, Split
 from jembench.training.guard import Adjustment
 from jembench.training.loop import Trainer

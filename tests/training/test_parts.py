@@ -7,7 +7,7 @@ import torch
 
 from jembench.catalog import discovery, trust
 from jembench.errors import SpecError
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import plan_fit
 from jembench.experiment.recipe import Optimizer, Schedule
 from jembench.training.optimizers import make_optimizer

@@ -5,7 +5,7 @@ import torch
 
 from jembench import seeds
 from jembench.catalog import registry
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.training.fit import train
 from jembench.training.loop import Trainer
 

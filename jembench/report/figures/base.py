@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from jembench import drawing
 from jembench.catalog import spec
 from jembench.catalog.spec import slug, stable_hash
-from jembench.experiment import recipe_files as recipes
+from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import PRETRAINED
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value

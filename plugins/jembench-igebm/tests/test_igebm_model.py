@@ -9,7 +9,7 @@ import torch
 from jembench import seeds
 from jembench.catalog import packages, registry
 from jembench.errors import SpecError
-from jembench.experiment import recipe_files as recipe
+from jembench.experiment import recipe
 from jembench.interfaces import Batch, Classifier, DataSpec, Energies, Negatives, Trainable
 from jembench.models.capabilities import capabilities
 from jembench.models.energies import grad_energy

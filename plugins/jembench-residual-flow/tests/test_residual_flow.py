@@ -12,8 +12,7 @@ from torch import Generator
 from jembench import seeds
 from jembench.data import dequantisation as units
 from jembench.errors import Diverged, SpecError
-from jembench.experiment.recipe import Optimizer, Recipe, TrainingData
-from jembench.experiment.recipe_files import load
+from jembench.experiment.recipe import Optimizer, Recipe, TrainingData, load
 from jembench.interfaces import Batch, DataSpec, Split
 from jembench.metrics.ood import OutOfDistribution
 from jembench.models.capabilities import capabilities

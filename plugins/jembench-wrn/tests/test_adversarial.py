@@ -13,8 +13,7 @@ from jembench.attacks.threat import distance
 from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.experiment.plan import resolve_model
-from jembench.experiment.recipe import Optimizer, Recipe, TrainingData
-from jembench.experiment.recipe_files import load
+from jembench.experiment.recipe import Optimizer, Recipe, TrainingData, load
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Split, Trainable
 from jembench.training.loop import Trainer
 from jembench_wrn.adversarial_training import Adversarial, Attack
