@@ -15,9 +15,6 @@ from typing import NamedTuple, TypeVar
 
 Item = TypeVar("Item")
 
-PASSES = "network passes"
-"""The unit of a phase that counts images through networks, by :func:`passed`. Its total is an estimate."""
-
 LONG = 1.0
 """Seconds after which a nested phase is shown: shorter ones would only flicker."""
 
@@ -33,8 +30,7 @@ class Phase:
     start: float = field(default_factory=time.monotonic)
 
     def __str__(self) -> str:
-        about = "about " * (self.unit == PASSES)
-        counted = f"{self.done:,} of {about}{self.total:,} {self.unit}".rstrip() if self.total else ""
+        counted = f"{self.done:,} of {self.total:,} {self.unit}".rstrip() if self.total else ""
         return f"{self.text} {counted}".strip()
 
 
@@ -69,13 +65,6 @@ def track(
         for item in items:
             yield item
             opened.done += size(item)
-
-
-def passed(images: int) -> None:
-    """Record that images have passed through a network, once each."""
-    for each in _open:
-        if each.unit == PASSES:
-            each.done = min(each.done + images, each.total)
 
 
 def now() -> Now:

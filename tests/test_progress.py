@@ -50,15 +50,6 @@ def test_the_outermost_count_is_a_number_and_inner_ones_are_words(clock):
     assert words() == ("", 0, 0, "")
 
 
-def test_network_passes_within_are_about_as_many_as_expected(clock):
-    with progress.phase("attack", 100, "images"), progress.phase("", 1800, progress.PASSES):
-        clock(2)
-        progress.passed(600)
-        assert words() == ("attack, 600 of about 1,800 network passes", 0, 100, "images")
-        progress.passed(10_000)  # more than was expected
-        assert words()[0] == "attack, 1,800 of about 1,800 network passes"
-
-
 def test_what_is_short_does_not_flicker(clock):
     with progress.phase("reading"), progress.phase("a file"):
         assert words()[0] == "reading"

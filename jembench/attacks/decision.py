@@ -14,9 +14,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from jembench import progress
 from jembench.attacks.foolbox_bridge import foolbox, seeded, wrapped
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import Closest, distance, stabilise
+from jembench.progress import Phase
 
 Attack = Literal["boundary", "pointwise"]
 
@@ -82,8 +84,8 @@ class _QueryLimit:
     queries left is reported as correctly classified.
     """
 
-    def __init__(self, target: Target, x: Tensor, y: Tensor, start: Tensor, limit: int) -> None:
-        self._target, self._x, self._y, self._limit = target, x, y, limit
+    def __init__(self, target: Target, x: Tensor, y: Tensor, start: Tensor, spent: Phase) -> None:
+        self._target, self._x, self._y, self._spent = target, x, y, spent
         self._most = LOOKS if target.stochastic else 1  # largest number of queries for one prediction
         self._queries = torch.zeros_like(y)
         self.closest = Closest(start.clone(), distance(x, start, "l2"))
@@ -91,11 +93,12 @@ class _QueryLimit:
     def logits(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N K"]:
         """Return one-hot logits: of the true class, or of another one if the image is adversarial."""
         deceived = (x == self.closest.adversarial).flatten(1).all(dim=1)
-        able = self._queries + self._most <= self._limit
+        able = self._queries + self._most <= self._spent.total
         rows = (able & ~deceived).nonzero().flatten()
         if len(rows):
             wrong = self._target.classes(x[rows]) != self._y[rows]
             self._queries[rows] += torch.where(wrong, self._most, 1)
+            self._spent.done = int(self._queries.max())
             deceived[rows] = self._target.confirmed(wrong, x[rows], self._y[rows])
             self.closest.keep(self._x, rows, x[rows], deceived[rows], "l2")
         elif not bool(deceived.all() | able.any()):
@@ -140,11 +143,12 @@ def attack(
     if not bool(ready.any()):
         return closest
     x, y, begin = x[ready], y[ready], start.x[ready]
-    limited = _QueryLimit(target, x, y, begin, queries)
     attacks = foolbox().attacks
     made = attacks.BoundaryAttack(steps=queries) if name == "boundary" else attacks.PointwiseAttack()
-    with seeded(seed), torch.no_grad(), suppress(_OutOfQueries):
-        made(wrapped(limited.logits, x.device), x, y, epsilons=None, starting_points=begin)
+    with seeded(seed), torch.no_grad(), progress.phase("", queries, "queries") as spent:
+        limited = _QueryLimit(target, x, y, begin, spent)
+        with suppress(_OutOfQueries):
+            made(wrapped(limited.logits, x.device), x, y, epsilons=None, starting_points=begin)
     nearest = stabilise(target, x, y, limited.closest, "l2")
     closest.adversarial[ready], closest.distance[ready] = nearest
     return closest

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from jembench import progress
 from jembench.attacks.eps import largest_distance
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import steepest
@@ -60,7 +61,7 @@ def ascend(
     left = torch.arange(len(y), device=y.device)
     moved = noise
     size = STRIDE * largest_distance("l2", noise[0].numel())
-    for step in range(steps + 1):
+    for step in progress.track(range(steps + 1), "", "steps"):
         shown = to_float(to_uint8(moved, _RANGE), _RANGE)
         gradient, wrong = target.slope(shown, y[left])
         target.check()

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from jembench import progress
 from jembench.attacks.eps import Norm, largest_distance
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import Closest, distance, per_image, project, stabilise, steepest
@@ -81,7 +82,7 @@ class PGD:
         around, label, radius = (each.repeat_interleave(restarts, dim=0) for each in (x, y, eps))
         moved = project(around + per_image(radius) * starts.flatten(0, 1), around, radius, self.norm)
         every = 1 if target.stochastic or x.device.type == "cpu" else REMOVAL_INTERVAL
-        for step in range(1, self.steps + 1):
+        for step in progress.track(range(1, self.steps + 1), "", "steps"):
             gradient, wrong = target.slope(moved, label)
             _take(hits, left, moved, target.confirmed(wrong, moved, label).double())
             if step % every == 0:

@@ -66,11 +66,6 @@ class Refined(nn.Module):
         self.noise = noise
         self.smooth = smooth
 
-    @property
-    def passes(self) -> int:
-        """The number of network passes for the logits of one image."""
-        return self.copies * (self.steps + 1)
-
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return the mean over chains of log p(y|x) at their ends, or the log of the mean of p(y|x), with new noise."""
         with settled(self.model, x.device):

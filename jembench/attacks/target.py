@@ -13,7 +13,6 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench import progress
 from jembench.attacks.gradient import gradient_of, logits_of, settled
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
@@ -38,11 +37,6 @@ class Stochastic(Protocol):
         """The number of copies of an image that pass through the network together."""
         ...
 
-    @property
-    def passes(self) -> int:
-        """The number of network passes for the logits of one image."""
-        ...
-
 
 class LossGradient(NamedTuple):
     """The result of one forward and backward pass."""
@@ -65,9 +59,7 @@ class Target:
         self.model = model
         self.data = data
         self.stochastic = isinstance(model, Stochastic)
-        self.passes = 0
-        """The number of network passes so far: one per image and forward pass, with or without a backward pass."""
-        self._copies, self._passes_an_image = (model.copies, model.passes) if isinstance(model, Stochastic) else (1, 1)
+        self._copies = model.copies if isinstance(model, Stochastic) else 1
         self._finite: list[Tensor] = []  # bool (), one for each pass since the last check
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
@@ -86,14 +78,8 @@ class Target:
     def _logits(self, x: Tensor) -> Tensor:
         with settled(self.model, x.device):
             logits = logits_of(self.model, self.data, x)
-        self._count(logits)
-        return logits
-
-    def _count(self, logits: Tensor) -> None:
-        passes = len(logits) * self._passes_an_image
-        self.passes += passes
-        progress.passed(passes)
         self._finite.append(logits.isfinite().all())
+        return logits
 
     def check(self) -> None:
         """Check that all logits so far were finite; the host waits for the device.
@@ -127,7 +113,7 @@ class Target:
 
         with settled(self.model, x.device):  # the backward pass through a chain runs the network again
             gradient, logits = gradient_of(cross_entropy, x)
-        self._count(logits)
+        self._finite.append(logits.isfinite().all())
         return LossGradient(gradient, logits.argmax(dim=1) != y)
 
     def classes(self, x: Float[Tensor, "B C H W"]) -> Int[Tensor, " B"]:

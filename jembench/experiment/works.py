@@ -20,7 +20,6 @@ from jembench.errors import SpecError, Unavailable
 from jembench.experiment.plan import CellPlan, FitPlan, Plan, rebuilt
 from jembench.experiment.suite import Suite
 from jembench.experiment.twins import changes
-from jembench.interfaces.metrics import Costly
 from jembench.interfaces.running import Job, WorkKind
 from jembench.store import records
 from jembench.store.outcome import FitKey, Id, SpecText, encode
@@ -148,7 +147,7 @@ def _parts(plan: Plan) -> dict[str, int]:
     """Return the metrics of a plan that take long, and into how many parts each can be divided."""
     made = {str(cell.metric): cell.metric for cell in plan.cells}
     metrics = {spec: metric.make() for spec, metric in made.items()}
-    return {spec: getattr(metric, "parts", 1) for spec, metric in metrics.items() if isinstance(metric, Costly)}
+    return {spec: metric.parts for spec, metric in metrics.items() if hasattr(metric, "parts")}
 
 
 def _apart(unit: Work, parts: int) -> list[Work]:

@@ -52,7 +52,8 @@ class Metric(Protocol):
     - ``reads: frozenset[Quantity]``: the quantities of test images or out-of-distribution images that it reads; then
       one pass computes all quantities that the metrics of a run need;
     - ``resamples: int``: of the bootstrap; a worker on a GPU leaves it to a worker without one;
-    - ``parts: int``: the shares that different machines may compute of a long metric (see ``Services.share``).
+    - ``parts: int``, of a long metric: with several workers it is a unit of work of its own, divided into at most as
+      many shares (see ``Services.share``).
     """
 
     @property
@@ -60,15 +61,6 @@ class Metric(Protocol):
     @property
     def requires(self) -> frozenset[Need]: ...
     def compute(self, evaluation: Evaluation) -> Measurement: ...
-
-
-@runtime_checkable
-class Costly(Protocol):
-    """A metric with a high cost, which is shown before it starts."""
-
-    def passes(self, images: int) -> int:
-        """Return the approximate number of forward and backward passes of single images, given that of test images."""
-        ...
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ Legend: N attacked images, C channels, H height, W width.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.attacks.eps import Norm, largest_distance, parse_eps, rounding
@@ -43,9 +43,6 @@ CURVE: Mapping[Norm, tuple[str, ...]] = {
 }
 """The points of the curve of accuracy over eps that tables show; figures show the whole curve."""
 
-SECOND_ORDER = 4
-"""Network passes for the gradient through one step of a chain, in place of one."""
-
 _VERSION = 3  # of the attacks; stored shards of another version are not used
 _RANGE = (0.0, 1.0)
 
@@ -65,11 +62,6 @@ class Budget:
     tolerance: float  # relative error of the smallest eps
     eot: int  # chains whose mean is the prediction of a refined model
     queries: int  # per image, of a decision-based attack
-
-    def but(self, **numbers: int | None) -> Budget:
-        """Return the budget with some numbers replaced; None keeps a number."""
-        given: Any = {name: number for name, number in numbers.items() if number is not None}
-        return replace(self, **given)
 
 
 # The numbers of a name never change, since the name is part of the identity of results; other numbers need a new name.
@@ -142,7 +134,7 @@ class Attack(Metric):
     Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G. ``smooth`` is the noise of randomised
     smoothing (on [0, 1]), with ``eot`` noisy copies in place of chains. Salman et al. (2019), arXiv:1906.04584.
 
-    A subclass defines :meth:`find`, :meth:`estimates`, :meth:`passes` and the parts of its protocol.
+    A subclass defines :meth:`find`, :meth:`estimates` and the parts of its protocol.
 
     Raises:
         SpecError: if an option is out of its range, or ``smooth`` is combined with ``refine`` or ``data_noise``.
@@ -167,11 +159,12 @@ class Attack(Metric):
 
     @property
     def spent(self) -> Budget:
-        """The budget, with the numbers that options replace."""
-        return BUDGETS[self.budget].but(images=self.images, eot=self.eot)
+        """The budget, with the numbers that options of the same names replace."""
+        options: dict[str, Any] = {field.name: getattr(self, field.name, None) for field in fields(Budget)}
+        return replace(BUDGETS[self.budget], **{name: value for name, value in options.items() if value is not None})
 
     @property
-    def chain_gradient(self) -> Gradient | None:
+    def grad(self) -> Gradient | None:
         """The treatment of the refinement chain by gradients; None: the attack takes no gradients."""
         return None
 
@@ -185,13 +178,13 @@ class Attack(Metric):
         """The needs of the metric."""
         needs: set[Need] = {"logits", "labels"}
         needs |= {"energy", "samples", "chains"} if self.refine else set()
-        return frozenset(needs | ({"gradients"} if self.chain_gradient else set()))
+        return frozenset(needs | ({"gradients"} if self.grad else set()))
 
     @property
     def model_options(self) -> dict[str, Scalar]:
         """The parts of the protocol that describe the model under attack."""
         chains: dict[str, Scalar] = {"eot": self.spent.eot if self.is_random else 0}
-        chains |= {"grad": self.chain_gradient or "" if self.refine else ""}
+        chains |= {"grad": self.grad or "" if self.refine else ""}
         chains |= {"data_noise": self.data_noise, "smooth": self.smooth}
         return {"refine": self.refine, **{name: value for name, value in chains.items() if value}}
 
@@ -214,17 +207,6 @@ class Attack(Metric):
     def label(self) -> str:
         """The label of the value."""
         return self.name
-
-    @property
-    def passes_per_prediction(self) -> int:
-        """The number of network passes for one gradient or one prediction."""
-        if not self.is_random:
-            return 1
-        return self.spent.eot * (self.refine * (SECOND_ORDER if self.chain_gradient == "through" else 1) + 1)
-
-    def passes(self, images: int) -> int:
-        """See :class:`~jembench.interfaces.metrics.Costly`."""
-        raise NotImplementedError
 
     def shard_size(self, device: str) -> int:
         """Return the number of images per shard on a type of device.
@@ -261,7 +243,7 @@ class Attack(Metric):
             require_chains(evaluation.sampler) if self.refine else None,
             steps=self.refine,
             chains=self.spent.eot,
-            grad=self.chain_gradient or "bpda",
+            grad=self.grad or "bpda",
             generator=seeds.seeded(seed, evaluation.device),
             noise=self.smooth * (high - low) or noise_to_model(self.data_noise, (low, high)),
             smooth=bool(self.smooth),
@@ -309,11 +291,6 @@ class GradientAttack(Attack):
     steps: OptionalCount = None
 
     @property
-    def spent(self) -> Budget:
-        """The budget, with the numbers that options replace."""
-        return super().spent.but(restarts=self.restarts, steps=self.steps)
-
-    @property
     def protocol_options(self) -> dict[str, Scalar]:
         """The parts of the protocol."""
         spent = self.spent
@@ -349,7 +326,7 @@ def in_shards(
     With ``services.share`` (number, count), every count-th shard is computed here, and other machines do the others.
 
     Args:
-        metric: an attack, or another metric with ``shard_size``, ``passes`` and ``protocol_options``. A stored shard is
+        metric: an attack, or another metric with ``shard_size`` and ``protocol_options``. A stored shard is
             used again for the same model, images and ``protocol_options``.
         evaluation: of the model.
         chosen: the images.
@@ -367,24 +344,22 @@ def in_shards(
 
     own, of = evaluation.services.share
     parts: list[dict[str, Tensor]] = []
-    done, total = 0, len(chosen.images)
-    size, passes = metric.shard_size(evaluation.device.type), metric.passes(total)
-    starts = range(0, total, size)[own::of]
-    for start in progress.track(starts, "", "images", lambda start: min(size, total - start)):
+    done, total, device = 0, len(chosen.images), evaluation.device
+    size = metric.shard_size(device.type)
+    for start in progress.track(range(0, total, size)[own::of], "", "images", lambda start: min(size, total - start)):
         if evaluation.services.out_of_time():
             break
-        rows = slice(start, start + size)
-        index, images, labels = chosen.index[rows], chosen.images[rows], chosen.labels[rows]
-        number, device = start // size, evaluation.device
-        shard = Shard(number, index, to_float(images.to(device), _RANGE), labels.to(device))
+        index, images, labels = (each[start : start + size] for each in (chosen.index, chosen.images, chosen.labels))
+        shard = Shard(start // size, index, to_float(images.to(device), _RANGE), labels.to(device))
 
         def computed(shard: Shard = shard) -> dict[str, Tensor]:
-            with progress.phase("", passes * len(shard.x) // total, progress.PASSES):
-                return {key: value.cpu() for key, value in work(shard).items()}
+            return {key: value.cpu() for key, value in work(shard).items()}
 
-        key = {**metric.protocol_options, "version": _VERSION, "shard": number, "content": content_hash(images)}
+        key = {**metric.protocol_options, "version": _VERSION, "shard": shard.number, "content": content_hash(images)}
         try:
-            parts.append(evaluation.services.remembered(f"{metric.name}-{number}-{stable_hash(key, 16)}", computed))
+            parts.append(
+                evaluation.services.remembered(f"{metric.name}-{shard.number}-{stable_hash(key, 16)}", computed)
+            )
         except Stopped:
             if of > 1 or not parts:
                 raise

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jembench.catalog.spec import Scalar
-from jembench.metrics.attacks import Attack, Budget, Found, Shard, distance_estimates
+from jembench.metrics.attacks import Attack, Found, Shard, distance_estimates
 from jembench.metrics.base import OptionalCount
 
 if TYPE_CHECKING:
@@ -30,18 +30,9 @@ class DecisionAttack(Attack):
     name: ClassVar[Literal["boundary", "pointwise"]]
 
     @property
-    def spent(self) -> Budget:
-        """The budget, with the numbers that options replace."""
-        return super().spent.but(queries=self.queries)
-
-    @property
     def protocol_options(self) -> dict[str, Scalar]:
         """The parts of the protocol."""
         return {**super().protocol_options, "queries": self.spent.queries}
-
-    def passes(self, images: int) -> int:
-        """Return the largest number of network passes; the pointwise attack may end earlier."""
-        return min(images, self.spent.images) * self.spent.queries * self.passes_per_prediction
 
     def find(self, evaluation: Evaluation, shard: Shard, target: Target) -> Found:
         """Attack from starts among all test images in a seeded order."""

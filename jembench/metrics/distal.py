@@ -50,11 +50,6 @@ class Distal(Attack):
     name: ClassVar[str] = "distal"
 
     @property
-    def chain_gradient(self) -> Gradient:
-        """The treatment of the refinement chain by gradients."""
-        return self.grad
-
-    @property
     def requires(self) -> frozenset[Need]:
         """The needs of the metric, which uses the classes of the dataset but no labels."""
         return super().requires - {"labels"}
@@ -67,10 +62,6 @@ class Distal(Attack):
     def check(self, planned: Planned) -> None:
         """Check that the dataset has the classes."""
         classes_of(planned.spec, self.target)
-
-    def passes(self, images: int) -> int:
-        """Return the largest number of network passes, which does not depend on the number of test images."""
-        return self.images * (self.steps + 1) * self.passes_per_prediction
 
     def attack(self, evaluation: Evaluation) -> Attacked:
         """Run gradient ascents from noise, which is the same for all models."""

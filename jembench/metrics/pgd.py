@@ -6,7 +6,6 @@ classified by JEM-1 and JEM-10.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -55,11 +54,6 @@ class PGD(GradientAttack):
             parse_eps(self.eps)
 
     @property
-    def chain_gradient(self) -> Gradient:
-        """The treatment of the refinement chain by gradients."""
-        return self.grad
-
-    @property
     def label(self) -> str:
         """The label of the value: ``pgd-linf``, ``pgd-linf@8/255``."""
         return f"{self.name}-{self.norm}" + (f"@{self.eps}" if self.eps else "")
@@ -78,12 +72,6 @@ class PGD(GradientAttack):
         """
         if self.eps:
             check_eps(self.eps, self.norm, planned.spec.dimensions)
-
-    def passes(self, images: int) -> int:
-        """Estimate the number of network passes, which depends on how early attacks succeed."""
-        spent = self.spent
-        attempts = spent.restarts if self.eps else math.log2(2 / spent.tolerance) + 1.4 * spent.restarts
-        return round(min(images, spent.images) * attempts * (spent.steps + 1) * self.passes_per_prediction)
 
     def find(self, evaluation: Evaluation, shard: Shard, target: Target) -> Found:
         """Attack within eps, or search the smallest eps."""
@@ -141,13 +129,6 @@ class Transfer(GradientAttack):
     def protocol_options(self) -> dict[str, Scalar]:
         """The parts of the protocol."""
         return {**super().protocol_options, "tolerance": self.spent.tolerance}
-
-    def passes(self, images: int) -> int:
-        """Estimate the number of network passes: of the attack, and of predictions for its images and the originals."""
-        from jembench.attacks.threat import VERIFICATIONS
-
-        predictions = min(images, self.spent.images) * (2 * VERIFICATIONS + 1)
-        return self.source.passes(images) + predictions * self.passes_per_prediction
 
     def attack(self, evaluation: Evaluation) -> Attacked:
         """Classify the images of the attack on the unrefined model by the refined one.

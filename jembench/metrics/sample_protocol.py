@@ -79,7 +79,7 @@ class SampleProtocol:
             raise NotApplicable(f"The {count} most confident images cannot be kept of {n}. Lower top.")
         return count
 
-    def parts(self, kept: int, drawn: int, source: str) -> dict[str, Scalar]:
+    def description(self, kept: int, drawn: int, source: str) -> dict[str, Scalar]:
         """Return the parts of a protocol of ``kept`` images, selected from ``drawn`` of a ``source``."""
         parts: dict[str, Scalar] = {"images": kept, "source": source}
         parts |= {"pooling": _POOLING[self.pooling], "selection": self.selection}
@@ -201,7 +201,7 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
     elif asked.selection != "none":
         density = _read(evaluation, "energy", samples.images)[kept].neg() if asked.selection == "density" else None
         kept = kept[selected(asked, _read(evaluation, "logits", samples.images)[kept], density)]
-    identity = {"features": network.identity, **asked.parts(len(kept), len(samples.images), samples.source)}
+    identity = {"features": network.identity, **asked.description(len(kept), len(samples.images), samples.source)}
     return Generated(samples.images[kept], Features(pool[kept], logits[kept]), kept, network.name, identity)
 
 

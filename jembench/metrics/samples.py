@@ -86,7 +86,7 @@ class ClassSamples(Metric):
         generator = evaluation.services.generator(f"{self.name} images")
         rows = random_of_classes(arrays.get("labels", seen.predicted), num_classes, generator)
         arrays |= pictures(images, {"grid": rows})
-        parts = self.samples.parts(len(images), len(images), source) | {"confident": CONFIDENT, "data_noise": 0}
+        parts = self.samples.description(len(images), len(images), source) | {"confident": CONFIDENT, "data_noise": 0}
         details = {"source": source, "counts": np.bincount(seen.predicted, minlength=num_classes).tolist()}
         return self.measurement(evaluation, arrays, parts=parts, details=details)
 
@@ -137,7 +137,7 @@ class ConfidentSamples(Metric):
             "images": samples.images[torch.from_numpy(shown)].numpy(),
             "shown": shown,
         }
-        parts = ALL_KEPT.parts(n, n, samples.source) | {"data_noise": 0, "shown": SHOWN}
+        parts = ALL_KEPT.description(n, n, samples.source) | {"data_noise": 0, "shown": SHOWN}
         return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -169,7 +169,7 @@ class ChainAge(Metric):
         seen, n = classified(evaluation, samples.images), len(samples.images)
         arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen.predicted, "confidence": seen.confidence}
         details = _by_class(arrays["ages"], arrays["predicted"], evaluation.data.spec.num_classes)
-        parts = ALL_KEPT.parts(n, n, samples.source) | {"data_noise": 0}
+        parts = ALL_KEPT.description(n, n, samples.source) | {"data_noise": 0}
         return self.measurement(evaluation, arrays, parts=parts, details=details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:

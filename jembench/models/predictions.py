@@ -112,7 +112,6 @@ def in_parts(
 
 
 def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) -> Readings:
-    progress.passed(len(x))
     # an autocast context of the caller would also affect the backward pass
     with torch.set_grad_enabled("grad-norm" in wanted), torch.autocast(x.device.type, enabled=False):
         x.requires_grad_("grad-norm" in wanted)

@@ -17,7 +17,7 @@ from typing import Any, Literal, cast
 import torch
 from torch import Generator, Tensor
 
-from jembench import progress, seeds
+from jembench import seeds
 from jembench.catalog import registry
 from jembench.catalog.discovery import Component
 from jembench.data.holdout import Holdout
@@ -349,7 +349,6 @@ def _in_batches(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
         found = predictions.in_parts(
             lambda part: grad_energy(x[part], None if y is None else y[part]), len(x), x.device, data.shape
         )
-        progress.passed(len(x))
         energies, grads = zip(*found, strict=True)
         return torch.cat(energies), torch.cat(grads)
 

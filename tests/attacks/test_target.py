@@ -48,18 +48,10 @@ def test_nothing_depends_on_the_size_of_a_batch(linear, toy, monkeypatch):
     assert torch.equal(target.probabilities(linear.x).argmax(dim=1), target.classes(linear.x))
 
 
-def test_passes_are_those_that_the_model_sees(linear, toy):
-    target = Target(linear.model, toy)
-    before = linear.model.seen
-    target.slope(linear.x, linear.y)
-    target.classes(linear.x[:3])
-    assert target.passes == linear.model.seen - before == 23
-
-
 class Coin(nn.Module):
     """Right so many times of ten, in turns."""
 
-    copies = passes = 4
+    copies = 4
 
     def __init__(self, right):
         super().__init__()
@@ -76,15 +68,14 @@ def test_a_stochastic_model_is_deceived_where_all_of_five_predictions_are_wrong(
     target = Target(Coin(5), toy)
     target.wrong_share(x, y, looks=4)
     assert not target.deceived(x, y).item()  # right, and so not asked again
-    assert target.passes == 5 * 4
     assert target.deceived(x, y).item()
     assert not target.confirmed(torch.tensor([True]), x, y).item()
 
 
 def test_one_that_does_not_is_asked_once(linear, toy):
-    target = Target(linear.model, toy)
+    target, before = Target(linear.model, toy), linear.model.seen
     assert target.wrong_share(linear.x, linear.y, looks=10).eq(0).all()
-    assert target.passes == len(linear.x)
+    assert linear.model.seen - before == len(linear.x)
 
 
 def test_logits_that_are_not_finite_are_no_class(toy):

@@ -50,7 +50,6 @@ def test_the_gradient_of_refinement_is_no_part_of_the_protocol():
     expected = {"refine": 2, "eot": 5, "sure": "5/5", "verified": "6/10", "queries": 25_000}
     assert metric.protocol_options == expected
     assert metric.requires == {"logits", "labels", "energy", "samples", "chains"}
-    assert metric.passes(10) == 10 * 25_000 * 5 * 3
 
 
 def test_what_it_cannot_be():

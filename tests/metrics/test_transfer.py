@@ -169,13 +169,11 @@ def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(evaluation):
     assert np.array_equal(complete.arrays["adversarial"][:done], measured.arrays["adversarial"])
 
 
-def test_protocol_and_cost_have_nothing_of_a_gradient_through_the_chain(evaluation):
+def test_protocol_and_needs_have_nothing_of_a_gradient_through_the_chain(evaluation):
     metric = Transfer(norm="l2", refine=3, eot=2, **BUDGET)
     assert metric.compute(evaluation).protocol == (
         f"transfer:data=toy,eot=2,images={N},norm=l2,refine=3,restarts=2,steps=10,tolerance=0.01,verified=6/10"
     )
-    made = PGD(norm="l2", **BUDGET).passes(1000)
-    assert metric.passes(1000) - made == N * 21 * 2 * 4
     assert metric.requires == {"logits", "labels", "energy", "samples", "chains"}
 
 

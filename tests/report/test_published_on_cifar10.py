@@ -28,7 +28,7 @@ def outcome(metric):
         label, unit = "auroc", ""
     elif asked.name in ("is", "fid"):
         own = {"splits": 10} if asked.name == "is" else {"reference": "train", "reference_images": 50_000}
-        kept = (IS() if asked.name == "is" else FID()).parts(10_000, 10_000, "buffer")
+        kept = (IS() if asked.name == "is" else FID()).description(10_000, 10_000, "buffer")
         parts, unit = {"features": INCEPTION, "implementation": "torch-fidelity", **own, **kept}, ""
     named = sorted({"data": "cifar10", **parts}.items())
     protocol = str(Spec(asked.name, tuple((key, format_value(value)) for key, value in named)))

@@ -76,10 +76,6 @@ class Certified(Metric):
         """The number of shards, each of which can be certified by another machine."""
         return -(-self.count // self.shard_size("cpu"))
 
-    def passes(self, images: int) -> int:
-        """Return the number of network passes: one for each answer."""
-        return min(images, self.count) * (SELECTION + self.answers)
-
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Certify the images that every attack takes."""
         import torch

@@ -70,12 +70,6 @@ class Ensemble(PGD):
         super().check(planned)
         toolbox()
 
-    def passes(self, images: int) -> int:
-        """Return the largest number of passes: automatic PGD asks for the loss of every iterate beside its gradient."""
-        spent = self.spent
-        passes = 4 * spent.restarts * spent.steps + self.boundary.spent.queries
-        return min(images, spent.images) * passes * self.passes_per_prediction
-
     def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
         """Break every image that any of the attacks can break within eps.
 

@@ -7,6 +7,7 @@ Legend: N images, S settings of an attack, R resamples.
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -86,15 +87,10 @@ class GradientChecks(attacks.GradientAttack):
             raise SpecError(f"steps of {self.name} is {self.spent.steps}; it must be at least 4.")
 
     @property
-    def chain_gradient(self) -> attacks.Gradient:
-        """The way of gradients past the refinement chain."""
-        return self.grad
-
-    @property
     def spent(self) -> attacks.Budget:
         """The budget, of fewer images than an attack's."""
         spent = super().spent
-        return spent if self.images else spent.but(images=min(CHECKED, spent.images))
+        return spent if self.images else dataclasses.replace(spent, images=min(CHECKED, spent.images))
 
     @property
     def protocol_options(self) -> dict[str, Any]:
@@ -124,14 +120,6 @@ class GradientChecks(attacks.GradientAttack):
         by_steps = [steps // 4, steps // 2, steps, 2 * steps]
         by_eps = [size / 2, min(2 * size, largest)]
         return [Setting(size, steps) for steps in by_steps] + [Setting(size, steps) for size in by_eps]
-
-    def passes(self, images: int) -> int:
-        """Estimate the network passes; images that withstand an attack meet all its restarts, the others few."""
-        spent = self.spent
-        searches = sum(self.pgd(norm).passes(images) for norm in {self.norm, "l2"})
-        per_restart = sum(steps + 1 for _, steps in self.settings(1, 1))
-        steps = spent.restarts * per_restart // 2 + spent.steps + 2
-        return searches + min(images, spent.images) * steps * self.passes_per_prediction + self.black_box.passes(images)
 
     def attack(self, evaluation: Evaluation) -> attacks.Attacked:
         """Make the attacks of each check, now or remembered, and keep what they find of each image."""

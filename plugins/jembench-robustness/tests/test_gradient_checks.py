@@ -1,7 +1,5 @@
 """A clean linear model passes every check; models that hide their gradients are found out, each by the right ones."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 import torch
@@ -263,17 +261,13 @@ def test_time_that_is_up_leaves_parts_which_the_next_run_completes(checked, monk
     assert done < set(evaluation.memory)
 
 
-def test_protocol_and_cost(measured):
+def test_protocol_and_needs(measured):
     found = measured(Linear)
     assert found.protocol == (
         f"gradient-checks:data=toy,images={N},norm=linf,queries=200,refine=0,restarts=2,steps=12,tolerance=0.01"
     )
     plain, refined = (GradientChecks(**BUDGET, refine=refine, eot=2) for refine in (0, 1))
-    asked = N * 200
-    assert refined.passes(1000) - asked * 4 == pytest.approx((plain.passes(1000) - asked) * 10, abs=10)
     assert refined.requires == plain.requires | {"energy", "samples", "chains"}
-    one_search = dataclasses.replace(plain, norm="l2")
-    assert plain.passes(1000) - one_search.passes(1000) == PGD(**SEARCH).passes(1000)
 
 
 def test_fewer_than_four_steps_cannot_be_quartered():
