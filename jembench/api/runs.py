@@ -24,7 +24,7 @@ from jembench.report import references
 from jembench.report.references import Published
 from jembench.running import session
 from jembench.running.display import display
-from jembench.running.session import RunOptions
+from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
 if TYPE_CHECKING:

@@ -185,8 +185,9 @@ class OpenStore:
     def load_planned(self, plan: FitPlan, device: str = "auto") -> Fit:
         """Return the model of a plan, which the store has."""
         from jembench.running import session
+        from jembench.running.driver import RunOptions
 
-        with session.open_fit(plan, self.store, session.RunOptions(device, trackers=())) as evaluation:
+        with session.open_fit(plan, self.store, RunOptions(device, trackers=())) as evaluation:
             return Fit(plan, self.store, evaluation)
 
 

@@ -17,7 +17,7 @@ from jembench.cli.output import plugins_aside
 if TYPE_CHECKING:
     from jembench.experiment.plan import FitPlan
     from jembench.report.select import Selection
-    from jembench.running.session import RunOptions
+    from jembench.running.driver import RunOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -166,7 +166,7 @@ def executor_of(executor: str, jobs: str | None) -> str:
 
 
 def _run_options(**given: Any) -> RunOptions:
-    from jembench.running.session import RunOptions
+    from jembench.running.driver import RunOptions
 
     if "executor" in given:
         given["executor"] = executor_of(given.pop("executor"), given.pop("jobs"))

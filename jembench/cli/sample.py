@@ -13,7 +13,7 @@ from jembench.cli.parameters import COUNT, PATH
 from jembench.files import sweep
 from jembench.running import session
 from jembench.running.display import display
-from jembench.running.session import RunOptions
+from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
 if TYPE_CHECKING:

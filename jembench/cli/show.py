@@ -19,7 +19,7 @@ from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.running.session import RunOptions
+    from jembench.running.driver import RunOptions
 
 
 def results(

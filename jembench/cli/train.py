@@ -18,8 +18,8 @@ from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from jembench.experiment.plan import FitPlan
+    from jembench.running.driver import RunOptions
     from jembench.running.estimate import Estimate
-    from jembench.running.session import RunOptions
 
 TRAIN_EXAMPLES = options.examples(
     "jembench train jem",

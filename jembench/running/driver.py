@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from graphlib import TopologicalSorter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import progress
 from jembench.catalog import plugin_files, trust
@@ -25,7 +25,7 @@ from jembench.experiment.works import Work, code_of, works
 from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
-from jembench.running.events import VARIABLE, Events, fields_of
+from jembench.running.events import VARIABLE, Events, chosen_trackers, fields_of
 from jembench.running.local import LocalExecutor
 from jembench.stopping import Stopped
 from jembench.store.store import Store
@@ -48,17 +48,30 @@ BUSY = "another process works on it"
 """The reason for waiting of a unit whose leases are held by another process."""
 
 
-def carry_out(
-    plan: Plan,
-    store: Store,
-    executor: Executor,
-    events: Events,
-    *,
-    device: str = "auto",
-    deadline: float | None = None,
-    skip_missing: bool = False,
-    trackers: Sequence[str] = (),
-) -> None:
+class RunOptions(NamedTuple):
+    """The device, the executor and the limits of the execution of a plan."""
+
+    device: str = "auto"
+    max_hours: float | None = None
+    executor: str = "auto"  # auto: this process, or several processes for several GPUs or trainings on the CPU
+    skip_missing: bool = False
+    trackers: Sequence[str] | None = None  # specs; None: those of the environment
+
+    @property
+    def deadline(self) -> float | None:
+        """The time at which work stops, UTC in seconds since 1970; None: never."""
+        return None if self.max_hours is None else time.time() + 3600 * self.max_hours
+
+    @property
+    def tracked_by(self) -> Sequence[str]:
+        """The trackers that were chosen."""
+        return chosen_trackers() if self.trackers is None else self.trackers
+
+
+_DEFAULT = RunOptions()
+
+
+def carry_out(plan: Plan, store: Store, executor: Executor, events: Events, how: RunOptions = _DEFAULT) -> None:
     """Carry out the pending part of a plan. A failure of one cell or fit is recorded and stops no other.
 
     Args:
@@ -66,10 +79,7 @@ def carry_out(
         store: of the results.
         executor: runs the units of work.
         events: receives the events.
-        device: of networks; workers on other machines resolve its name there.
-        deadline: the time at which training and attacks stop, UTC in seconds since 1970; None: never.
-        skip_missing: True to start even if something is missing for some metrics.
-        trackers: specs of the trackers that workers in other processes open.
+        how: the device and the limits. Workers on other machines resolve the device's name there, and open the trackers.
 
     Raises:
         OutOfTime: if the deadline passed while a model was trained or attacked.
@@ -84,11 +94,11 @@ def carry_out(
         from jembench.running.check import look_ahead
 
         outlook = look_ahead(plan)
-        outlook.check(skip_missing=skip_missing)
+        outlook.check(skip_missing=how.skip_missing)
         ready = outlook.fits
     store.check_writable()
     command = provenance.this_command()
-    units = works(plan, store.is_trained, slots=executor.slots, deadline=deadline, command=command)
+    units = works(plan, store.is_trained, slots=executor.slots, deadline=how.deadline, command=command)
     trusted = {*code_of(units), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
     known, cells = {work.id: work for work in units}, {cell.id: cell for cell in plan.cells}
 
@@ -97,7 +107,7 @@ def carry_out(
         from jembench.models import devices
         from jembench.running.worker import Worker
 
-        return Worker(store, devices.resolve(device), events, ready=ready)
+        return Worker(store, devices.resolve(how.device), events, ready=ready)
 
     def carry_out_here(job: Job) -> Ended:
         work = known[job.id]
@@ -109,10 +119,10 @@ def carry_out(
 
     driver = Driver(
         store=store.root.absolute(),
-        options=() if isinstance(executor, LocalExecutor) else _options(plan, store, device, skip_missing),
+        options=() if isinstance(executor, LocalExecutor) else _options(plan, store, how),
         environment={  # workers may only load code that the user of this command has named
             trust.VARIABLE: ",".join(sorted(trusted)),
-            VARIABLE: ",".join(trackers),
+            VARIABLE: ",".join(how.tracked_by),
             plugin_files.VARIABLE: "",
             "PYTHONSAFEPATH": "1",
         },
@@ -129,7 +139,7 @@ def carry_out(
     sweep(store)
 
 
-def _options(plan: Plan, store: Store, device: str, skip_missing: bool) -> list[str]:
+def _options(plan: Plan, store: Store, how: RunOptions) -> list[str]:
     """Return the options of a worker's command.
 
     Raises:
@@ -141,9 +151,9 @@ def _options(plan: Plan, store: Store, device: str, skip_missing: bool) -> list[
                 f"{part.component.name} is an object of this program, which no other process has. Leave executor= out, "
                 "or name the factory of the object as a spec: mypackage.zoo:build."
             )
-    skip = ["--skip-missing"] if skip_missing else []
+    skip = ["--skip-missing"] if how.skip_missing else []
     plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
-    return ["--store", str(store.root.absolute()), "--device", device, *skip, *plugins]
+    return ["--store", str(store.root.absolute()), "--device", how.device, *skip, *plugins]
 
 
 class Dispatch:

@@ -24,23 +24,10 @@ from jembench.data.holdout import Holdout
 from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash, to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import (
-    ChainState,
-    Dataset,
-    DataSpec,
-    Evaluation,
-    FeatureNetwork,
-    Features,
-    Generative,
-    GradEnergy,
-    Quantity,
-    Sampler,
-    Samples,
-    Source,
-    Split,
-)
-from jembench.interfaces.evaluation import KEPT, TrainingRecord
+from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Features, Generative, Split
+from jembench.interfaces.evaluation import KEPT, Evaluation, Quantity, Samples, Source, TrainingRecord
 from jembench.interfaces.models import Capability
+from jembench.interfaces.samplers import ChainState, GradEnergy, Sampler
 from jembench.models import predictions
 from jembench.models.capabilities import capabilities, is_differentiable
 from jembench.models.energies import grad_energy

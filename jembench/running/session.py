@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -19,7 +19,8 @@ from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.recipe import check_shares
 from jembench.interfaces import Event
 from jembench.running import driver
-from jembench.running.events import Events, beating, chosen_trackers
+from jembench.running.driver import RunOptions
+from jembench.running.events import Events, beating
 from jembench.running.local import LocalExecutor
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell
@@ -38,26 +39,6 @@ LATEST = 90.0
 
 Display = Callable[[], "AbstractContextManager[Tracker | None]"]
 """The function that makes the tracker of the display; with :class:`~contextlib.nullcontext` nothing is shown."""
-
-
-class RunOptions(NamedTuple):
-    """The device, the executor and the limits of the execution of a plan."""
-
-    device: str = "auto"
-    max_hours: float | None = None
-    executor: str = "auto"  # auto: this process, or several processes for several GPUs or trainings on the CPU
-    skip_missing: bool = False
-    trackers: Sequence[str] | None = None  # specs; None: those of the environment
-
-    @property
-    def deadline(self) -> float | None:
-        """The time at which work stops, UTC in seconds since 1970; None: never."""
-        return None if self.max_hours is None else time.time() + 3600 * self.max_hours
-
-    @property
-    def tracked_by(self) -> Sequence[str]:
-        """The trackers that were chosen."""
-        return chosen_trackers() if self.trackers is None else self.trackers
 
 
 class Finished(NamedTuple):
@@ -131,19 +112,9 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     with showing(display) as shown:
         with progress.phase("loading PyTorch"):
             executor = _executor(pending, store, how)
-        trackers = how.tracked_by
-        with Events(shown, store, trackers if isinstance(executor, LocalExecutor) else ()) as events:
+        with Events(shown, store, how.tracked_by if isinstance(executor, LocalExecutor) else ()) as events:
             try:
-                driver.carry_out(
-                    pending,
-                    store,
-                    executor,
-                    events,
-                    device=how.device,
-                    deadline=how.deadline,
-                    skip_missing=how.skip_missing,
-                    trackers=trackers,
-                )
+                driver.carry_out(pending, store, executor, events, how)
             except (OutOfTime, Stopped, WorkFailed) as error:
                 stopped = error
     until = time.monotonic() + LATEST

@@ -8,7 +8,7 @@ import pytest
 from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.running import session
-from jembench.running.session import RunOptions
+from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 from jembench.training import guard
 

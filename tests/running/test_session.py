@@ -9,8 +9,9 @@ import pytest
 from jembench.api.runs import plan_run
 from jembench.errors import WorkFailed
 from jembench.running import session
+from jembench.running.driver import RunOptions
 from jembench.running.local import LocalExecutor
-from jembench.running.session import RunOptions, _fastest
+from jembench.running.session import _fastest
 from jembench.store.store import Store
 
 
