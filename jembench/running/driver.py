@@ -79,7 +79,7 @@ def carry_out(plan: Plan, store: Store, executor: Executor, events: Events, how:
         store: of the results.
         executor: runs the units of work.
         events: receives the events.
-        how: the device and the limits. Workers on other machines resolve the device's name there, and open the trackers.
+        how: the device, the limits and the trackers. Workers on other machines resolve the device's name there.
 
     Raises:
         OutOfTime: if the deadline passed while a model was trained or attacked.
