@@ -8,6 +8,7 @@ import itertools
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import time
@@ -242,7 +243,7 @@ class SlurmExecutor:
         self._changed, self._looked = time.monotonic(), 0.0
 
     def close(self) -> None:
-        """End all jobs, and remove their files but the logs of problems."""
+        """End all jobs, and remove their files but the logs of problems; of killed drivers once no unit is left."""
         if not self._name:
             return
         until = time.monotonic() + 60  # what does not end by itself is killed by Slurm, usually after 30 s
@@ -257,6 +258,12 @@ class SlurmExecutor:
                 file.unlink()
         with suppress(OSError):  # it holds logs of units that failed
             self._folder.rmdir()
+        if not any(self._folder.parents[1].glob("*.json")):
+            with suppress(Unavailable):
+                living = _slurm("squeue", "--me", "--noheader", "--format=%j").split()
+                for folder in self._folder.parent.iterdir():
+                    if folder.name not in living:
+                        shutil.rmtree(folder, ignore_errors=True)
         self._name = ""
 
 

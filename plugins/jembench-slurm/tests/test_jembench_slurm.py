@@ -255,6 +255,8 @@ def test_slurm_is_asked_once_about_a_thousand_jobs(slurm, tmp_path):
 
 
 def test_the_log_of_a_problem_is_kept_and_all_else_removed(slurm, tmp_path):
+    (tmp_path / "works").mkdir()
+    (tmp_path / "works" / "b.json").touch()
     executor = opened(tmp_path)
     executor.submit([unit("a"), unit("b")])
     ends(tmp_path, "1_0", record("a"))
@@ -264,6 +266,16 @@ def test_the_log_of_a_problem_is_kept_and_all_else_removed(slurm, tmp_path):
     assert Path(logs["b"]).read_text() == "printed"
     executor.close()
     assert [str(path) for path in files(tmp_path)] == [logs["b"]]
+
+
+def test_what_killed_drivers_left_goes_when_no_unit_and_no_job_of_theirs_is_left(slurm, tmp_path):
+    for name in ("over", "waits"):
+        (tmp_path / "works" / "slurm" / name).mkdir(parents=True)
+        (tmp_path / "works" / "slurm" / name / "1_submitted.pkl").touch()
+    executor = opened(tmp_path)
+    slurm.command("squeue", "case $* in *%j*) echo waits;; esac")
+    executor.close()
+    assert [path.name for path in (tmp_path / "works" / "slurm").iterdir()] == ["waits"]
 
 
 def test_a_dead_job_is_submitted_again_and_then_lost(slurm, tmp_path):
