@@ -77,14 +77,6 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     return stream.getvalue()
 
 
-_TYPES = {
-    **dict.fromkeys(("value", "low", "high", "sd", "seconds"), "float64"),
-    **dict.fromkeys(("n", "seed", "limit"), "int64"),
-    "comparable": "bool",
-}
-"""The types of fields that are no texts, in Parquet."""
-
-
 def to_parquet(document: Document) -> bytes:
     """Return a Parquet file in full precision, a row for each value; the items of a list have spaces between them.
 
@@ -99,10 +91,10 @@ def to_parquet(document: Document) -> bytes:
             f"Parquet needs pyarrow, which cannot be imported ({error}). Install it: pip install "
             '"jembench[parquet]"; or write CSV.'
         ) from error
-    kinds = [(name, pyarrow.type_for_alias(_TYPES.get(name, "string"))) for name in document.fields]
-    flat = [{name: _joined(value) for name, value in row.items()} for row in document.records()]
+    records = list(document.records())
+    columns = {name: [_joined(row.get(name)) for row in records] for name in document.fields}
     stream = io.BytesIO()
-    write_table(pyarrow.Table.from_pylist(flat, pyarrow.schema(kinds, {"Software": "jembench"})), stream)
+    write_table(pyarrow.table(columns), stream)
     return stream.getvalue()
 
 

@@ -97,19 +97,15 @@ def _not_run(rows: Sequence[Row], parts: Iterable[Part]) -> list[Row]:
         for fit, row in fits.items():
             if part.rows is None or fit not in part.rows:
                 continue
-            base = Row(
-                model=row.model,
-                name=row.name,
-                dataset=row.dataset,
-                recipe=row.recipe,
-                status="not run",
-                dataset_name=row.dataset_name,
-            )
+            model = {name: getattr(row, name) for name in ("model", "name", "dataset", "recipe", "dataset_name")}
             for metric in part.rows[fit]:
                 if (fit, metric) not in known:
                     known.add((fit, metric))
-                    for label, like in labels.get(metric, {"": base}).items():
-                        found.append(replace(base, metric=metric, label=label, unit=like.unit, better=like.better))
+                    others = labels.get(metric, {"": Row(name="", dataset="")})
+                    found += [
+                        Row(**model, metric=metric, label=label, status="not run", unit=one.unit, better=one.better)
+                        for label, one in others.items()
+                    ]
     return found
 
 

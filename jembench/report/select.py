@@ -114,19 +114,12 @@ def find_pair(
     candidates = pairs if recipe_b or not alike else alike
     if len(candidates) == 1:
         return candidates[0]
+    texts = [f"({i}) {_fit_text(one)}, with {_fit_text(other)}" for i, (one, other) in enumerate(candidates, 1)]
+    problem = f"More than one comparison is meant by {a} and {b}: {'; '.join(texts)}"
     if not candidates:
-        found = "; ".join(map(_fit_text, dict.fromkeys((*ours, *theirs))))
-        raise SpecError(
-            f"{a} and {b} are not two models on one dataset: {found}. `jembench run` with --dataset measures one that "
-            "is missing; --recipe and --recipe-b tell two recipes of one model."
-        )
-    texts = (
-        f"({number}) {_fit_text(one)}, with {_fit_text(other)}" for number, (one, other) in enumerate(candidates, 1)
-    )
-    raise SpecError(
-        f"More than one comparison is meant by {a} and {b}: {'; '.join(texts)}. Say which with --dataset, --recipe and "
-        "--recipe-b, or with a model's spec in full."
-    )
+        found = "; ".join(map(_fit_text, dict.fromkeys(ours + theirs)))
+        problem = f"{a} and {b} are not two models on one dataset: {found}"
+    raise SpecError(f"{problem}. Say which with --dataset, --recipe and --recipe-b, or with a model's spec in full.")
 
 
 def _fit_text(fit: Fit) -> str:

@@ -36,9 +36,7 @@ def commands():
     }
     found |= {f"report-{name}": [(f"report {name}", 80)] for name in SUITES}
     found["report-hybrid"] = [("report hybrid", width) for width in (60, 80, 120)]
-    found["report-hybrid"] += [
-        (f"report hybrid --format {format}", 80) for format in ("markdown", "latex", "csv", "json")
-    ]
+    found["report-hybrid"] += [(f"report hybrid --format {format}", 80) for format in ("markdown", "latex", "csv")]
     return found
 
 

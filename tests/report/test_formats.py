@@ -69,7 +69,7 @@ def test_parquet_has_the_same_rows_and_their_types(of_each_seed):
     records = [row | {"seeds": " ".join(map(str, row["seeds"]))} for row in of_each_seed.records()]
     assert found.to_pylist() == records
     types = {field.name: str(field.type) for field in found.schema}
-    assert {"value": "double", "n": "int64", "model": "string", "comparable": "bool"}.items() <= types.items()
+    assert {"value": "double", "n": "int64", "model": "string"}.items() <= types.items()
 
 
 def test_parquet_without_pyarrow_says_what_to_install(of_each_seed, monkeypatch):

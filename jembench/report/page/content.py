@@ -72,17 +72,25 @@ def collect(
     )
     if pictures is None:
         return page
+    from jembench.report.figures import planning, training  # imports numpy, which tables need not
+
+    figures = {}
+    for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric)):
+        planned = planning.of_metrics(group, pictures.store, pictures.note, names)
+        figures[bare_name(group[0].metric)] = pictures.drawn(planned)
     metrics = {row.metric for row in shown}
-    figures = pictures.of_metrics(cells, names)
-    if seeds := pictures.of_seeds([cell for cell in cells if cell.metric in metrics], names):
-        figures["seeds"] = seeds
+    figures["seeds"] = pictures.drawn(training.seeds_of([cell for cell in cells if cell.metric in metrics], names))
+    trainings = []
+    for fit, of in trained.items():
+        energies = pictures.drawn(training.energies_of([fit], pictures.store, pictures.note, names))
+        trainings += [picture._replace(notes=tuple(of.interventions) if of else ()) for picture in energies]
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
     recipes = {fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False) for fit, of in trained.items() if of}
     return replace(
         page,
-        figures=figures,
+        figures={metric: found for metric, found in figures.items() if found},
         samples=[*pictures.of_samples(cells, names), *images],
-        trainings=[one for fit, of in trained.items() for one in pictures.of_training(fit, of, names)],
+        trainings=trainings,
         claims=_claims(own_claims, cells, pictures),
         recipes=recipes,
         left_out=list(pictures.left_out),

@@ -7,11 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench.errors import error_text, printable
-from jembench.experiment.sweep import bare_name
 from jembench.files import read_bytes
 from jembench.report.rows import grouped
 from jembench.report.select import NO_NAMES, Names
-from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
@@ -43,29 +41,15 @@ class Pictures:
         self.store = store
         self.left_out: dict[str, None] = {}
 
-    def of_metrics(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> dict[str, list[Picture]]:
-        """Return the figures of each metric that has some."""
-        from jembench.report.figures import planning
-
-        found = {}
-        for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda c: bare_name(c.metric)):
-            metric = bare_name(group[0].metric)
-            found[metric] = self._figures(planning.of_metrics(group, self.store, self.note, names))
-        return {metric: pictures for metric, pictures in found.items() if pictures}
-
-    def of_seeds(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
-        """Return the figures of the values of several seeds."""
-        from jembench.report.figures import training
-
-        return self._figures(training.seeds_of(cells, names))
-
-    def of_training(self, fit: FitKey, record: FitRecord | None, names: Names = NO_NAMES) -> list[Picture]:
-        """Return the energies of a training, with what the guard did by its record."""
-        from jembench.report.figures import training
-
-        notes = tuple(record.interventions) if record else ()
-        planned = training.energies_of([fit], self.store, self.note, names)
-        return [picture._replace(notes=notes) for picture in self._figures(planned)]
+    def drawn(self, planned: Iterable[Planned]) -> list[Picture]:
+        """Draw planned figures."""
+        found = []
+        for one in planned:
+            try:
+                found.append(draw(one))
+            except Exception as error:  # of a plugin
+                self.note(f"The figure {one.stem} cannot be drawn: {error_text(error)}")
+        return found
 
     def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
         """Return the sample grid of each model, of its first seed that has one."""
@@ -93,16 +77,6 @@ class Pictures:
     def note(self, problem: str) -> None:
         """Add a sentence about something that cannot be read or drawn."""
         self.left_out[printable(problem)] = None
-
-    def _figures(self, planned: Iterable[Planned]) -> list[Picture]:
-        """Draw planned figures."""
-        found = []
-        for one in planned:
-            try:
-                found.append(draw(one))
-            except Exception as error:  # of a plugin
-                self.note(f"The figure {one.stem} cannot be drawn: {error_text(error)}")
-        return found
 
 
 def _data_uri(kind: str, content: bytes) -> str:

@@ -76,21 +76,18 @@ def _environment() -> Environment:
 def details(row: Row) -> list[tuple[str, str]]:
     """Return a number's origin and its protocol part by part, as pairs of a name and a text."""
     protocol = parsed(row.protocol)
-    pairs = {
-        "model": row.model,
-        "dataset": row.dataset,
-        "recipe": row.recipe,
-        "value": "" if row.value is None else f"{row.value:.8g} {row.unit}",
-        "95 % interval": "" if row.low is None or row.high is None else f"{row.low:.8g} to {row.high:.8g}",
-        "sd over seeds": "" if row.sd is None else f"{row.sd:.8g}",
-        "seeds": ", ".join(map(str, row.seeds)),
-        "n": "" if row.n is None else str(row.n),
-        "remark": row.reason,
-        "metric": row.metric,
-        "protocol": row.protocol if protocol is None else "",
-    }
+    shown = {name: value for name, value in row.as_dict().items() if name not in _SHOWN or protocol is None}
     parts = protocol.arguments if protocol else ()
-    return [pair for pair in (*pairs.items(), *parts) if pair[1]]
+    return [(name, _text(value)) for name, value in (*shown.items(), *parts) if value not in (None, "", ())]
+
+
+_SHOWN = ("name", "status", "comparable", "protocol")  # in the table itself, or part by part
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:.8g}"
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
 def key(cell: TableCell) -> str:

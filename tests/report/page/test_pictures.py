@@ -28,11 +28,10 @@ def test_a_drawing_is_an_svg_whose_title_stands_beside_it():
     assert picture == draw(planned("jem <script> on digits"))
 
 
-def test_a_figure_that_cannot_be_drawn_is_named(cell, tmp_path, monkeypatch):
+def test_a_figure_that_cannot_be_drawn_is_named(tmp_path):
     pictures = Pictures(Store(tmp_path))
     broken = Planned("broken", lambda: 1 / 0)
-    monkeypatch.setattr("jembench.report.figures.training.seeds_of", lambda cells, names: [broken, planned("a")])
-    assert [picture.title for picture in pictures.of_seeds([cell()])] == ["a"]
+    assert [picture.title for picture in pictures.drawn([broken, planned("a")])] == ["a"]
     assert list(pictures.left_out) == ["The figure broken cannot be drawn: ZeroDivisionError: division by zero"]
 
 
