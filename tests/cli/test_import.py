@@ -111,7 +111,7 @@ def test_an_import_that_fails_writes_nothing(arguments, text, jembench, publishe
 def test_chains_that_are_not_finite_are_refused(value, jembench, published, monkeypatch):
     from jembench_jem import importer
 
-    monkeypatch.setattr(importer, "_wrong_with", lambda images, data: "")  # whatever another importer would let pass
+    monkeypatch.setattr(importer, "_fault", lambda images, data: "")  # whatever another importer would let pass
     content = torch.load("DIGITS_MODEL.pt", weights_only=True)
     content["replay_buffer"][2, 0, 3, 3] = value
     torch.save(content, "DIGITS_MODEL.pt")

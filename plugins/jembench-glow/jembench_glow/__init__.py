@@ -23,8 +23,8 @@ def glow(
 ) -> Glow | ConditionalGlow:
     """A normalising flow with exact log p(x|y), which gives p(y|x) by Bayes' rule, or with exact log p(x) alone.
 
-    ``steps`` of flow in each of ``levels``, each of which halves height and width; ``hidden`` channels in the network
-    of each coupling.
+    It has ``steps`` of flow in each of ``levels``, each of which halves height and width, and ``hidden`` channels in
+    the network of each coupling.
     """
     from jembench_glow.model import ConditionalGlow, Glow
     from jembench_glow.network import multiscale_flow

@@ -3,7 +3,7 @@
     log p(x|y) = log p(z|y) + log |det dz/dx|,   log p(x) = logsumexp_y log p(x|y) - log K,
     p(y|x) = softmax_y log p(x|y): Bayes' rule under a uniform prior over the classes.
 
-The flow's density is over all of R^D: what mass it has outside of the bounds is lost to the images within them.
+The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds reduces that of images.
 
 Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the plain model).
 """
@@ -20,17 +20,16 @@ from jembench.parts import densities, dequantisation
 from jembench.plugin import Diverged, SpecError
 from jembench_glow.network import fitting_actnorms
 
-_SAMPLES_A_PASS = 100
+_SAMPLES_PER_PASS = 100
 
 
 class Glow(nn.Module):
-    """Exact log p(x), trained by maximum likelihood on dequantised images.
+    """A flow with exact log p(x), trained by maximum likelihood on dequantised images.
 
-    The first training batch of all sets the actnorms; until then the density is that of an untrained flow, which no
-    evaluation changes.
+    Only the first training batch initialises the actnorms; evaluation does not change them.
 
     Args:
-        data: what the images are.
+        data: the description of the images.
         flow: see :func:`~jembench_glow.network.multiscale_flow`.
     """
 
@@ -43,26 +42,26 @@ class Glow(nn.Module):
         self.first_batch = densities.FirstBatch()
 
     def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """log p(x) in nats.
+        """Return log p(x) in nats.
 
         Raises:
-            SpecError: for labels, which a density without classes does not know.
+            SpecError: for labels.
         """
         self._refuse(y)
         return self._log_prob_by_component(x).squeeze(1)
 
     def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
-        """n draws, clamped to the bounds, on the generator's device.
+        """Draw n images, clamped to the bounds, on the generator's device.
 
         Raises:
             SpecError: for labels.
-            Diverged: if one is not finite.
+            Diverged: if an image is not finite.
         """
         self._refuse(y)
         return self.draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """mean -log p(x) of dequantised images, in nats per image; ``bits_per_dim`` is the same in other units."""
+        """Return mean -log p(x) of dequantised images in nats, with ``bits_per_dim`` as a part."""
         return self._negative_log_likelihood(batch.x, None)
 
     def _negative_log_likelihood(self, x: Tensor, y: Tensor | None) -> Loss:
@@ -76,8 +75,8 @@ class Glow(nn.Module):
         return Loss(parts["nll"], {name: part.detach() for name, part in parts.items()})
 
     def _log_prob_by_component(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """log p(x|k) of every component of the prior, from one pass through the flow."""
-        # In less than float32 the flow is not invertible, and its determinant not that of what was computed.
+        """Return log p(x|k) of every component of the prior, in nats, from one pass through the flow."""
+        # below float32 the flow is not invertible, and its determinant is inaccurate
         with torch.autocast(x.device.type, enabled=False):
             latents, log_det = self.flow.inverse_and_log_det(dequantisation.to_unit(x, self.data.bounds))
             priors = sum(prior.log_prob(z) for prior, z in zip(self.flow.q0, latents, strict=True))
@@ -85,13 +84,13 @@ class Glow(nn.Module):
         return log_prob
 
     def draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
-        """A sample of each of the components k, clamped to the bounds.
+        """Draw an image from each of the components k, clamped to the bounds.
 
         Raises:
-            Diverged: if one is not finite.
+            Diverged: if an image is not finite.
         """
-        # All latents come first: then no image depends on how many go through the flow at a time.
-        latents = [torch.split(prior.sample(k, generator), _SAMPLES_A_PASS) for prior in self.flow.q0]
+        # all latents are drawn first, so that no image depends on the size of passes
+        latents = [torch.split(prior.sample(k, generator), _SAMPLES_PER_PASS) for prior in self.flow.q0]
         passes = [self.flow.forward_and_log_det(list(z))[0] for z in zip(*latents, strict=True)]
         x = dequantisation.from_unit(torch.cat(passes), self.data.bounds)
         bad = int((~x.isfinite()).flatten(1).any(dim=1).sum())
@@ -108,12 +107,12 @@ class Glow(nn.Module):
 
 
 class ConditionalGlow(densities.ByBayes, Glow):
-    """Exact log p(x|y) by a prior for each class, trained by maximum likelihood on labelled, dequantised images."""
+    """A flow with exact log p(x|y) and a prior per class, trained by maximum likelihood on labelled images."""
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """log p(x|y) of every class, in nats: their softmax is p(y|x)."""
+        """Return log p(x|y) of every class, in nats; their softmax is p(y|x)."""
         return self._log_prob_by_component(x)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """mean -log p(x|y) of dequantised images, in nats per image; ``bits_per_dim`` is the same in other units."""
+        """Return mean -log p(x|y) of dequantised images in nats, with ``bits_per_dim`` as a part."""
         return self._negative_log_likelihood(batch.x_labelled, batch.y_labelled)

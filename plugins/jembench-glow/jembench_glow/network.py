@@ -1,6 +1,7 @@
 """The flow: steps of actnorm, invertible 1x1 convolution and affine coupling, on several scales.
 
-normflows has the pieces, whose ``inverse`` leads from images to latents and whose ``forward`` leads back.
+The layers are those of normflows, whose ``inverse`` maps images to latents and whose ``forward`` maps latents to
+images.
 
 Legend: B batch, C channels, H height, W width.
 """
@@ -27,10 +28,10 @@ from torch import Tensor, distributed, nn
 from jembench.parts import densities
 
 MAX_LOG_SCALE = 2.0
-"""A coupling stretches or shrinks no dimension by more than exp(2) = 7.4."""
+"""The largest log scale of a coupling: no dimension is scaled by more than exp(2) = 7.4."""
 
 _CONSTANT = 1e-6
-"""Added to a standard deviation, so that a channel without any keeps a finite scale."""
+"""The constant added to a standard deviation, so that a constant channel has a finite scale."""
 
 
 class ActNorm(AffineConstFlow):  # type: ignore[misc]
@@ -45,7 +46,7 @@ class ActNorm(AffineConstFlow):  # type: ignore[misc]
         super().__init__((channels, 1, 1))
 
     def inverse(self, z: Float[Tensor, "B C H W"]) -> tuple[Float[Tensor, "B C H W"], Tensor]:
-        """From images to latents: (z - t) exp(-s), and the logarithm of its Jacobian determinant."""
+        """Return (z - t) exp(-s) and the logarithm of its Jacobian determinant, from images to latents."""
         if self.fitting:
             self._fit(z.detach())
         normalised: tuple[Tensor, Tensor] = super().inverse(z)
@@ -56,16 +57,16 @@ class ActNorm(AffineConstFlow):  # type: ignore[misc]
         std, mean = torch.std_mean(z, dim=(0, 2, 3), keepdim=True, correction=0)
         statistics = torch.stack([torch.log(std + _CONSTANT), mean])
         if distributed.is_available() and distributed.is_initialized():
-            distributed.broadcast(statistics, src=0)  # or each process would train a model of its own
+            distributed.broadcast(statistics, src=0)  # so that all processes train the same model
         self.s.copy_(statistics[0])
         self.t.copy_(statistics[1])
 
 
 class BoundedScales(nn.Module):
-    """The shifts and log scales of a coupling, from a network's output; every log scale within +-MAX_LOG_SCALE.
+    """A network whose output is the shifts and log scales of a coupling, with log scales within +-MAX_LOG_SCALE.
 
-    Glow's sigmoid scales come near 0, and what is divided by them on the way from latents to images overflows: of
-    1,000 samples of a model that was trained well, one was not finite.
+    Glow's sigmoid scales can be near 0, so that the division by them from latents to images overflows: one of 1,000
+    samples of a well-trained model was not finite.
     """
 
     def __init__(self, network: nn.Module) -> None:
@@ -73,7 +74,7 @@ class BoundedScales(nn.Module):
         self.network = network
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D H W"]:
-        """Shifts at even channels, log scales at odd ones, as normflows reads them."""
+        """Return shifts at even channels and log scales at odd ones, as normflows expects."""
         shifts, scales = self.network(x).unflatten(1, (-1, 2)).unbind(2)
         bounded = MAX_LOG_SCALE * torch.tanh(scales / MAX_LOG_SCALE)
         return torch.stack([shifts, bounded], dim=2).flatten(1, 2)
@@ -81,7 +82,7 @@ class BoundedScales(nn.Module):
 
 @contextmanager
 def fitting_actnorms(flow: nn.Module) -> Iterator[None]:
-    """What passes through the flow meanwhile sets its actnorms, one after the other."""
+    """Let passes through the flow initialise its actnorms, one after the other, for the duration of the context."""
     layers = [module for module in flow.modules() if isinstance(module, ActNorm)]
     for layer in layers:
         layer.fitting = True
@@ -95,16 +96,16 @@ def fitting_actnorms(flow: nn.Module) -> Iterator[None]:
 def multiscale_flow(
     shape: tuple[int, int, int], *, levels: int, steps: int, hidden: int, components: int
 ) -> MultiscaleFlow:
-    """The flow over images of that shape, with a prior of ``components`` components at each level.
+    """Make the flow over images of a shape, with a prior of ``components`` components at each level.
 
-    Each level trades height and width for channels, and all but the last hand half of their channels to the prior.
+    Each level turns height and width into channels, and all but the last give half of their channels to the prior.
 
     Args:
         shape: (C, H, W); 2^levels divides H and W.
-        levels: scales.
-        steps: steps of flow at each.
-        hidden: channels within the network of a coupling.
-        components: classes, or 1.
+        levels: the number of scales.
+        steps: the number of steps of flow per level.
+        hidden: the number of channels within the network of a coupling.
+        components: the number of classes, or 1.
     """
     channels, height, width = shape
     flows: list[list[nn.Module]] = []
@@ -120,11 +121,11 @@ def multiscale_flow(
 
 
 def _step(channels: int, hidden: int) -> list[nn.Module]:
-    """One step of flow, in the order from latents to images. The coupling is the identity at first."""
+    """Return the layers of a step of flow, from latents to images. The coupling is initialised as the identity."""
     network = ConvNet2d((channels // 2, hidden, hidden, channels), (3, 1, 3), init_zeros=True)
     coupling = AffineCouplingBlock(BoundedScales(network), scale_map="exp")
     with warnings.catch_warnings():
-        # normflows 1.7.3 factors its random rotation by a function that PyTorch has renamed.
+        # normflows 1.7.3 uses a deprecated name for the factorisation of its random rotation
         warnings.filterwarnings("ignore", message="torch.lu is deprecated")
         rotation = Invertible1x1Conv(channels, use_lu=True)
     return [coupling, rotation, ActNorm(channels)]

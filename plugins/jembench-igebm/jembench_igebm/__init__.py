@@ -9,7 +9,7 @@ from jembench.plugin import Range, SpecError
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
     from jembench_igebm.model import IGEBM, ConditionalIGEBM
-    from jembench_igebm.sampler import WanderingChains
+    from jembench_igebm.sampler import SharedBufferChains
 
 Net = Literal["auto", "small", "base", "large", "larger", "wider"]
 Positive = Annotated[float, Range(above=0)]
@@ -48,13 +48,13 @@ def igebm_langevin(
     clip: Positive = 0.01,
     buffer: Annotated[int, Range(least=1, most=100_000_000)] = 10_000,
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
-) -> WanderingChains:
-    """Persistent chains whose noise comes before the gradient, clipped and kept in bounds; units of x in [0, 1].
+) -> SharedBufferChains:
+    """Persistent chains with noise before the gradient, which is clipped, kept in bounds; units of x in [0, 1].
 
     In [0, 1], x' = clamp(z - step_size clamp(dE/dz, -clip, clip), 0, 1) with z = x + noise N(0, I). Chains on E(x, y)
-    go on from any chain of the buffer, whichever class it was of.
+    continue any chain of the buffer, of any class.
     """
-    from jembench_igebm.sampler import WanderingChains, from_unit
+    from jembench_igebm.sampler import SharedBufferChains, from_unit
 
     langevin = from_unit(data.bounds, steps=steps, step_size=step_size, noise=noise, clip=clip)
-    return WanderingChains(data, langevin, buffer_size=buffer, reinit=reinit)
+    return SharedBufferChains(data, langevin, buffer_size=buffer, reinit=reinit)

@@ -1,4 +1,4 @@
-"""IGEBM as jembench models: the energy of an image, or of an image and a class.
+"""IGEBM as jembench models, with the energy of an image, or of an image and a class.
 
 Legend: B batch, K classes, C channels, H height, W width.
 """
@@ -16,9 +16,10 @@ from jembench_igebm.network import EnergyNet
 
 
 def contrastive_loss(energies: Energies, l2: float, prefix: str = "") -> Loss:
-    """mean E+ - mean E- + l2 (mean E+^2 + mean E-^2), E+ of data and E- of samples (Du & Mordatch, 2019, section 3.3).
+    """Return mean E+ - mean E- + l2 (mean E+^2 + mean E-^2), E+ of data and E- of samples.
 
-    The parts are ``energy_data``, ``energy_samples``, each behind the prefix, and ``l2``, unweighted.
+    Du & Mordatch (2019), section 3.3. The parts are ``energy_data`` and ``energy_samples``, each with the prefix, and
+    ``l2`` without its weight.
     """
     data, samples = energies.data.mean(), energies.samples.mean()
     squares = energies.data.square().mean() + energies.samples.square().mean()
@@ -27,7 +28,7 @@ def contrastive_loss(energies: Energies, l2: float, prefix: str = "") -> Loss:
 
 
 class IGEBM(nn.Module):
-    """E(x) alone: no classes, no p(y|x).
+    """A model of E(x) without classes.
 
     Args:
         net: an unconditional network.
@@ -42,10 +43,10 @@ class IGEBM(nn.Module):
         self.l2 = l2
 
     def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """E(x).
+        """Return E(x) in nats.
 
         Raises:
-            SpecError: for E(x, y), which it does not have.
+            SpecError: for labels.
         """
         if y is not None:
             raise SpecError(
@@ -56,7 +57,7 @@ class IGEBM(nn.Module):
         return energy
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """:func:`contrastive_loss` of E(x), data and samples in one pass."""
+        """Return the :func:`contrastive_loss` of E(x), data and samples in one pass."""
         assert negatives is not None
         energies = self.energy(torch.cat([batch.x, negatives.x]))
         split = torch.split(energies, [len(batch.x), len(negatives.x)])
@@ -64,7 +65,7 @@ class IGEBM(nn.Module):
 
 
 class ConditionalIGEBM(nn.Module):
-    """E(x, y), trained on p(x|y) alone; p(y|x) is proportional to exp(-E(x, y)), from K energies.
+    """A model of E(x, y), trained on p(x|y) alone; p(y|x) is proportional to exp(-E(x, y)), from K energies.
 
     Args:
         net: a conditional network.
@@ -80,18 +81,18 @@ class ConditionalIGEBM(nn.Module):
         self.l2 = l2
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """-E(x, y) for all y, in one pass of K times the images."""
+        """Return -E(x, y) for all y, in one pass of K times the images."""
         return -self.net.every_class(x)
 
     def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """E(x, y) if labels are given, else E(x) = -logsumexp_y -E(x, y), which takes K energies."""
+        """Return E(x, y) if labels are given, else E(x) = -logsumexp_y -E(x, y), which takes K energies; in nats."""
         if y is None:
             return marginal_energy(self.logits(x))
         energy: Tensor = self.net(x, y)
         return energy
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """:func:`contrastive_loss` of E(x, y), labelled data and samples of the same classes in one pass."""
+        """Return the :func:`contrastive_loss` of E(x, y), labelled data and samples of their classes in one pass."""
         assert negatives is not None
         assert negatives.y is not None
         x = torch.cat([batch.x_labelled, negatives.x])

@@ -17,30 +17,30 @@ from jembench.parts import Bounds, in_full
 from jembench_igebm.spectral import SpectralConv2d
 
 SLOPE = 0.2
-"""Of every leaky ReLU."""
+"""The slope of every leaky ReLU below 0."""
 
 SMALLEST_FOR_PUBLISHED = 32  # pixels
 
 
 class Layer(NamedTuple):
-    """One residual block: its name in the published checkpoints, and what it does to the maps."""
+    """The options of a residual block, and its name in the published checkpoints."""
 
     name: str
-    factor: int  # times the width: its maps
-    pool: bool  # halves height and width
+    factor: int  # number of its maps, in units of the width
+    pool: bool  # True to halve height and width
 
 
 class Architecture(NamedTuple):
-    """A network, from the image to the sum over the last maps."""
+    """The options of a network."""
 
     width: int
-    stem: int  # maps of the first convolution
+    stem: int  # number of maps of the first convolution
     layers: tuple[Layer, ...]
-    leaky_end: bool = False  # what is summed: after a leaky ReLU, if conditional, instead of a ReLU
+    leaky_end: bool = False  # if conditional, sum the maps after a leaky ReLU instead of a ReLU
 
 
 def _layers(text: str) -> tuple[Layer, ...]:
-    """From ``"optim:1/ 1:1"``: each block's name, factor, and a stroke where it pools."""
+    """Read the blocks of a text such as ``"optim:1/ 1:1"``: name, factor, and a slash if the block pools."""
     parts = [part.partition(":") for part in text.split()]
     return tuple(Layer(f"res_{name}", int(rest.rstrip("/")), rest.endswith("/")) for name, _, rest in parts)
 
@@ -58,20 +58,21 @@ ARCHITECTURES = {
 
 
 def architecture(name: str, data: DataSpec, *, conditional: bool, width: int | None = None) -> Architecture:
-    """The network of that name, with the ``width`` given or its own; ``auto`` is the one for the images of ``data``."""
+    """Return the architecture of a name, with another ``width`` if given; ``auto`` selects one for ``data``."""
     if name == "auto":
         small = min(data.shape[1:]) < SMALLEST_FOR_PUBLISHED
         name = "small" if small else "base" if conditional else "large"
-    found = ARCHITECTURES[name]
+    layers = ARCHITECTURES[name]
     if width is None:
-        return found
-    return found._replace(width=width, stem=width if found.stem == found.width else found.stem)
+        return layers
+    return layers._replace(width=width, stem=width if layers.stem == layers.width else layers.stem)
 
 
 class ResBlock(nn.Module):
-    """x -> leaky(pool(shortcut(x) + gain conv(leaky(conv(x + bias)) + bias))), bias and gain a row for each class.
+    """The block x -> leaky(pool(shortcut(x) + gain conv(leaky(conv(x + bias)) + bias))), bias and gain by class.
 
-    A bias is added before the convolution pads with zeros; an unconditional block has one row of each.
+    A bias is added before the convolution pads with zeros. Biases and gains have a row for each class, or one row in an
+    unconditional block.
     """
 
     def __init__(self, channels_in: int, channels_out: int, *, rows: int, pool: bool) -> None:
@@ -85,7 +86,7 @@ class ResBlock(nn.Module):
         self.shortcut = nn.Identity() if channels_in == channels_out else SpectralConv2d(channels_in, channels_out)
 
     def forward(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None) -> Tensor:
-        """The next maps, of half the height and width if the block pools and they are more than one pixel."""
+        """Return the next maps, with half the height and width if the block pools and both are above 1."""
         inner = F.leaky_relu(self.conv_1(x + of_class(self.bias_1, y)), SLOPE)
         inner = self.conv_2(inner + of_class(self.bias_2, y)) * of_class(self.gain_2, y)
         maps: Tensor = self.shortcut(x) + inner
@@ -95,17 +96,17 @@ class ResBlock(nn.Module):
 
 
 def of_class(table: Float[Tensor, "K C"], y: Int[Tensor, " B"] | None) -> Float[Tensor, "B C 1 1"]:
-    """The row of each image's class; the only row, for all images, if there are no classes."""
+    """Return the row of each image's class, or the only row if there are no classes."""
     return (table if y is None else table[y])[:, :, None, None]
 
 
 class EnergyNet(nn.Module):
-    """Images within ``DataSpec.bounds``, and their classes if conditional -> one energy each.
+    """The network from images within ``DataSpec.bounds``, and their classes if conditional, to energies.
 
     Args:
         data: the images' shape, bounds and classes.
         layers: the architecture.
-        conditional: whether biases and gains belong to classes.
+        conditional: True for biases and gains by class.
     """
 
     def __init__(self, data: DataSpec, layers: Architecture, *, conditional: bool) -> None:
@@ -126,11 +127,11 @@ class EnergyNet(nn.Module):
         nn.init.zeros_(self.head.bias)
 
     def forward(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """E(x, y), or E(x) of an unconditional network; in the precision of the weights."""
+        """Return E(x, y), or E(x) of an unconditional network, in the precision of the weights."""
         return self._energy(self._stem(x), y)
 
     def every_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """E(x, y) for all y: K times the images through the blocks at once. The stem sees no class."""
+        """Return E(x, y) for all y, from K times the images in the blocks; the stem does not depend on the class."""
         maps = self._stem(x).repeat_interleave(self.classes, 0)
         y = torch.arange(self.classes, device=x.device).repeat(len(x))
         return self._energy(maps, y).view(len(x), self.classes)
@@ -146,6 +147,6 @@ class EnergyNet(nn.Module):
 
 
 def to_unit(x: Float[Tensor, "B C H W"], bounds: Bounds) -> Float[Tensor, "B C H W"]:
-    """From ``bounds`` to [0, 1], where the published networks see images."""
+    """Map ``bounds`` to [0, 1], the range of images in the published networks."""
     low, high = bounds
     return (x - low) / (high - low)

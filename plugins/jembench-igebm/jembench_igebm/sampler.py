@@ -1,4 +1,4 @@
-"""The chains of IGEBM: noise before the gradient, and one replay buffer for all classes.
+"""The chains of IGEBM, with noise before the gradient and one replay buffer for all classes.
 
 Legend: B chains, N slots, C channels, H height, W width.
 """
@@ -15,18 +15,18 @@ from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
 from jembench.parts import Bounds, Langevin, PersistentChains, langevin_step
 
 NO_CLASS = -1
-"""The label of a slot whose chain was on E(x)."""
+"""The label of a slot with a chain on E(x)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class NoiseFirst(Langevin):
-    """z = x + noise N(0, I), then x' = clamp(z - step_size clamp(dE/dz, -clip, clip), low, high).
+    """The update z = x + noise N(0, I), then x' = clamp(z - step_size clamp(dE/dz, -clip, clip), low, high).
 
-    Du & Mordatch (2019), as their code has it: the energy and gradient of a step are those of z.
+    It is that of the code of Du & Mordatch (2019): the energy and gradient of a step are those of z.
     """
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
-        """One step of every chain."""
+        """Take one step with every chain."""
         x = state.x
         noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
         z = x.add(noise, alpha=self.noise)
@@ -38,7 +38,7 @@ class NoiseFirst(Langevin):
 
 
 def from_unit(bounds: Bounds, *, steps: int, step_size: float, noise: float, clip: float) -> NoiseFirst:
-    """The update whose constants are for x in [0, 1], in the units of ``bounds``.
+    """Return the update in the units of ``bounds``, given constants for x in [0, 1].
 
     With u = (x - low) / s and s = high - low, dE/du = s dE/dx: a step of size a in u is one of size a s^2 in x, and a
     gradient clipped at c in u is clipped at c / s in x.
@@ -47,12 +47,11 @@ def from_unit(bounds: Bounds, *, steps: int, step_size: float, noise: float, cli
     return NoiseFirst(steps=steps, step_size=step_size * span**2, noise=noise * span, clip=clip / span, bounds=bounds)
 
 
-class WanderingChains(PersistentChains):
-    """Persistent chains that may go on in another class than they came from.
+class SharedBufferChains(PersistentChains):
+    """Persistent chains with one buffer for all classes, which may change their class.
 
-    A chain on E(x, y) starts at any slot of the buffer, whichever class it was of, as in the code of Du & Mordatch
-    (2019): an image of one class is then a sample under another's label, and training tells the two apart. Each slot
-    remembers the last class of its chain.
+    A chain on E(x, y) starts from any slot of the buffer, as in the code of Du & Mordatch (2019): an image of one class
+    is then a sample with another label, which training distinguishes. Each slot keeps the last class of its chain.
     """
 
     def __init__(self, data: DataSpec, langevin: Langevin, *, buffer_size: int, reinit: float) -> None:
@@ -60,12 +59,16 @@ class WanderingChains(PersistentChains):
         self.labels = torch.full((buffer_size,), NO_CLASS)
 
     def check_batch(self, n: int, *, conditional: bool) -> None:
-        """Check that n chains can be drawn at once, whatever their classes."""
+        """Check that n chains of any classes can be drawn at once.
+
+        Raises:
+            SpecError: if the buffer has fewer.
+        """
         super().check_batch(n, conditional=False)
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Draw n chains from the whole buffer, conditioned on y if given; restart some of them."""
-        if y is not None and not self.filled:  # noise is of any class
+        if y is not None and not self.filled:  # noise may have any class
             self.labels = torch.arange(self.buffer.size) % self.data.num_classes
         return super().init(n, generator=generator)._replace(y=y)
 
@@ -77,21 +80,21 @@ class WanderingChains(PersistentChains):
         self.labels[state.slots] = NO_CLASS if state.y is None else state.y
 
     def kept(self) -> ChainState | None:
-        """A copy of all chains in the buffer, their ages and last classes, by slot; None before the first."""
+        """Return a copy of all chains in the buffer, their ages and last classes, by slot; None before the first."""
         kept = super().kept()
         if kept is None or bool((self.labels == NO_CLASS).any()):
             return kept
         return kept._replace(y=self.labels.to(kept.x.device, copy=True))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Return the buffer's, and the class of each slot."""
+        """Return the state of the buffer, and the class of each slot."""
         return super().state_dict() | {"labels": self.labels}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Take over a buffer.
+        """Restore a buffer that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if it is not the state of such a sampler, or of another size or shape than this one's.
+            CheckpointError: if the state is that of another kind of sampler, or its buffer has another size or shape.
         """
         super().load_state_dict(state)
         self.labels = state["labels"].clone()

@@ -1,4 +1,4 @@
-"""Convolutions whose kernels are normalised by their largest singular value.
+"""Convolutions with kernels that are normalised by their largest singular value.
 
 Legend: B batch, C in-channels, O out-channels, k kernel size, H height, W width.
 """
@@ -11,21 +11,21 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 EPSILON = 1e-6
-"""A vector that is shorter is not made a unit vector: kernels begin at almost 0."""
+"""The smallest norm by which a vector is divided, since kernels are initialised near 0."""
 
 
 class SpectralConv2d(nn.Module):
-    """A convolution without bias by w / sigma, or by w / max(sigma, 1), zero-padded to keep the size.
+    """A convolution without bias with the kernel w / sigma, or w / max(sigma, 1), zero-padded to keep the size.
 
     sigma estimates the largest singular value of the kernel as a matrix (O, C k k) by one step of power iteration from
-    ``u`` (Miyato et al., 2018); it is not the norm of the convolution as a map of images, which can be up to k times as
-    large. In training mode the step is kept, so that the next one goes on from it.
+    ``u`` (Miyato et al., 2018). The norm of the convolution as a map of images can be up to k times as large. In
+    training mode ``u`` is updated, so that the next step continues from it.
 
     Args:
         channels_in: C.
         channels_out: O.
-        at_most: w / sigma * min(sigma, 1) = w / max(sigma, 1) from a kernel of almost 0; otherwise w / sigma, from
-            standard normal weights.
+        at_most: True for the kernel w / sigma * min(sigma, 1) = w / max(sigma, 1), initialised near 0; False for
+            w / sigma, initialised by standard normal weights.
         size: k, odd.
     """
 
@@ -44,7 +44,7 @@ class SpectralConv2d(nn.Module):
         return F.conv2d(x, self.kernel(), padding=self.padding)
 
     def kernel(self) -> Float[Tensor, "O C k k"]:
-        """The normalised kernel, in the precision of the weights whatever autocast the caller is in."""
+        """Return the normalised kernel, in the precision of the weights regardless of the caller's autocast."""
         with torch.autocast(self.weight.device.type, enabled=False):
             sigma = self._sigma()
             return self.weight / (sigma.clamp(min=1.0) if self.at_most else sigma)

@@ -1,8 +1,8 @@
 """The checkpoints that the authors of JEM published: the weights of a wide residual network, and a replay buffer.
 
-``torch.save({"model_state_dict": ..., "replay_buffer": (N, C, H, W)}, ...)``. The network's parameters begin with
-``f.``, those of the head that classifies with ``class_output``; two more heads are never used (wgrathwohl/JEM,
-train_wrn_ebm.py and wideresnet.py).
+``torch.save({"model_state_dict": ..., "replay_buffer": (N, C, H, W)}, ...)``. The names of the network's parameters
+begin with ``f.``, those of the classification head with ``class_output``; two more heads are never used
+(wgrathwohl/JEM, train_wrn_ebm.py and wideresnet.py).
 """
 
 from __future__ import annotations
@@ -23,23 +23,24 @@ _NEVER_USED = ("f.linear.", "energy_output.")
 _NORMS = {"bn1": "norm1", "bn2": "norm2"}
 
 _FEW = 0.01
-"""So small a part of all pixels are exceptions."""
+"""The largest share of pixels that count as exceptions."""
 
 
 class AuthorsCheckpoint:
-    """Reads ``CIFAR10_MODEL.pt`` and its like."""
+    """The importer of ``CIFAR10_MODEL.pt`` and checkpoints of the same form."""
 
     def read(self, path: Path, data: DataSpec, model: str | None) -> Import:
-        """The weights and the replay buffer; depth, width and norm are read off the weights if no model is named.
+        """Read the weights and the replay buffer. Without a model, depth, width and norm follow from the weights.
 
         Raises:
-            CheckpointError: if it is no such checkpoint, or its replay buffer is none of chains in the model's range.
+            CheckpointError: if it is no such checkpoint, or its replay buffer does not hold chains in the model's
+                range.
         """
         content = importing.read(path)
         entry = "model_state_dict" if isinstance(content, Mapping) and "model_state_dict" in content else ""
         weights = importing.unwrapped(importing.state_dict(content, path, entry))
         unused = tuple(sorted(name for name in weights if name.startswith(_NEVER_USED)))
-        used = {_ours(name): tensor for name, tensor in weights.items() if name not in unused}
+        used = {_rename(name): tensor for name, tensor in weights.items() if name not in unused}
         chains = _chains(content, data, path)
         return Import(
             model=model or f"jem:{_options(used, path)}",
@@ -50,8 +51,8 @@ class AuthorsCheckpoint:
         )
 
 
-def _ours(name: str) -> str:
-    """A published name in the names of the model here."""
+def _rename(name: str) -> str:
+    """Convert a published name to the name in the model here."""
     if name.startswith("class_output."):
         return f"net.{name}"
     inner = re.sub(r"\.(bn[12])\.", lambda match: f".{_NORMS[match[1]]}.", name.removeprefix("f."))
@@ -59,7 +60,7 @@ def _ours(name: str) -> str:
 
 
 def _options(weights: Mapping[str, Tensor], path: Path) -> str:
-    """``net=wrn-D-K`` and the norm, by what the weights are called and how large they are."""
+    """Return ``net=wrn-D-K`` and the norm, by the names and shapes of the weights."""
     first = weights.get("net.layer1.0.conv1.weight")
     blocks = {name.split(".")[2] for name in weights if name.startswith("net.layer1.")}
     if first is None or first.ndim != 4 or not len(first) or len(first) % 16:
@@ -82,7 +83,7 @@ def _chains(content: Any, data: DataSpec, path: Path) -> dict[str, Tensor]:
     images = content.get("replay_buffer") if isinstance(content, Mapping) else None
     if images is None:
         return {}
-    if wrong := _wrong_with(images, data):
+    if wrong := _fault(images, data):
         raise CheckpointError(
             f"The replay buffer in {path} {wrong}. Save it as it was trained, or take it out of the file: the weights "
             "can be imported without it."
@@ -95,8 +96,8 @@ def _chains(content: Any, data: DataSpec, path: Path) -> dict[str, Tensor]:
     }
 
 
-def _wrong_with(images: Any, data: DataSpec) -> str:
-    """Why these are no images of chains; "" if they are."""
+def _fault(images: Any, data: DataSpec) -> str:
+    """Return the reason why these are no images of chains; "" if they are."""
     shape = f"it must be (N, {', '.join(map(str, data.shape))}) with N of 1 or more"
     if not isinstance(images, Tensor):
         return f"is {type(images).__name__}; {shape}"
@@ -108,16 +109,16 @@ def _wrong_with(images: Any, data: DataSpec) -> str:
         return f"holds {str(images.dtype).removeprefix('torch.')}; chains are floating-point numbers"
     if not images.float().isfinite().all():
         return "holds numbers that are not finite"
-    return _wrong_range(images.float(), data.bounds)
+    return _fault_of_range(images.float(), data.bounds)
 
 
-def _wrong_range(images: Tensor, bounds: tuple[float, float]) -> str:
-    """Why pixels cannot be those of chains in the model's range; "" if they may be.
+def _fault_of_range(images: Tensor, bounds: tuple[float, float]) -> str:
+    """Return the reason why pixels cannot be those of chains in the model's range; "" if they can.
 
     The published chains are not clamped (Grathwohl et al., 2020, Algorithm 1; train_wrn_ebm.py, sample_q): each step
-    adds noise of .01, and one lives 20 visits of 20 steps on average, in which noise alone moves it by .2. So a pixel
-    may lie outside of the bounds, but few lie far. And chains begin as noise that is uniform within the bounds and end
-    as images: some pixels are dark, where those of [0, 1] taken for [-1, 1] would all be light.
+    adds noise of .01, and a chain has 20 visits of 20 steps on average, in which noise alone moves it by .2. So a pixel
+    may lie outside of the bounds, but few lie far outside. Chains start as uniform noise within the bounds and become
+    images, so that some pixels are dark, while pixels of [0, 1] taken for [-1, 1] would all be light.
     """
     low, high = bounds
     width = high - low

@@ -1,4 +1,4 @@
-"""JEM and its factored ablation: a classifier's logits, trained as energies too."""
+"""JEM and its factored ablation: classifiers whose logits are also trained as energies."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from jembench.parts import LogitModel, Weights, hybrid_loss
 
 
 class JEM(LogitModel):
-    """log p(x, y) = log p(y|x) + log p(x): cross-entropy, and the energies of data and samples (equation 8).
+    """A model trained on log p(x, y) = log p(y|x) + log p(x), by cross-entropy and energies (equation 8).
 
     Args:
         net: see :class:`~jembench.parts.LogitModel`.
@@ -23,18 +23,18 @@ class JEM(LogitModel):
         self.weights = Weights(cross_entropy=1, marginal=marginal)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """CE(f(x_l), y_l) + marginal (mean E(x_p) - mean E(x_q))."""
+        """Return CE(f(x_l), y_l) + marginal (mean E(x_p) - mean E(x_q))."""
         return hybrid_loss(self, batch, negatives, self.weights)
 
 
 class FactoredJEM(LogitModel):
-    """log p(x, y) = log p(x|y) + log p(y): the energies of labelled data and of samples of the same classes alone.
+    """A model trained on log p(x, y) = log p(x|y) + log p(y), by energies of labelled data and samples.
 
-    The ablation of section 3 and Table 1 ("p(x|y) factored"): no term trains p(y|x) itself.
+    It is the ablation of section 3 and Table 1 ("p(x|y) factored"), which has no term for p(y|x).
     """
 
     chains: Chains = "conditional"
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """mean E(x_l, y_l) - mean E(x_q, y_l)."""
+        """Return mean E(x_l, y_l) - mean E(x_q, y_l)."""
         return hybrid_loss(self, batch, negatives, Weights(conditional=1))

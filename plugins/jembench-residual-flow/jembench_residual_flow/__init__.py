@@ -26,9 +26,9 @@ def residual_flow(
 ) -> ResidualFlow | ConditionalResidualFlow:
     """A normalising flow of residual blocks, with log p(x|y) and so p(y|x) by Bayes' rule, or with log p(x) alone.
 
-    ``blocks`` at each of ``levels``, between which height and width are halved; ``hidden`` channels in the network of
-    each block, whose convolutions are bounded by ``lipschitz``. Evaluation takes ``terms`` of each determinant's power
-    series, in the mean over ``probes``; ``terms=0``: the determinant itself, for small images.
+    It has ``blocks`` at each of ``levels``, between which height and width are halved, and ``hidden`` channels in the
+    network of each block, whose convolutions are bounded by ``lipschitz``. Evaluation computes ``terms`` of each
+    determinant's power series, averaged over ``probes``, or with ``terms=0`` the determinant itself, for small images.
     """
     from jembench_residual_flow.flow import Flow
     from jembench_residual_flow.model import ConditionalResidualFlow, ResidualFlow

@@ -18,17 +18,17 @@ from jembench.plugin import Diverged
 from jembench_residual_flow.log_det import LogDet, exact
 
 _CONSTANT = 1e-6
-"""Added to a standard deviation, so that a channel without any keeps a finite scale."""
+"""The constant added to a standard deviation, so that a constant channel has a finite scale."""
 
 _TOLERANCE = 1e-3
-"""Of the power iterations that bound the norms, as published."""
+"""The tolerance of the power iterations that bound the norms, as published."""
 
 _CLOSE, _MOST = 1e-6, 1000
-"""When the inversion of an image has come to its end, in the units of its latents, and after how many iterations."""
+"""The relative accuracy of the inversion of an image, and the largest number of iterations."""
 
 
 class Moved(NamedTuple):
-    """Images after a layer, or after all of them."""
+    """The output of a layer or of the flow."""
 
     z: Tensor  # (B, C, H, W)
     log_det: Tensor  # (B,): the logarithm of the Jacobian determinant
@@ -43,42 +43,42 @@ class ActNorm(nn.Module):
         self.log_scale = nn.Parameter(torch.zeros(channels, 1, 1))
 
     def forward(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Moved:
-        """(x - shift) exp(log_scale)."""
+        """Return (x - shift) exp(log_scale) and its log determinant."""
         return Moved((x - self.shift) * self.log_scale.exp(), (self.log_scale.sum() * x[0, 0].numel()).expand(len(x)))
 
     def invert(self, z: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """From latents to images."""
+        """Map latents to images."""
         return z * torch.exp(-self.log_scale) + self.shift
 
     def fit(self, x: Float[Tensor, "B C H W"]) -> None:
-        """Normalise these images."""
+        """Initialise scale and shift, so that these images are normalised."""
         std, mean = torch.std_mean(x, dim=(0, 2, 3), correction=0)
         statistics = torch.stack([mean, -torch.log(std + _CONSTANT)])
         if distributed.is_available() and distributed.is_initialized():
-            distributed.broadcast(statistics, src=0)  # or each process would train a model of its own
+            distributed.broadcast(statistics, src=0)  # so that all processes train the same model
         self.shift.copy_(statistics[0, :, None, None])
         self.log_scale.copy_(statistics[1, :, None, None])
 
 
 class Squeeze(nn.Module):
-    """Height and width for channels."""
+    """A layer that turns height and width into channels."""
 
     def forward(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Moved:
-        """2 x 2 pixels become four channels."""
+        """Turn 2 x 2 pixels into four channels."""
         return Moved(F.pixel_unshuffle(x, 2), x.new_zeros(len(x)))
 
     def invert(self, z: Float[Tensor, "B c h w"]) -> Float[Tensor, "B C H W"]:
-        """From latents to images."""
+        """Map latents to images."""
         return F.pixel_shuffle(z, 2)
 
 
 class Block(nn.Module):
-    """x + g(x), where no change of x changes g(x) by as much: so it is invertible.
+    """The layer x + g(x), which is invertible since the Lipschitz constant of g is below 1.
 
     Args:
         shape: (C, H, W).
-        hidden: channels within g.
-        lipschitz: the bound of each of g's convolutions.
+        hidden: the number of channels within g.
+        lipschitz: the bound of each convolution of g.
     """
 
     def __init__(self, shape: tuple[int, int, int], *, hidden: int, lipschitz: float) -> None:
@@ -92,15 +92,15 @@ class Block(nn.Module):
             lipschitz_tolerance=_TOLERANCE,
         )
         with torch.no_grad():
-            self.net(torch.zeros(1, *shape))  # the first pass gives the singular vectors their shapes
+            self.net(torch.zeros(1, *shape))  # the first pass initialises the singular vectors
         for layer in self._convolutions():
-            # normflows notes the norm in every pass, of evaluation too; nothing reads it
+            # normflows stores the norm in every pass, in evaluation too; it is not read
             layer.register_buffer("scale", layer.scale, persistent=False)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Block:
         super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
         for layer in self._convolutions():
-            weight = layer.weight.data  # normflows flattens what they give with .view
+            weight = layer.weight.data  # normflows flattens their outputs with .view
             layer.weight.data = weight.clone(memory_format=torch.contiguous_format)
         return self
 
@@ -108,7 +108,7 @@ class Block(nn.Module):
         return [layer for layer in self.net.modules() if isinstance(layer, InducedNormConv2d)]
 
     def forward(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Moved:
-        """x + g(x), and its determinant as it is asked for."""
+        """Return x + g(x) and its log determinant by ``log_det``."""
         differentiable = torch.is_grad_enabled()
         with torch.enable_grad():
             x = x if differentiable and x.requires_grad else x.detach().requires_grad_()
@@ -118,10 +118,10 @@ class Block(nn.Module):
 
     @torch.no_grad()
     def invert(self, z: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        """The fixed point of x = z - g(x). Each image goes its own way: how far depends on no other.
+        """Find the fixed point of x = z - g(x), for each image independently of the others.
 
         Raises:
-            Diverged: if there is none.
+            Diverged: if it is not found.
         """
         x, left = z.clone(), torch.ones(len(z), dtype=torch.bool, device=z.device)
         for _ in range(_MOST):
@@ -137,20 +137,20 @@ class Block(nn.Module):
         )
 
     @torch.no_grad()
-    def tighten(self) -> None:
-        """Follow the norms of the convolutions to where the last iteration of training has moved them."""
+    def update_norms(self) -> None:
+        """Update the norms of the convolutions after an iteration of training."""
         for layer in self._convolutions():
             layer.compute_weight(update=True)
 
 
 class Flow(nn.Module):
-    """From images to latents: at each scale, an actnorm before each block; none of the channels is left out on the way.
+    """The map from images to latents: at each scale, an actnorm before each block, with all channels.
 
     Args:
         shape: (C, H, W) of images; 2^(levels - 1) divides H and W.
-        levels: scales.
-        blocks: at each.
-        hidden: channels within the network of a block.
+        levels: the number of scales.
+        blocks: the number of blocks per scale.
+        hidden: the number of channels within the network of a block.
         lipschitz: the bound of each of its convolutions, below 1.
     """
 
@@ -167,7 +167,7 @@ class Flow(nn.Module):
         self.latent_shape = shape
 
     def forward(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Moved:
-        """From images to latents."""
+        """Map images to latents."""
         total = x.new_zeros(len(x))
         for layer in self.layers:
             x, change = layer(x, log_det)
@@ -175,7 +175,7 @@ class Flow(nn.Module):
         return Moved(x, total)
 
     def invert(self, z: Float[Tensor, "B c h w"]) -> Float[Tensor, "B C H W"]:
-        """From latents to images.
+        """Map latents to images.
 
         Raises:
             Diverged: if a block cannot be inverted.
@@ -186,17 +186,17 @@ class Flow(nn.Module):
 
     @torch.no_grad()
     def fit(self, x: Float[Tensor, "B C H W"]) -> None:
-        """Set the actnorms, one after the other, to normalise these images."""
+        """Initialise the actnorms, one after the other, so that these images are normalised."""
         for layer in self.layers:
             if isinstance(layer, ActNorm):
                 layer.fit(x)
             x = x + layer.net(x) if isinstance(layer, Block) else layer(x, exact).z
 
-    def tighten(self) -> None:
-        """Follow the norms of all convolutions."""
+    def update_norms(self) -> None:
+        """Update the norms of all convolutions."""
         for layer in self.layers:
             if isinstance(layer, Block):
-                layer.tighten()
+                layer.update_norms()
 
 
 def _distance(a: Float[Tensor, "B C H W"], b: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:

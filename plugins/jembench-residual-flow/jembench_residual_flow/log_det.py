@@ -1,9 +1,9 @@
-"""log |det (I + J)| of a residual block, J = dg/dx of norm below 1: exactly, or by its power series.
+"""The log determinant log |det (I + J)| of a residual block, J = dg/dx of norm below 1, exactly or by a power series.
 
     log det (I + J) = sum over k >= 1 of (-1)^(k+1) / k tr J^k,    tr J^k = E[v' J^k v] for probes v of covariance I
 
-Chen et al. (2019), arXiv:1906.02735, sections 3.1 and 3.2. Those of normflows draw from the global generators, another
-number each time in evaluation too, and have no gradient there.
+Chen et al. (2019), arXiv:1906.02735, sections 3.1 and 3.2. The estimators of normflows use the global generators, also
+in evaluation, where they differ from call to call and have no gradient.
 
 Legend: B batch, C channels, H height, W width, D dimensions.
 """
@@ -18,11 +18,11 @@ from jaxtyping import Float
 from torch import Generator, Tensor, autograd, nn
 
 _ALWAYS = 2
-"""Terms that training takes in any case."""
+"""The number of terms that training always computes."""
 
 
 class Change(NamedTuple):
-    """What a residual block adds to x."""
+    """The change of x by a residual block, and the log determinant."""
 
     g: Tensor  # (B, C, H, W)
     log_det: Tensor  # (B,): log |det (I + dg/dx)|
@@ -30,15 +30,15 @@ class Change(NamedTuple):
 
 @runtime_checkable
 class LogDet(Protocol):
-    """How the determinant of a block is found."""
+    """A method that computes the log determinant of a block."""
 
     def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
-        """g = net(x) and its determinant, later to be differentiated or not; x requires a gradient."""
+        """Return g = net(x) and the log determinant, with gradients if ``differentiable``; x requires a gradient."""
         ...
 
 
 def exact(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
-    """From the whole Jacobian, whose D rows are D images to the network."""
+    """Compute the log determinant from the whole Jacobian, whose D rows take D images in the network."""
     dimensions = x[0].numel()
     identity = torch.eye(dimensions, dtype=x.dtype, device=x.device)
     copies = x.repeat_interleave(dimensions, dim=0)
@@ -50,18 +50,18 @@ def exact(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) 
 
 @dataclass(frozen=True, slots=True)
 class Truncated:
-    """The first terms of the series in the mean over some probes, which are the same for all images.
+    """The first terms of the series, averaged over probes that are the same for all images.
 
-    So an image has the same value whenever it is asked for; but what the probes are off by does not average out over
-    images, and no interval over images knows of it.
+    So an image has the same value in every call. But the error of the probes does not average out over images, and is
+    not part of intervals over images.
     """
 
     terms: int
     probes: int
-    generator: Generator  # of the CPU
+    generator: Generator  # on the CPU
 
     def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
-        """g and the partial sum."""
+        """Return g and the partial sum."""
         g, total = net(x), torch.zeros_like(x[:, 0, 0, 0])
         for _ in range(self.probes):
             probe = _signs(tuple(x.shape[1:]), self.generator).to(x).expand_as(x)
@@ -74,7 +74,7 @@ class Truncated:
 
 @dataclass(frozen=True, slots=True)
 class Unbiased:
-    """For training: value and gradient are right in the mean over the draws of PyTorch's global generators.
+    """The estimator for training, with an unbiased value and gradient over the draws of PyTorch's global generators.
 
     The first two terms are always used. Each further term is used if one more coin toss shows heads, and is divided by
     the probability of reaching it. The gradient is that of the series of (I + J)^-1 (equation 8), which needs only one
@@ -82,7 +82,7 @@ class Unbiased:
     """
 
     def __call__(self, net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) -> Change:
-        """g and the estimate, of each image with a probe of its own."""
+        """Return g and the estimate, with an independent probe for each image."""
         g, probe = net(x), torch.randint_like(x, 2) * 2 - 1
         moved, inverse, value = probe, probe, torch.zeros_like(x[:, 0, 0, 0])
         for k in range(1, _ALWAYS + self._heads() + 1):
@@ -97,7 +97,7 @@ class Unbiased:
         return Change(g, value + surrogate - surrogate.detach())
 
     def _heads(self) -> int:
-        """Tosses before the first tails: at least k with probability 2^-k. The host tosses, and waits for no device."""
+        """Draw the number of tosses before the first tails, at least k with probability 2^-k, on the host."""
         return int(-(1 - torch.rand((), dtype=torch.float64)).log2())
 
 

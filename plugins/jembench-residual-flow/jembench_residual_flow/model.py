@@ -3,7 +3,7 @@
     log p(x|y) = log p(z|y) + log |det dz/dx|,   log p(x) = logsumexp_y log p(x|y) - log K,
     p(y|x) = softmax_y log p(x|y): Bayes' rule under a uniform prior over the classes.
 
-The flow's density is over all of R^D: what mass it has outside of the bounds is lost to the images within them.
+The flow's density integrates to 1 over all of R^D, so that mass outside of the bounds reduces that of images.
 
 Legend: B batch, N samples, C channels, H height, W width, K classes (1 in the plain model).
 """
@@ -20,24 +20,24 @@ from jembench.plugin import Diverged, SpecError
 from jembench_residual_flow.flow import Flow
 from jembench_residual_flow.log_det import LogDet, Truncated, Unbiased, exact
 
-_SAMPLES_A_PASS = 100
+_SAMPLES_PER_PASS = 100
 
 
 class ResidualFlow(nn.Module):
-    """log p(x), trained by maximum likelihood on dequantised images.
+    """A flow with log p(x), trained by maximum likelihood on dequantised images.
 
-    The first training batch of all sets the actnorms. The singular vectors by which convolutions are bounded are part
-    of the state, and training alone moves them.
+    Only the first training batch initialises the actnorms. The singular vectors by which convolutions are bounded are
+    part of the state, and only training changes them.
 
     Args:
-        data: what the images are.
-        flow: from images to latents.
-        terms: of the determinants' power series in evaluation; 0: the determinants themselves.
-        probes: that these are averaged over.
+        data: the description of the images.
+        flow: maps images to latents.
+        terms: the number of terms of the determinants' power series in evaluation; 0: exact determinants.
+        probes: the number of probes that the terms are averaged over.
     """
 
     chains: Chains = "none"
-    compiles = False  # how often a loss passes through the network is drawn at random
+    compiles = False  # the number of passes through the network is random
 
     def __init__(self, data: DataSpec, flow: Flow, terms: int, probes: int, components: int = 1) -> None:
         super().__init__()
@@ -49,35 +49,35 @@ class ResidualFlow(nn.Module):
         self.first_batch = densities.FirstBatch()
 
     def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
-        """log p(x) in nats.
+        """Return log p(x) in nats.
 
         Raises:
-            SpecError: for labels, which a density without classes does not know.
+            SpecError: for labels.
         """
         self._refuse(y)
         return self._log_prob_by_component(x, self._evaluation()).squeeze(1)
 
     def sample(self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: Generator) -> Float[Tensor, "N C H W"]:
-        """n draws, clamped to the bounds, on the generator's device.
+        """Draw n images, clamped to the bounds, on the generator's device.
 
         Raises:
             SpecError: for labels.
-            Diverged: if one is not finite, or a block cannot be inverted.
+            Diverged: if an image is not finite, or a block cannot be inverted.
         """
         self._refuse(y)
         return self.draw(torch.zeros(n, dtype=torch.int64, device=generator.device), generator)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """mean -log p(x) of dequantised images, in nats per image, with determinants that are right in the mean.
+        """Return mean -log p(x) of dequantised images in nats, with unbiased log determinants.
 
-        ``bits_per_dim`` is the same in other units.
+        ``bits_per_dim`` is a part.
         """
         return self._negative_log_likelihood(batch.x, torch.zeros_like(batch.x[:, 0, 0, 0], dtype=torch.int64))
 
     def _negative_log_likelihood(self, x: Float[Tensor, "B C H W"], k: Int[Tensor, " B"]) -> Loss:
         x = dequantisation.dequantised(x, self.data.bounds)
         with torch.autocast(x.device.type, enabled=False):
-            self.flow.tighten()
+            self.flow.update_norms()
             if self.first_batch.is_to_come:
                 self.flow.fit(dequantisation.to_unit(x, self.data.bounds))
                 self.first_batch.end()
@@ -91,8 +91,8 @@ class ResidualFlow(nn.Module):
         return Truncated(self.terms, self.probes, seeds.generator(0, "residual-flow/probes"))
 
     def _log_prob_by_component(self, x: Float[Tensor, "B C H W"], log_det: LogDet) -> Float[Tensor, "B K"]:
-        """log p(x|k) of every component of the prior, from one pass through the flow."""
-        # In less than float32 the determinant is not that of what was computed.
+        """Return log p(x|k) of every component of the prior, in nats, from one pass through the flow."""
+        # below float32 the determinant is inaccurate
         with torch.autocast(x.device.type, enabled=False):
             moved = self.flow(dequantisation.to_unit(x, self.data.bounds), log_det)
             log_det_of_all = moved.log_det + dequantisation.log_det_to_unit(self.data)
@@ -101,10 +101,10 @@ class ResidualFlow(nn.Module):
 
     @torch.no_grad()
     def draw(self, k: Int[Tensor, " N"], generator: Generator) -> Float[Tensor, "N C H W"]:
-        """A sample of each of the components k, clamped to the bounds.
+        """Draw an image from each of the components k, clamped to the bounds.
 
         Raises:
-            Diverged: if one is not finite, or a block cannot be inverted.
+            Diverged: if an image is not finite, or a block cannot be inverted.
         """
         latents = self.prior.sample(k, generator)
         bad = int((~latents.isfinite()).flatten(1).any(dim=1).sum())
@@ -113,7 +113,7 @@ class ResidualFlow(nn.Module):
                 f"{bad} of {len(k)} samples of residual-flow are not finite: the model has diverged. Train it again "
                 "with another seed or a lower learning rate."
             )
-        x = torch.cat([self.flow.invert(z) for z in torch.split(latents, _SAMPLES_A_PASS)])
+        x = torch.cat([self.flow.invert(z) for z in torch.split(latents, _SAMPLES_PER_PASS)])
         return dequantisation.from_unit(x, self.data.bounds).clamp(*self.data.bounds)
 
     def _refuse(self, y: Tensor | None) -> None:
@@ -124,15 +124,15 @@ class ResidualFlow(nn.Module):
 
 
 class ConditionalResidualFlow(densities.ByBayes, ResidualFlow):
-    """log p(x|y) by a prior for each class, trained by maximum likelihood on labelled, dequantised images."""
+    """A flow with log p(x|y) and a prior per class, trained by maximum likelihood on labelled images."""
 
     def __init__(self, data: DataSpec, flow: Flow, terms: int, probes: int) -> None:
         super().__init__(data, flow, terms, probes, data.num_classes)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """log p(x|y) of every class, in nats: their softmax is p(y|x)."""
+        """Return log p(x|y) of every class, in nats; their softmax is p(y|x)."""
         return self._log_prob_by_component(x, self._evaluation())
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """mean -log p(x|y) of dequantised images, in nats per image; ``bits_per_dim`` is the same in other units."""
+        """Return mean -log p(x|y) of dequantised images in nats, with ``bits_per_dim`` as a part."""
         return self._negative_log_likelihood(batch.x_labelled, batch.y_labelled)

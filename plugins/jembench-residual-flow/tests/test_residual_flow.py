@@ -37,7 +37,7 @@ def make(data=DATA, *, wild=0.3, **options):
             for name, parameter in model.named_parameters():
                 parameter.add_((wild if "layers" in name else 0.1) * torch.randn(parameter.shape))
         for _ in range(5):
-            model.flow.tighten()
+            model.flow.update_norms()
     return model.eval()
 
 
@@ -66,7 +66,7 @@ def strong(layer):
         for convolution in (first, second):
             convolution.bias.fill_(3.0)  # where swish is nearly a straight line
     for _ in range(20):
-        layer.tighten()
+        layer.update_norms()
     return layer
 
 

@@ -1,1 +1,1 @@
-"""Later standards of robustness for jembench: an ensemble of attacks, checks of gradients, and certified radii."""
+"""Metrics of robustness for jembench: an ensemble of attacks, checks of gradients, and certified radii."""

@@ -1,7 +1,7 @@
 """Certified robustness of a smoothed classifier, by randomised smoothing.
 
-It answers with the class that the model gives most often under Gaussian noise: Cohen et al. (2019), arXiv:1902.02918;
-of an adversarially trained classifier Salman et al. (2019), arXiv:1906.04584.
+The smoothed classifier predicts the class that is most frequent under Gaussian noise: Cohen et al. (2019),
+arXiv:1902.02918; for an adversarially trained classifier Salman et al. (2019), arXiv:1906.04584.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
@@ -25,23 +25,24 @@ if TYPE_CHECKING:
     from jembench.interfaces import Evaluation, Measurement
 
 COPIES = {"paper": 100_000, "quick": 1_000}
-"""Noisy images that certify one, by budget: Cohen et al. (2019), section 4, and a look at it on a CPU."""
+"""The number of noisy copies per image, by budget: as in Cohen et al. (2019), section 4, and for a first result."""
 
 SELECTION = 100
-"""Answers that the class is chosen by."""
+"""The number of predictions that select the class."""
 
-_BLOCK = 1000  # noisy copies that are drawn together; results do not depend on it
+_BLOCK = 1000  # noisy copies per pass; results do not depend on it
 
 
 @dataclass(frozen=True, kw_only=True)
 class Certified(Metric):
-    """Randomised smoothing: the accuracy in % that is certified within sizes of a change in L2, and the mean radius.
+    """Randomised smoothing: the certified accuracy in % within sizes of a change in L2, and the mean radius.
 
-    ``sigma`` is that of the noise, on [0, 1]; ``copies`` are the noisy images that certify one: 100,000, quick 1,000.
-    The class is the most frequent of 100 answers; its probability is at least p with confidence 1 - ``alpha``, by
-    Clopper and Pearson from ``copies`` further answers. The radius is sigma * Phi^-1(p) if p is above one half; else
-    the classifier abstains, which counts as wrong. Sizes are in units of a pixel's range. An image whose class is wrong
-    counts with the radius 0 in the mean. Cohen et al. (2019), arXiv:1902.02918, Theorem 1 and the procedure Certify.
+    ``sigma`` is the standard deviation of the noise, on [0, 1], and ``copies`` the number of noisy copies per image:
+    100,000, quick 1,000. The class is the most frequent of 100 predictions; its probability is at least p with
+    confidence 1 - ``alpha``, by Clopper and Pearson from ``copies`` further predictions. The radius is sigma *
+    Phi^-1(p) if p is above one half; else the classifier abstains, which counts as wrong. Sizes are in units of a
+    pixel's range. An image whose class is wrong counts with the radius 0 in the mean. Cohen et al. (2019),
+    arXiv:1902.02918, Theorem 1 and the procedure Certify.
     """
 
     budget: Literal["paper", "quick"] = "paper"
@@ -59,7 +60,7 @@ class Certified(Metric):
 
     @property
     def answers(self) -> int:
-        """The number of noisy copies that certify an image."""
+        """The number of noisy copies per image."""
         return COPIES[self.budget] if self.copies is None else self.copies
 
     @property
@@ -68,16 +69,16 @@ class Certified(Metric):
         return {"sigma": self.sigma, "selection": SELECTION, "copies": self.answers, "alpha": self.alpha, "norm": "l2"}
 
     def shard_size(self, device: str) -> int:
-        """Return the number of images of a shard, the same on every device: one image fills a GPU."""
+        """Return the number of images per shard, the same on every device, since one image fills a GPU."""
         return attacks.SHARD
 
     @property
     def parts(self) -> int:
-        """The number of shards, each of which can be certified by another machine."""
+        """The number of shards, which different machines can certify."""
         return -(-self.count // self.shard_size("cpu"))
 
     def compute(self, evaluation: Evaluation) -> Measurement:
-        """Certify the images that every attack takes."""
+        """Certify the images that all attacks use."""
         import torch
 
         from jembench.attacks.target import Target
@@ -89,11 +90,11 @@ class Certified(Metric):
             predicted, frequent = (torch.tensor(column) for column in zip(*counted, strict=True))
             return {"predicted": predicted, "radius": self.radius(frequent)}
 
-        found = attacks.in_shards(self, evaluation, attacks.choose(evaluation, self.count), work)
-        return self.measurement(evaluation, found.arrays, parts={"images": found.images}, details=found.details)
+        done = attacks.in_shards(self, evaluation, attacks.choose(evaluation, self.count), work)
+        return self.measurement(evaluation, done.arrays, parts={"images": done.images}, details=done.details)
 
     def _count(self, target: Target, x: Tensor, index: int) -> tuple[int, int]:
-        """Return the class that is most frequent under noise, and how many of the further answers give it."""
+        """Return the most frequent class under noise, and its number among the further predictions."""
         from jembench.parts import seeds
 
         generator = seeds.generator(0, f"robustness/certified {index}")
@@ -101,7 +102,7 @@ class Certified(Metric):
         return predicted, int(self._answers(target, x, self.answers, generator)[predicted])
 
     def _answers(self, target: Target, x: Tensor, copies: int, generator: Generator) -> Tensor:
-        """Count the noisy copies of an image (C, H, W) that get each class: int64 (K,)."""
+        """Count the predictions of each class for noisy copies of an image (C, H, W): int64 (K,)."""
         import torch
 
         counts = torch.zeros(target.data.num_classes, dtype=torch.int64)
@@ -112,7 +113,7 @@ class Certified(Metric):
         return counts
 
     def radius(self, frequent: Tensor) -> Tensor:
-        """Return the radii of classes that ``frequent`` (N,) of the copies get, float64 (N,); 0: it abstains."""
+        """Return the radii of classes with ``frequent`` (N,) predictions, float64 (N,); 0: the classifier abstains."""
         import torch
         from scipy.stats import beta
 
@@ -121,14 +122,14 @@ class Certified(Metric):
         return torch.tensor([self.sigma * normal.inv_cdf(p) if p > 0.5 else 0.0 for p in lower], dtype=torch.float64)
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
-        """Return the shares that are certain of their class within each size, mean radius and abstentions."""
-        right, certain = arrays["predicted"] == arrays["label"], arrays["radius"]
+        """Return the certified accuracy within each size, the mean radius and the share of abstentions."""
+        correct, radius = arrays["predicted"] == arrays["label"], arrays["radius"]
         return {
-            "certified-l2@0/255": share(right & (certain > 0), "higher"),
+            "certified-l2@0/255": share(correct & (radius > 0), "higher"),
             **{
-                f"certified-l2@{size}": share(right & (certain > eps.parse_eps(size)), "higher")
+                f"certified-l2@{size}": share(correct & (radius > eps.parse_eps(size)), "higher")
                 for size in attacks.CURVE["l2"]
             },
-            "certified-radius": mean(attacks.LEVELS * right * certain, "1/255", "higher", (0.0, float("inf"))),
-            "abstained": share(certain == 0, "lower"),
+            "certified-radius": mean(attacks.LEVELS * correct * radius, "1/255", "higher", (0.0, float("inf"))),
+            "abstained": share(radius == 0, "lower"),
         }

@@ -1,4 +1,4 @@
-"""Several strong attacks of one size, one after the other, each on the images that are not broken yet.
+"""An ensemble of strong attacks of one size, each on the images that the former ones have not broken.
 
 In the spirit of AutoAttack (Croce & Hein, 2020, arXiv:2003.01690): automatic PGD on cross-entropy and on the difference
 of logits ratio, by the Adversarial Robustness Toolbox, then the boundary attack.
@@ -32,7 +32,7 @@ MEMBERS: tuple[Member, ...] = ("apgd-ce", "apgd-dlr", "boundary")
 LOSSES: Mapping[Member, str] = {"apgd-ce": "cross_entropy", "apgd-dlr": "difference_logits_ratio"}
 
 MISCLASSIFIED, STANDING = -1, -2
-"""Values of the array ``by`` in place of an index of ``MEMBERS``."""
+"""Values of the array ``by`` for images that no attack has broken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +40,7 @@ class Ensemble(PGD):
     """Accuracy in % under the worst of automatic PGD, on two losses, and the boundary attack, all within ``eps``.
 
     In the spirit of AutoAttack, by the Adversarial Robustness Toolbox. Misclassified images count as broken. The
-    details say how many each attack was the first to break.
+    details give the number of images that each attack broke first.
     """
 
     eps: str = field()  # it must be given
@@ -51,7 +51,7 @@ class Ensemble(PGD):
 
     @property
     def boundary(self) -> Boundary:
-        """The member that sees no gradient."""
+        """The member without gradients."""
         return Boundary(budget=self.budget, queries=self.queries)
 
     @property
@@ -61,17 +61,17 @@ class Ensemble(PGD):
         return {**super().protocol_options, **members}
 
     def check(self, planned: Planned) -> None:
-        """Check that images can be as far apart as eps, and that the toolbox is there.
+        """Check that eps is not larger than the largest distance of two images, and that the toolbox is installed.
 
         Raises:
-            SpecError: if no two images are.
+            SpecError: if eps is larger.
             Unavailable: if the Adversarial Robustness Toolbox cannot be imported.
         """
         super().check(planned)
         toolbox()
 
     def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
-        """Break every image that any of the attacks can break within eps.
+        """Attack each image until one of the attacks breaks it within eps.
 
         Raises:
             Unavailable: if the Adversarial Robustness Toolbox cannot be imported.
@@ -87,7 +87,7 @@ class Ensemble(PGD):
         for place, member in enumerate(MEMBERS):
             left = (by == STANDING).nonzero().flatten()
             if not len(left) or (member == "apgd-dlr" and target.data.num_classes < 3):
-                continue  # the ratio's denominator is of the third largest logit
+                continue  # the denominator of the ratio contains the third largest logit
             x, y = shard.x[left], shard.y[left]
             if member == "boundary":
                 some = replace(shard, index=shard.index[left.cpu()], x=x, y=y)
@@ -112,7 +112,7 @@ class Ensemble(PGD):
             input_shape=tuple(x.shape[1:]),
             nb_classes=target.data.num_classes,
             clip_values=(0.0, 1.0),
-            device_type="cpu",  # where its arrays are
+            device_type="cpu",  # of its arrays
         )
         automatic_pgd = attack(
             estimator=estimator,
@@ -127,23 +127,23 @@ class Ensemble(PGD):
         )
         with torch.enable_grad():
             made = automatic_pgd.generate(x.cpu().numpy(), y.cpu().numpy())
-        # its own projection leaves the bounds, or the ball, by what float32 rounds off
+        # its own projection exceeds the bounds or the ball by rounding errors
         return threat.project(torch.from_numpy(made).to(x), x, torch.full_like(y, size, dtype=x.dtype), self.norm)
 
     def details(self, arrays: Mapping[str, Any]) -> dict[str, Any]:
-        """Return further information on the result, with how many images each attack was the first to break."""
+        """Return additional information on the result, with the number of images that each attack broke first."""
         by = arrays["by"][arrays["found"]]
         first = {f"broken-by-{member}": int((by == place).sum()) for place, member in enumerate(MEMBERS)}
         return {**super().details(arrays), **first}
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
-        """Return the share of images that withstand all attacks."""
+        """Return the share of images that no attack breaks."""
         return {self.label: share(~arrays["found"], "higher")}
 
 
 @contextmanager
 def _seeded(seed: int) -> Iterator[None]:
-    """Seed the global generators, which the toolbox draws from, and put them back afterwards."""
+    """Seed the global generators, which the toolbox uses, and restore their state afterwards."""
     import numpy as np
     import torch
 
@@ -158,7 +158,7 @@ def _seeded(seed: int) -> Iterator[None]:
 
 
 def _module(target: Target, device: Any) -> Any:
-    """Return the model under attack on ``device`` as a module whose answers are where the images are."""
+    """Return the model under attack on ``device`` as a module with outputs on the device of the images."""
     from torch import nn
 
     class Module(nn.Module):

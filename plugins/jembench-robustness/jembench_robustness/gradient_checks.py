@@ -1,4 +1,4 @@
-"""Checks of attacks by gradients: what must hold unless a model hides its gradients.
+"""Checks of attacks by gradients, which fail for models with masked gradients.
 
 They are those of Athalye et al. (2018), arXiv:1802.00420, section 3.1, and Carlini et al. (2019), arXiv:1902.06705.
 
@@ -29,19 +29,20 @@ if TYPE_CHECKING:
     from jembench.interfaces import Evaluation
 
 CHECKED = 100
-"""Images of a budget on which the gradients are checked."""
+"""The number of images of the paper's budget on which gradients are checked."""
 
 UNBROKEN, FLAT = 0.01, 0.01
 """The largest unsuspicious shares of images that no change breaks, and of images without a gradient."""
 
 LEVEL = 0.05
-"""The probability of a false alarm among all the pairs of settings whose accuracies are compared."""
+"""The probability of a false alarm among all pairs of settings whose accuracies are compared."""
 
 NEARER, OUTDONE = 0.95, 0.05
-"""The black box outdoes PGD where it comes nearer than ``NEARER`` times as far; for ``OUTDONE`` of images it may."""
+"""The boundary attack outdoes PGD at less than ``NEARER`` times its distance, without suspicion up to ``OUTDONE`` of
+the images."""
 
 BY_STEPS, BY_EPS = (0, 1, 2, 3), (4, 2, 5)
-"""Which of the settings of :meth:`GradientChecks.settings` differ in steps alone, and in eps alone; ascending."""
+"""The indices in :meth:`GradientChecks.settings` of settings that differ only in steps, and only in eps, ascending."""
 
 
 class Setting(NamedTuple):
@@ -62,18 +63,18 @@ class Rise(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientChecks(attacks.GradientAttack):
-    """Sanity checks of attacks by gradients in %, all of them 0 at best.
+    """Sanity checks of attacks by gradients in %, all 0 in the best case.
 
     A failed check is reported as suspicious, with the reason. The first 100 of the paper's 300 images are used.
     Each is a share of the images in %, or a rise in points:
 
-    - ``unlimited``: images that PGD does not break though it may go any distance, where there are images of all
-      classes. It starts at the image alone: anywhere else in so large a ball is noise, of another class by itself.
-      Suspicious if that is surely (by Wilson's 95 % interval) above 1 %.
-    - ``steps`` and ``larger-eps``: the largest rise in accuracy when PGD makes more steps, or may go farther, from the
-      same starts; eps is about the median distance at which it succeeds. Suspicious if a rise is beyond chance.
-    - ``white-box``: images to which the boundary attack, which sees no gradient, comes more than 5 % nearer in L2 than
-      PGD. Suspicious if that is surely above 5 %, as neither search is perfect.
+    - ``unlimited``: images that PGD does not break at any distance, within which there are images of all classes. It
+      starts from the image only, since other points of so large a ball are noise. Suspicious if the lower end of
+      Wilson's 95 % interval is above 1 %.
+    - ``steps`` and ``larger-eps``: the largest rise in accuracy with more steps, or a larger eps, from the same starts;
+      eps is about the median distance of PGD's images. Suspicious if a rise is significant.
+    - ``white-box``: images to which the boundary attack, without gradients, comes more than 5 % nearer in L2 than PGD.
+      Suspicious if the lower end of the interval is above 5 %, since neither search is exact.
     - ``zero-gradients``: images at which the gradient of the loss is 0, or not finite. Suspicious above 1 %.
     """
 
@@ -88,7 +89,7 @@ class GradientChecks(attacks.GradientAttack):
 
     @property
     def spent(self) -> attacks.Budget:
-        """The budget, of fewer images than an attack's."""
+        """The budget, with at most ``CHECKED`` images unless the option gives their number."""
         spent = super().spent
         return spent if self.images else dataclasses.replace(spent, images=min(CHECKED, spent.images))
 
@@ -99,14 +100,14 @@ class GradientChecks(attacks.GradientAttack):
         return {**super().protocol_options, "tolerance": self.spent.tolerance, "queries": queries}
 
     def pgd(self, norm: eps.Norm, setting: Setting | None = None, **others: Any) -> PGD:
-        """Return the attack that is checked: its search, or the attack of one setting."""
+        """Return the attack under check: its search, or the attack of one setting."""
         of_setting = {"eps": repr(setting.eps), "steps": setting.steps} if setting else {"steps": self.steps}
         options = {**self._shared, "norm": norm, "restarts": self.restarts, "grad": self.grad, **of_setting}
         return PGD(**{**options, **others})
 
     @property
     def black_box(self) -> Boundary:
-        """The attack that sees no gradient."""
+        """The attack without gradients."""
         return Boundary(**self._shared, queries=self.queries)
 
     @property
@@ -115,14 +116,14 @@ class GradientChecks(attacks.GradientAttack):
         return {"budget": self.budget, "images": self.spent.images, "resamples": self.resamples, **model}
 
     def settings(self, size: float, largest: float) -> list[Setting]:
-        """Return the settings of PGD whose accuracies are compared; none goes farther than the largest distance."""
+        """Return the settings of PGD whose accuracies are compared, with eps up to the largest distance."""
         steps = self.spent.steps
         by_steps = [steps // 4, steps // 2, steps, 2 * steps]
         by_eps = [size / 2, min(2 * size, largest)]
         return [Setting(size, steps) for steps in by_steps] + [Setting(size, steps) for size in by_eps]
 
     def attack(self, evaluation: Evaluation) -> attacks.Attacked:
-        """Make the attacks of each check, now or remembered, and keep what they find of each image."""
+        """Run the attacks of each check, or use stored ones, and return their results for each image."""
         import numpy as np
 
         norm, largest = self.norm, eps.largest_distance(self.norm, evaluation.data.spec.dimensions)
@@ -136,11 +137,11 @@ class GradientChecks(attacks.GradientAttack):
         def work(shard: attacks.Shard) -> Mapping[str, Tensor]:
             return {"flat": flat(self.attacked_model(evaluation, f"{self.name} {norm} {shard.number}"), shard, norm)}
 
-        done = min(found.images for found in (searched, white, black, *fixed, unlimited))
-        found = attacks.in_shards(self, evaluation, attacks.choose(evaluation, done), work)
-        rows = slice(found.images)
+        done = min(attacked.images for attacked in (searched, white, black, *fixed, unlimited))
+        attacked = attacks.in_shards(self, evaluation, attacks.choose(evaluation, done), work)
+        rows = slice(attacked.images)
         arrays = {
-            **found.arrays,
+            **attacked.arrays,
             "standing": np.stack([~setting.arrays["found"][rows] for setting in fixed], axis=1),
             "unbroken": ~unlimited.arrays["found"][rows],
             "white-box": white.arrays["distance-l2"][rows],
@@ -162,44 +163,44 @@ class GradientChecks(attacks.GradientAttack):
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
         """Return the values, of images."""
         n = len(arrays["standing"])
-        found = {label: share(which, "lower") for label, which in _failing(arrays).items()}
+        estimates = {label: share(failing, "lower") for label, failing in _failing(arrays).items()}
         for label, columns in (("steps", BY_STEPS), ("larger-eps", BY_EPS)):
             rise = Resampling(_largest_rise(arrays["standing"][:, columns]), (n,), (0.0, 100.0))
-            found[label] = Estimate(rise, "%", "lower")
-        return found
+            estimates[label] = Estimate(rise, "%", "lower")
+        return estimates
 
     def suspicions(self, arrays: Mapping[str, Any]) -> list[str]:
-        """Return the reasons against believing the attack; none if all checks pass."""
+        """Return a sentence for each failed check."""
         n, settings = len(arrays["standing"]), self._settings_of(arrays)
-        hits = {label: int(which.sum()) for label, which in _failing(arrays).items()}
-        found = []
+        hits = {label: int(failing.sum()) for label, failing in _failing(arrays).items()}
+        sentences = []
         if _low(hits["unlimited"], n) > UNBROKEN:
-            found.append(
+            sentences.append(
                 f"{hits['unlimited']} of {n} images withstand PGD at any distance, where there are all classes."
             )
         for columns, text in ((BY_STEPS, "{0.steps} to {1.steps} steps"), (BY_EPS, "eps {0.eps:.3g} to {1.eps:.3g}")):
             rise = max(rises(arrays["standing"], columns), key=lambda rise: (rise.p < LEVEL, rise.points))
             if rise.p < LEVEL and rise.points > 0:
                 change = text.format(settings[rise.weaker], settings[rise.stronger])
-                found.append(f"Accuracy rises by {rise.points:.1f} points from {change} (p = {rise.p:.2g}).")
+                sentences.append(f"Accuracy rises by {rise.points:.1f} points from {change} (p = {rise.p:.2g}).")
         if _low(hits["white-box"], n) > OUTDONE:
-            found.append(
+            sentences.append(
                 f"To {hits['white-box']} of {n} images the boundary attack, which sees no gradient, comes more than "
                 f"{100 * (1 - NEARER):.0f} % nearer than PGD."
             )
         if hits["zero-gradients"] / n > FLAT:
-            found.append(f"The gradient at {hits['zero-gradients']} of {n} images is 0 or not finite.")
-        return found
+            sentences.append(f"The gradient at {hits['zero-gradients']} of {n} images is 0 or not finite.")
+        return sentences
 
     def _settings_of(self, arrays: Mapping[str, Any]) -> list[Setting]:
         return self.settings(float(arrays["eps"][0]), eps.largest_distance(self.norm, arrays["image"][0].size))
 
 
 def rises(standing: NDArray[np.bool_], columns: tuple[int, ...]) -> list[Rise]:
-    """Return the rises in accuracy from each setting to each that is stronger.
+    """Return the rises in accuracy from each setting to each stronger one.
 
     Args:
-        standing: whether each image withstands the attack, (N, S).
+        standing: bool (N, S), True if the attack on an image fails.
         columns: the settings that are compared, from the weakest.
     """
     from jembench.stats.paired import holm, mcnemar
@@ -221,7 +222,7 @@ def _low(hits: int, n: int) -> float:
 
 
 def _largest_rise(standing: NDArray[np.bool_]) -> Any:
-    """Return the statistic of the largest rise from any setting to any later one, in points; 0 if there is none."""
+    """Return the largest rise from a setting to a later one as a statistic, in points; 0 if there is none."""
     import numpy as np
 
     weaker, stronger = np.triu_indices(standing.shape[1], 1)
@@ -235,7 +236,7 @@ def _largest_rise(standing: NDArray[np.bool_]) -> Any:
 
 
 def _failing(arrays: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
-    """Return, by label, the images that a check should find none of."""
+    """Return, by label, whether each image fails a check."""
     return {
         "unlimited": arrays["unbroken"],
         "white-box": arrays["black-box"] < NEARER * arrays["white-box"],
@@ -244,7 +245,7 @@ def _failing(arrays: Mapping[str, Any]) -> dict[str, NDArray[np.bool_]]:
 
 
 def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
-    """Return the median distance of what an attack found and had to look for; the largest, if it found nothing."""
+    """Return the median distance of adversarial images that are not the image itself; the largest if there are none."""
     import numpy as np
 
     far = arrays[f"distance-{norm}"][arrays["found"]]
@@ -252,9 +253,9 @@ def _median(arrays: Mapping[str, Any], norm: eps.Norm, largest: float) -> float:
 
 
 def flat(target: Target, shard: attacks.Shard, norm: eps.Norm) -> Tensor:
-    """Return at which images a step along the gradient leads nowhere, bool (N,).
+    """Return whether the gradient at each image is 0, too small for float32 or infinite, bool (N,).
 
-    The gradient is 0, so small that float32 loses it, or infinite.
+    A step along it then does not have its length.
     """
     import torch
 

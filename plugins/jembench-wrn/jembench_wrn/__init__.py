@@ -1,4 +1,4 @@
-"""The classifiers that hybrid models are measured against, as jembench models."""
+"""Classifiers for comparison with hybrid models, as jembench models."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def baseline(
     """The same network as JEM's, trained on p(y|x) alone.
 
     ``momentum`` is the share of a batch in the running statistics of batch norm. JEM's networks have .9. A plain
-    classifier sees one kind of batch and does better with .1: on digits 98.9 % against 98.6 %, the mean of six seeds
-    (small-8, 8 epochs).
+    classifier gets one kind of batch and is more accurate with .1: on digits 98.9 % against 98.6 %, the mean of six
+    seeds (small-8, 8 epochs).
     """
     from jembench.parts import build_net
     from jembench_wrn.model import Baseline
@@ -50,10 +50,10 @@ def adversarial(
     step_size: Annotated[float | None, Range(above=0)] = None,
     random_start: bool = True,
 ) -> Adversarial:
-    """The same network, trained on p(y|x) of images that are moved against it within ``threat``: the norm and the size.
+    """The same network, trained on p(y|x) of adversarial images within ``threat``, a norm and a size.
 
-    The size is in units of a pixel's range, 0 to 1, ``step_size`` in units of that size: all steps together are 2.5 of
-    it unless it is given.
+    The size is in units of a pixel's range, 0 to 1, and ``step_size`` in units of that size. By default all steps
+    together have a length of 2.5 sizes.
     """
     from jembench.parts import build_net
     from jembench_wrn.adversarial_training import Adversarial, Attack
@@ -66,7 +66,7 @@ def adversarial(
     return Adversarial(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum), data, attack)
 
 
-_REACH = 2.5  # all steps together, in units of eps: as far as Madry et al. (2018) go in their evaluation
+_REACH = 2.5  # length of all steps in units of eps, as in the evaluation of Madry et al. (2018)
 
 
 class _Ball(NamedTuple):
@@ -75,7 +75,11 @@ class _Ball(NamedTuple):
 
 
 def _read(threat: str) -> _Ball:
-    """A size means nothing without its norm, so that a recipe or a spec can give neither alone."""
+    """Read the norm and the size, which are one option because neither has a meaning alone.
+
+    Raises:
+        SpecError: if the text is no norm and size.
+    """
     norm, _, size = threat.partition("@")
     with suppress(ValueError, ZeroDivisionError, OverflowError):
         eps = float(Fraction(size))

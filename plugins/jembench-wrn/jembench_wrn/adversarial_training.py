@@ -1,4 +1,4 @@
-"""A classifier trained on the worst images near the training images.
+"""A classifier trained on adversarial images near the training images.
 
     min over f of the mean of max over |d| <= eps of CE(f(x + d), y)
 
@@ -22,7 +22,7 @@ from jembench.parts import LogitModel, execution, threat
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Attack:
-    """Projected gradient ascent, of which the last image is trained on; lengths in units of a pixel's range, 0 to 1."""
+    """Projected gradient ascent from training images; lengths in units of a pixel's range, 0 to 1."""
 
     norm: threat.Norm
     eps: float
@@ -32,12 +32,12 @@ class Attack:
 
 
 class Adversarial(LogitModel):
-    """log p(y|x) by cross-entropy on adversarial images.
+    """A classifier trained by cross-entropy on adversarial images.
 
     Args:
         net: (B, C, H, W) -> (B, K).
-        data: what the images are.
-        attack: in training; evaluation attacks as it likes.
+        data: the description of the images.
+        attack: of training, which does not depend on attacks in evaluation.
     """
 
     chains: Chains = "none"
@@ -48,9 +48,9 @@ class Adversarial(LogitModel):
         self.attack = attack
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """CE(f(x_l + d), y_l); the parts are it and the share of the adversarial images that are classified right.
+        """Return CE(f(x_l + d), y_l), with the share of adversarial images that are classified correctly.
 
-        What noise has moved out of the bounds is clamped first: an attacker's image is an image.
+        Noisy images are first clamped to the bounds, so that adversarial images are valid images.
         """
         low, high = self.data.bounds
         unit = ((batch.x_labelled - low) / (high - low)).clamp(0, 1)
@@ -61,7 +61,7 @@ class Adversarial(LogitModel):
         return Loss(cross_entropy, {"cross_entropy": cross_entropy.detach(), "adversarial_accuracy": accuracy})
 
     def _ascend(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
-        """The last image of the attack, whether or not it deceives; x is in [0, 1]."""
+        """Return the last images of the attack on x in [0, 1], successful or not."""
         attack, moved = self.attack, x
         eps = torch.full_like(x[:, 0, 0, 0], attack.eps)
         if attack.random_start:
@@ -73,16 +73,16 @@ class Adversarial(LogitModel):
         return moved
 
     def _slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
-        """The gradient of the cross-entropy towards images in [0, 1], in evaluation mode.
+        """Return the gradient of the cross-entropy with respect to images in [0, 1], in evaluation mode.
 
-        So does the code of Santurkar et al.; that of Madry et al. attacks in training mode. Here the attack must leave
-        the statistics of a batch norm alone, and dropout draws no other mask at each step.
+        The code of Santurkar et al. uses evaluation mode, that of Madry et al. training mode. In evaluation mode the
+        attack does not change the statistics of batch norm, and dropout draws no new mask at each step.
         """
 
         def loss(x: Tensor) -> Tensor:
             return F.cross_entropy(self._logits_of_unit(x), y, reduction="sum")
 
-        # torch.func.grad and not autograd.grad: the whole attack is then compiled with the loss
+        # torch.func.grad, unlike autograd.grad, is compiled with the loss
         with execution.mode(self, train=False), torch.no_grad():
             gradient: Tensor = torch.func.grad(loss)(x)
         return gradient

@@ -1,4 +1,4 @@
-"""A plain classifier. Its logits have an energy as every classifier's have, but nothing trains it."""
+"""A plain classifier, whose energy is not trained."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from jembench.parts import LogitModel, Weights, hybrid_loss
 
 
 class Baseline(LogitModel):
-    """log p(y|x) by cross-entropy: the supervised rows of Grathwohl et al. (2020), Table 1."""
+    """A classifier trained by cross-entropy: the supervised rows of Grathwohl et al. (2020), Table 1."""
 
     chains: Chains = "none"
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """CE(f(x_l), y_l)."""
+        """Return CE(f(x_l), y_l)."""
         return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1))
