@@ -112,17 +112,14 @@ def _temporary(folder: Path) -> IO[bytes]:
 
 
 def sweep(folder: Path, *, below: bool = True) -> None:
-    """Remove the temporary files of killed processes in ``folder`` and, with ``below``, in its subfolders."""
-    for path in abandoned(folder, below=below):
-        path.unlink(missing_ok=True)
+    """Remove the temporary files of killed processes in ``folder`` and, with ``below``, in its subfolders.
 
-
-def abandoned(folder: Path, *, below: bool = True) -> Iterator[Path]:
-    """Yield the temporary files that have not changed for an hour in ``folder`` and, with ``below``, its subfolders."""
+    They are those that have not changed for an hour.
+    """
     for path in folder.glob(f"{'**/' * below}{_PREFIX}*.tmp"):
         with suppress(OSError):  # removed by another process
             if abs(time.time() - path.lstat().st_mtime) > ABANDONED_AFTER:
-                yield path
+                path.unlink()
 
 
 def write_bytes(path: Path, content: bytes, option: str = "--store", *, durable: bool = True) -> None:

@@ -37,15 +37,6 @@ LIFETIME = 120.0
 _LARGEST = 2**16  # bytes of a lease
 
 
-class Holder(NamedTuple):
-    """The process that holds a lease."""
-
-    id: str  # of a fit or a cell, or another name
-    host: str
-    pid: int
-    alive: bool  # False: the lease is free
-
-
 class _Content(NamedTuple):
     """The content of a lease file; empty if it is new, or torn by a full disk."""
 
@@ -122,12 +113,14 @@ def lease(path: Path) -> Iterator[Held | None]:
         held.release()
 
 
-def holders(folder: Path, name: str = "*") -> Iterator[Holder]:
-    """Yield the holder of each lease in ``folder``, or of the one of a name, by name. No lease is taken."""
-    for path in sorted(folder.glob(f"{name}.json")):
+def in_work(folder: Path) -> set[str]:
+    """Return the names of the leases in ``folder`` that living processes hold. None is taken."""
+    found = set()
+    for path in folder.glob("*.json"):
         with suppress(OSError), path.open("rb", buffering=0) as file:
-            found = _read(file)
-            yield Holder(path.stem, found.host, found.pid, _is_alive(file, path))
+            if _is_alive(file, path):
+                found.add(path.stem)
+    return found
 
 
 def sweep(folder: Path) -> None:

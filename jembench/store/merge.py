@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 from jembench.errors import CheckpointError
@@ -30,9 +30,8 @@ _Unit = list[Item]
 def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = None) -> list[Finding]:
     """Copy the fits and the cells, with their arrays, that ``target`` lacks.
 
-    A fit that is being worked on in either store is left alone, unless ``target`` itself holds its lease. Of a fit or a
-    cell that is in both and differs, the one of ``target`` is kept, unless it is to be computed again and that of
-    ``source`` is not.
+    A fit that is being worked on in either store is left alone. Of a fit or a cell that is in both and differs, the one
+    of ``target`` is kept, unless it is to be computed again and that of ``source`` is not.
 
     Args:
         source: store to copy from.
@@ -109,10 +108,6 @@ class _Merge:
         folder = self.target.root / part / name if part in _CACHES else self.layout.place(part, name, listed=True)
         return folder.joinpath(*rest)
 
-    def hold(self, name: str) -> AbstractContextManager[object]:
-        """Take the lease of a fit or a cell of the target, unless ``target`` holds it; None if a process does."""
-        return nullcontext(True) if self.target.holds(name) else self.target.lease(name)
-
     def merge_owned(self, fit: str, units: Sequence[_Unit]) -> None:
         """Copy a fit, its cells and its predictions, as far as the target lacks them."""
         lacking = [unit for unit in units if self.lacks(unit)]
@@ -121,14 +116,14 @@ class _Merge:
             self.copy(unit)
         if not lacking:
             return
-        with self.hold(fit) as held_fit:
+        with self.target.lease(fit) as held_fit:
             for unit in lacking:
                 if not held_fit:
                     self.note(unit, "busy", "another process works on this fit in the target")
                 elif fit in self.other_weights and not _is_fit(unit):
                     self.note(unit, "kept", "it was measured on other weights than those of the target")
                 else:
-                    with self.hold(_name(unit[-1])) as held:
+                    with nullcontext(True) if _is_fit(unit) else self.target.lease(_name(unit[-1])) as held:
                         if not held:
                             self.note(unit, "busy", "another process computes it in the target")
                         elif self.lacks(unit):  # it did not come meanwhile

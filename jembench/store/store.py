@@ -30,7 +30,7 @@ from jembench.files import write_bytes
 from jembench.store import fits, lease, outcome, records
 from jembench.store.fits import FitRecord
 from jembench.store.layout import PARTS, AnyCell, Layout, id_of, listed
-from jembench.store.lease import Held, Holder
+from jembench.store.lease import Held
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.works import WorkFiles
 
@@ -267,10 +267,6 @@ class Store(Layout):
             finally:
                 del self._held[name]
 
-    def holds(self, name: str) -> bool:
-        """Return whether this object holds a lease."""
-        return name in self._held
-
     def check_lease(self, name: str) -> None:
         """Check that a lease that this object gave out has not been lost.
 
@@ -280,13 +276,9 @@ class Store(Layout):
         if held := self._held.get(name):
             held.check()
 
-    def leases(self, name: str = "*") -> Iterator[Holder]:
-        """Yield the holders of leases, or of one. No lease is taken; one whose holder is not alive is free."""
-        return lease.holders(self._leases, name)
-
-    def in_work(self, name: str = "*") -> set[str]:
+    def in_work(self) -> set[str]:
         """Return the names of the leases that living processes hold."""
-        return {holder.id for holder in self.leases(name) if holder.alive}
+        return lease.in_work(self._leases)
 
 
 def read_cell(path: Path) -> Cell:

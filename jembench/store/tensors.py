@@ -47,14 +47,13 @@ class Contents(NamedTuple):
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], option: str = "--store") -> None:
+def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
     """Write tensors and a record, atomically.
 
     Args:
         path: of the file.
         tensors: on any device. Those that share memory are written one by one.
         record: JSON.
-        option: of the command line, to write elsewhere.
 
     Raises:
         StoreError: if the file cannot be written; the previous file is kept.
@@ -66,7 +65,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], 
     header = _canonical({**layout, "__metadata__": {KEY: _canonical({**record, "digest": digest}).decode()}})
     header += b" " * (-len(header) % 8)  # so that the tensors are aligned
     start = len(header).to_bytes(8, "little") + header
-    write_atomically(path, lambda stream: (stream.write(start), stream.write(data)), option)
+    write_atomically(path, lambda stream: (stream.write(start), stream.write(data)))
 
 
 def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

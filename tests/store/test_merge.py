@@ -189,15 +189,14 @@ def test_results_measured_on_other_weights_are_not_mixed_with_those_of_the_targe
 
 def test_a_fit_that_somebody_works_on_is_left_alone(source, target):
     with target.lease("jem000"):
-        other = Store(target.root)
-        busy = [file for status, file in found(source, other) if status == "busy"]
+        busy = [file for status, file in found(source, target) if status == "busy"]
         assert len(busy) == 1 + 4
         assert list(target.root.glob("*/*jem*s0*")) == []
-        assert set(statuses(source, target)) == {"copied"}  # whose object holds the lease
+    assert set(statuses(source, target)) == {"copied"}
     assert content(target) == content(source)
     target.cell_path(next(cell for cell in target.contents().cells if cell.id == "ecejem000")).unlink()
     with target.lease("ecejem000"):
-        assert statuses(source, Store(target.root)) == ["busy"]
+        assert statuses(source, target) == ["busy"]
 
 
 def test_of_two_unfinished_trainings_the_longer_one_goes_on(source, both):
