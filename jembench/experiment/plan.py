@@ -6,7 +6,6 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, registry, spec, trust
@@ -122,8 +121,8 @@ class Part(NamedTuple):
     title: str
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
-    rows: Mapping[Names, tuple[str, ...]] | None = None  # the metrics that are asked for of each fit; None: all, of all
-    variants: Mapping[str, str] = MappingProxyType({})  # the label of a recipe with settings -> what tables call it
+    rows: dict[Names, tuple[str, ...]]  # the metrics that are asked for of each fit
+    variants: dict[str, str]  # the label of a recipe with settings -> what tables call it
 
 
 DisplayNames = Mapping[tuple[str, str], str]
@@ -361,13 +360,12 @@ def _parts(
     """
     parts: dict[str, Part] = {}
     for run in runs:
-        part = parts.get(run.title, Part(run.title, (), (), {}))
-        grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
-        asked, labels = dict(part.rows or {}), {fit.recipe.label: run.label for one, fit in fits if one is run}
-        for names in (names for one, names in rows if one is run):
-            asked[names] = (*asked.get(names, ()), *_metrics_on(run, names[1]))
+        part = parts.get(run.title, Part(run.title, (), (), {}, {}))
         metrics = tuple(dict.fromkeys((*part.metrics, *run.metrics)))
-        parts[run.title] = Part(run.title, metrics, grids, asked, {**part.variants, **(labels if run.label else {})})
+        grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
+        labels = {fit.recipe.label: run.label for one, fit in fits if one is run and run.label}
+        asked = {names: (*part.rows.get(names, ()), *_metrics_on(run, names[1])) for one, names in rows if one is run}
+        parts[run.title] = Part(run.title, metrics, grids, part.rows | asked, part.variants | labels)
     return tuple(parts.values())
 
 

@@ -242,10 +242,7 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
 def _check(recipe: Recipe) -> None:
     """Check the relations between fields."""
     where = f"In recipe {recipe.name}"
-    try:
-        _ = recipe.components
-    except SpecError as error:
-        raise SpecError(f"{where}: {error}") from error
+    _ = recipe.components  # each must exist
     if recipe.data.shared and recipe.data.labelled:
         raise SpecError(
             f"{where}, data.shared trains p(x) on the very images of p(y|x), which data.labelled would make others. "

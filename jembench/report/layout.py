@@ -95,7 +95,7 @@ def _not_run(rows: Sequence[Row], parts: Iterable[Part]) -> list[Row]:
     found = []
     for part in parts:
         for fit, row in fits.items():
-            if part.rows is None or fit not in part.rows:
+            if fit not in part.rows:
                 continue
             model = {name: getattr(row, name) for name in ("model", "name", "dataset", "recipe", "dataset_name")}
             for metric in part.rows[fit]:
@@ -174,7 +174,7 @@ class _Tables:
                     metrics = list(dict.fromkeys(metric for metric, _ in group))
                     yield from self.by_options(bare_name(metrics[0]), metrics, self.rows)
         for part in parts:
-            rows = [row for row in self.rows if row.source or part.rows is None or row.fit in part.rows]
+            rows = [row for row in self.rows if row.source or row.fit in part.rows]
             title = part.title if part.title and len(parts) > 1 else "Results"
             is_attack = len(part.metrics) > 1 and len(set(map(bare_name, part.metrics))) == 1
             yield from (self.by_options if is_attack else self.main)(title, part.metrics, rows)

@@ -212,7 +212,7 @@ def test_a_file_that_is_no_toml(tmp_path, content):
         ("batch_size = 8", "batch_size = true", "In recipe mine, batch_size is True; it must be a whole number."),
         ("noise = 0", "noise = 0\nflip = 1", "In recipe mine, data.flip is 1; it must be true or false."),
         ('"Mine"', "5", "In recipe mine, title is 5; it must be text."),
-        ('"sgd"', '"lion"', "In recipe mine: There is no optimizer named 'lion'. Known: adam, sgd."),
+        ('"sgd"', '"lion"', "There is no optimizer named 'lion'. Known: adam, sgd."),
         ('title = "Mine"', 'title = "Mine"\nschedule = 3', "In recipe mine, schedule is 3; it must be a table."),
         ('"sgd"', '"sgd"\nbetas = 5', "In recipe mine, optimizer.betas is 5; it must be a list of 2."),
         (

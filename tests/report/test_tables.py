@@ -28,12 +28,14 @@ def notes(table):
     return {note.mark: note.text for note in table.footnotes if note.mark}
 
 
-def part(cells, *metrics, grids=(), title="", **more):
+def part(cells, *metrics, grids=(), title="", variants=None):
     def asked(dataset):
         of_grids = [place.metric for grid in grids if grid.covers(dataset) for place in grid.places]
         return tuple(metric for metric in (*metrics, *of_grids) if not compares_with_itself(metric, dataset))
 
-    return Part(title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells}, **more)
+    return Part(
+        title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells}, variants or {}
+    )
 
 
 def only(tables):
@@ -133,7 +135,7 @@ def test_a_note_on_a_model_is_marked_at_its_name(cell):
 
 
 def test_no_rows_says_so():
-    table = only(build([], parts=[Part("", ("accuracy",), ())]).tables())
+    table = only(build([], parts=[part([], "accuracy")]).tables())
     assert (table.rows, [note.text for note in table.footnotes]) == ((), [NOTHING])
 
 
@@ -324,7 +326,7 @@ def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
         gap = Outcome(status=result, reason=f"reason {seed}") if isinstance(result, str) else None
         value = {} if gap else {metric: result}
         cells.append(cell(model, metric, seed=seed, outcome=gap, **value))
-    table = build(cells, parts=[Part("", ("x", "w", "y", "z"), ())]).tables()[0]
+    table = build(cells, parts=[part(cells, "x", "w", "y", "z")]).tables()[0]
     shown = [one for row in table.rows for one in row]
     assert all(one.value and "nan" not in one.value for one in shown)
     assert {mark for one in shown for mark in one.marks} == notes(table).keys()
