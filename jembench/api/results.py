@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from jembench.errors import Unavailable
 from jembench.experiment.claims import Claim
 from jembench.experiment.plan import Part, Plan, parts_of
-from jembench.report import formats, layout, markup
+from jembench.report import formats, layout
 from jembench.report.formats import Document
 from jembench.report.page.content import collect
 from jembench.report.page.pictures import Pictures
@@ -68,7 +68,7 @@ class Shown:
 
     def _repr_markdown_(self) -> str:
         """Return the tables as a notebook shows them."""
-        return markup.markdown(self.document)
+        return formats.markdown(self.document)
 
 
 class Results(Shown, Sequence[Row]):

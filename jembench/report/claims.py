@@ -50,9 +50,6 @@ class Finding(NamedTuple):
 Known = Mapping[tuple[Fit, str, str], Side]
 """The values of a store, by fit, metric and label."""
 
-Test = Callable[[Side, Side | float, float], Difference]
-"""Tests the difference of two values, with a margin."""
-
 
 def judge(
     claims: Sequence[Claim],
@@ -71,11 +68,7 @@ def judge(
         store: its folder, for commands.
         resamples: of the bootstrap.
     """
-    known = sides(rows(cells))
-
-    def test(a: Side, b: Side | float, margin: float) -> Difference:
-        return contrast(a, b, read, margin=margin, resamples=resamples)
-
+    known, test = sides(rows(cells)), partial(contrast, read=read, resamples=resamples)
     findings = [finding for claim in claims for finding in _judge(claim, known, test, store)]
     judged = adjusted(finding.row for finding in findings)
     return [
@@ -91,7 +84,7 @@ def _verdict(row: Difference, claim: Claim) -> str:
     return conclusion(row, *(("held", "for") if above == (claim.direction == "higher") else ("against",) * 2))
 
 
-def _judge(claim: Claim, known: Known, test: Test, store: Path) -> Iterator[Finding]:
+def _judge(claim: Claim, known: Known, test: Callable[..., Difference], store: Path) -> Iterator[Finding]:
     missing = dict.fromkeys(claim.metric)
     for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in known)):
         for metric, than_metric in zip(claim.metric, claim.than_metric or claim.metric, strict=True):
@@ -187,7 +180,7 @@ def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[di
     return found
 
 
-def _answer(claim: Claim, a: Side | None, b: Side | float | None, test: Test) -> Difference | None:
+def _answer(claim: Claim, a: Side | None, b: Side | float | None, test: Callable[..., Difference]) -> Difference | None:
     if a is None or b is None or not common_seeds(a, b):
         return None
     protocols = described(a, b).protocols
@@ -195,7 +188,7 @@ def _answer(claim: Claim, a: Side | None, b: Side | float | None, test: Test) ->
         protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
     if len(protocols) > 1 and not isinstance(b, float):
         return not_comparable(described(a, b), protocols)
-    return test(a, b, claim.margin)
+    return test(a, b, margin=claim.margin)
 
 
 def _side(known: Known, fit: Fit, metric: str, label: str) -> Side | None:
@@ -257,7 +250,7 @@ def _of_paper(paper: Paper, of_paper: Sequence[Finding], measured: Sequence[Find
         Line(
             (TableCell(" · ".join((claim.text, *_context(claim, row, several))), marks=notes.marks(claim.where)),),
             row,
-            (row.reason, _few_seeds(row)),
+            (row.reason,),
         )
         for claim, row, _ in of_paper
     ]
@@ -274,10 +267,6 @@ def _context(claim: Claim, row: Difference, several: set[str]) -> Iterator[str]:
         yield row.dataset
     if "recipe_a" in several or row.recipe_a != row.recipe_b:
         yield recipes_text(row.recipe_a, row.recipe_b)
-
-
-def _few_seeds(row: Difference) -> str:
-    return f"only seeds: {', '.join(map(str, row.seeds))}" if row.images_test and row.training_p is None else ""
 
 
 def _not_measured(findings: Sequence[Finding]) -> Iterator[Table]:

@@ -224,13 +224,15 @@ def not_comparable(row: Difference, protocols: Sequence[str]) -> Difference:
     return replace(row, verdict="not comparable", reason=reason)
 
 
-def contrast(a: Side, b: Side | float, read: Read, *, margin: float = 0.0, resamples: int = RESAMPLES) -> Difference:
+def contrast(
+    a: Side, b: Side | float, read: Read | None, *, margin: float = 0.0, resamples: int = RESAMPLES
+) -> Difference:
     """Test the difference of two values over the seeds that both have, or of one and a number.
 
     Args:
         a: of at least one seed that ``b`` has too.
         b: of the same images.
-        read: gives a cell's per-example values.
+        read: gives a cell's per-example values; None: the intervals decide.
         margin: the p values test a difference of minus this.
         resamples: R.
 
@@ -273,13 +275,15 @@ def _ends(side: Side | float, seeds: Sequence[int]) -> tuple[float, float, float
 
 
 def _images(
-    a: Side, b: Side | float, seeds: Sequence[int], read: Read, difference: float, null: float, resamples: int
+    a: Side, b: Side | float, seeds: Sequence[int], read: Read | None, difference: float, null: float, resamples: int
 ) -> tuple[paired.Difference, Test]:
     """Test ``difference``, a - b, against ``null`` over other test images.
 
     Raises:
         JembenchError: if that cannot be known.
     """
+    if read is None:
+        raise Unavailable("it has no interval")
     of_a = _resampling(a, seeds, read)
     of_b = _constant(b, of_a) if isinstance(b, float) else _resampling(b, seeds, read)
     both = [a] if isinstance(b, float) else [a, b]

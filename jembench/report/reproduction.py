@@ -10,19 +10,18 @@ import numpy as np
 
 from jembench.report.comparison import (
     LEVEL,
-    SEEDS,
     Difference,
     adjusted,
     common_seeds,
+    contrast,
     described,
     not_comparable,
     numbers_of,
 )
 from jembench.report.differences import FIELDS, Line, legend, table, value_name
 from jembench.report.formats import Document
-from jembench.report.rows import Side, grouped, mean_of, rows, sides
+from jembench.report.rows import Side, grouped, rows, sides
 from jembench.report.table import Footnotes, Table, TableCell
-from jembench.stats import paired
 from jembench.store.outcome import Cell
 
 TIMES = ("s", "ms")
@@ -78,25 +77,15 @@ def _row(ours: Side | None, theirs: Side, pairs: Sequence[Pair]) -> Difference:
         again = (pair.ours for pair in pairs if (pair.theirs.fit.names, pair.theirs.metric) in places)
         reason = "; ".join(dict.fromkeys(cell.outcome.reason for cell in again if cell and cell.outcome.reason))
         return replace(row, a=None, verdict="missing", reason=reason or "it was not measured again")
-    row, seeds = described(ours, theirs), common_seeds(ours, theirs)
-    numbers_a, numbers_b = numbers_of(ours, seeds), numbers_of(theirs, seeds)
-    of_a, of_b = (mean_of([side[seed] for seed in seeds]) for side in (ours, theirs))
-    both = replace(row, seeds=seeds, a=of_a[0], b=of_b[0], difference=of_a[0] - of_b[0])
+    row, found = described(ours, theirs), contrast(ours, theirs, None)
+    known = replace(row, seeds=found.seeds, a=found.a, b=found.b, difference=found.difference)
     if row.unit in TIMES:
-        return replace(both, verdict="not judged", reason="a time is of one machine")
+        return replace(known, verdict="not judged", reason="a time is of one machine")
     if len(row.protocols) > 1:
         return not_comparable(row, row.protocols)
-    if np.array_equal(numbers_a, numbers_b, equal_nan=True):
-        return replace(both, verdict="equal")
-    if not np.isfinite([*numbers_a, *numbers_b]).all():
-        return replace(both, reason="a value is not finite")
-    if len(seeds) >= SEEDS and (found := paired.seed_difference(numbers_a, numbers_b)):
-        both = replace(both, training_low=found.low, training_high=found.high, training_p=found.p)
-    (a, low_a, high_a), (b, low_b, high_b) = of_a, of_b
-    if low_a is None or high_a is None or low_b is None or high_b is None:
-        return replace(both, reason="it has no interval")
-    _, low, high, p = paired.from_intervals((a, low_a, high_a), (b, low_b, high_b))
-    return replace(both, images_low=low, images_high=high, images_p=p, images_test="intervals")
+    if np.array_equal(numbers_of(ours, found.seeds), numbers_of(theirs, found.seeds), equal_nan=True):
+        return replace(known, verdict="equal")
+    return replace(found, reason="" if found.images_test else found.reason)
 
 
 # --- for people and for programs --------------------------------------------------------------------------------------
