@@ -116,7 +116,7 @@ def top_mean(rng: Generator) -> Estimate:
 
 
 def dependence(rng: Generator) -> Estimate:
-    """Return how much of the ages their classes explain, where they explain nothing."""
+    """Return the share of the variance of ages between classes, if classes do not depend on ages."""
     ages, classes = rng.integers(0, 500, 1000), rng.integers(0, 10, 1000)
     return Estimate(Resampling(epsilon_squared(ages, classes), (1000,), (0.0, 1.0)))
 

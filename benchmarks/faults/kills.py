@@ -1,4 +1,4 @@
-"""Random kills of a run's processes: whether the store ends as that of an undisturbed run, with nothing done twice.
+"""Random kills of a run's processes, with a check that the store equals that of an undisturbed run.
 
     python benchmarks/faults/kills.py processes --victims worker,driver --kills 50
     python benchmarks/faults/kills.py slurm --victims worker,job,slurmd,driver --kills 50
@@ -72,14 +72,14 @@ GRACE, LONGEST = 60.0, 900.0
 
 
 def run(study: str, store: Path, engine: str) -> subprocess.Popen[bytes]:
-    """Start a study; what it prints goes to a file beside the store."""
+    """Start a study, with its output in a file beside the store."""
     command = [sys.executable, "-m", "jembench", "run", "hybrid", *study.split(), "--executor", engine]
     with store.with_suffix(".log").open("a") as log:
         return subprocess.Popen([*command, "--store", str(store)], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def processes() -> dict[str, list[int]]:
-    """Return the living processes with our mark, by role."""
+    """Return the living processes with this script's mark, by role."""
     found = defaultdict(list)
     mark = f"{MARK}={os.environ[MARK]}".encode()
     for folder in Path("/proc").glob("[0-9]*"):
@@ -121,10 +121,10 @@ def _timeless(value: Any) -> Any:
 
 
 class Watch(threading.Thread):
-    """A thread that sees in a store what is done more than once.
+    """A thread that counts repeated work in a store.
 
-    ``versions`` are the different files that were seen under the name of a result; ``workers`` the processes that were
-    at each unit; ``begun`` the ids of all of them.
+    ``versions`` are the different files under the name of a result; ``workers`` the processes that worked on each unit;
+    ``begun`` the ids of all of them.
     """
 
     def __init__(self, store: Path) -> None:
@@ -136,7 +136,7 @@ class Watch(threading.Thread):
         self.begun: set[int] = set()
 
     def run(self) -> None:
-        """Look many times a second."""
+        """Read the store many times a second."""
         while not self._ended.wait(0.05):
             for pattern in ("fits/*/fit.json", "cells/*.json", "features/*/record.json"):
                 for path in self._store.glob(pattern):
@@ -151,7 +151,7 @@ class Watch(threading.Thread):
                         self.begun.add(int(status["worker"].rpartition(":")[2]))
 
     def end(self) -> dict[str, int]:
-        """Stop looking, and count."""
+        """Stop, and return the counts of repeated work."""
         self._ended.set()
         self.join()
         return {
@@ -188,7 +188,7 @@ def ray_cluster(folder: Path) -> Iterator[Any]:
 
 
 def replace(role: str, command: list[bytes], cluster: Any) -> None:
-    """Start a process again that was killed, if nothing else does."""
+    """Restart a killed process that nothing else restarts."""
     if role == "slurmd":
         subprocess.Popen(["setpriv", "--pdeathsig", "KILL", *command], stderr=subprocess.DEVNULL)
     if role == "raylet":
@@ -199,7 +199,7 @@ def replace(role: str, command: list[bytes], cluster: Any) -> None:
 
 
 def undisturbed(study: str, store: Path) -> dict[str, str]:
-    """Return the content of the store of a serial run; one that has been done is found again."""
+    """Return the content of the store of a serial run, which is only run once."""
     if run(study, store, "local").wait():
         raise click.ClickException(store.with_suffix(".log").read_text())
     return content(store)

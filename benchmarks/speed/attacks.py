@@ -28,7 +28,7 @@ ITERATIONS = 300  # of training
 
 
 def attack(setting: Setting) -> Contest:
-    """PGD in L-inf with 20 restarts of 40 steps, to a hundredth of the smallest eps of each image."""
+    """Return the contest of PGD in L-inf with 20 restarts of 40 steps, to 1 % of the smallest eps of each image."""
     data = registry.resolve("datasets", "digits").make()
     model = _classifier(data, setting.place)
     images, labels = data.split("test")
@@ -53,7 +53,7 @@ def attack(setting: Setting) -> Contest:
 
 
 def _by_foolbox(target: Target, x: Tensor, y: Tensor) -> Tensor:
-    """The smallest eps of each image by foolbox's attack: doubled until it succeeds, then halved in between."""
+    """Search the smallest eps of each image by foolbox's attack: doubled until a success, then by bisection."""
     model = wrapped(target.logits, x.device)
     attack = foolbox().attacks.LinfPGD(rel_stepsize=STRIDE / STEPS, steps=STEPS).repeat(RESTARTS)
     nearest = []
@@ -71,7 +71,7 @@ def _by_foolbox(target: Target, x: Tensor, y: Tensor) -> Tensor:
 
 
 def _classifier(data: Dataset, device: torch.device) -> Any:
-    """A small network that knows the digits."""
+    """Train a small network on the digits."""
     with seeds.initialising(0):
         model = registry.resolve("models", "baseline").make(data.spec).to(device)
     images, labels = data.split("train")

@@ -1,6 +1,6 @@
-"""The work that is compared: each contest is the same work twice, textbook and ours, with a check that it is the same.
+"""Contests: the same work by the textbook implementation and by jembench, with a check that the results agree.
 
-Images are random levels of CIFAR's shape: their content changes no timing.
+Images are random levels of CIFAR's shape, since timings do not depend on their content.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ RESAMPLES = 100  # a turn
 
 @dataclass(frozen=True, kw_only=True)
 class Setting:
-    """On what, and how much of it."""
+    """The network, the device and the amount of work."""
 
     net: str
     batch: int
     steps: int  # of a chain
-    images: int  # of which the logits are computed
-    scored: int  # images of which the gradient's norm is computed
-    attacked: int  # images of digits of which the smallest eps is searched
-    workers: int  # processes of each of the textbook's data loaders
+    images: int  # for logits
+    scored: int  # images for gradient norms
+    attacked: int  # images of digits for the search of the smallest eps
+    workers: int  # processes per data loader of the textbook
     device: str
-    precision: Literal["auto", "float32", "bfloat16"]  # of ours; the textbook's is float32
+    precision: Literal["auto", "float32", "bfloat16"]  # of jembench; the textbook's is float32
 
     @property
     def place(self) -> torch.device:
@@ -59,30 +59,30 @@ class Setting:
 
     @property
     def execution(self) -> Execution:
-        """How jembench computes the network here unless told otherwise."""
+        """The execution of the network by jembench."""
         return devices.execution(DATA, self.place, precision=self.precision)
 
     def model(self, name: str) -> Any:
-        """A new jembench model; the same weights each time."""
+        """Make a jembench model, with the same weights each time."""
         with seeds.initialising(0):
             return registry.resolve("models", f"{name}:net={self.net}").make(DATA).to(self.place)
 
     def trainer(self, model: Any, *overrides: str) -> Trainer:
-        """Ours, with the paper's recipe."""
+        """Return jembench's trainer with the paper's recipe."""
         sampler = f"pcd:steps={self.steps},step_size=1.0,noise=0.01,buffer=10000,reinit=0.05"
         settings = [f"batch_size={self.batch}", f"chains.sampler={sampler}", f"compute.precision={self.precision}"]
         paper = recipe.load("paper", [*settings, *overrides])
         return Trainer(model, DATA, toy_images().split, paper, seed=0, device=self.place)
 
     def jem_training(self, net: nn.Module) -> textbook.JemTraining:
-        """The textbook's."""
+        """Return the textbook's training."""
         _, pixels, labels = toy_images()
         options = {"batch": self.batch, "device": self.place, "workers": self.workers}
         return textbook.JemTraining(net, pixels, labels, steps=self.steps, **options)
 
 
 class ToyImages(NamedTuple):
-    """The same images in the layout of either side."""
+    """The same images in the layouts of jembench and of the textbook."""
 
     split: Split
     pixels: np.ndarray  # uint8 (N, H, W, C)
@@ -91,7 +91,7 @@ class ToyImages(NamedTuple):
 
 @functools.cache
 def toy_images() -> ToyImages:
-    """Random levels and labels."""
+    """Draw random levels and labels."""
     channels, height, width = DATA.shape
     rng = np.random.default_rng(0)
     pixels = rng.integers(256, size=(IMAGES, height, width, channels), dtype=np.uint8)
@@ -101,17 +101,17 @@ def toy_images() -> ToyImages:
 
 
 class Contest(NamedTuple):
-    """The same work twice, both sides warm."""
+    """The same work by both implementations, warmed up."""
 
     unit: str
-    units: float  # in one call of either
+    units: float  # per call
     textbook: Callable[[], object]
     ours: Callable[[], object]
-    agreement: Mapping[str, float]  # whether it is the same work
+    agreement: Mapping[str, float]  # measures of the agreement of both results
 
 
 def sampling(setting: Setting) -> Contest:
-    """A chain of SGLD: the paper's constants, from noise. Agreement is that of two chains without Langevin noise."""
+    """Return the contest of a chain of SGLD with the paper's constants; agreement is that of chains without noise."""
     model, device = setting.model("jem").eval(), setting.place
     net = copy.deepcopy(model.net)
     if setting.execution.channels_last:
@@ -136,7 +136,7 @@ def sampling(setting: Setting) -> Contest:
 
 
 def jem(setting: Setting) -> Contest:
-    """An iteration of JEM, from the images in memory to the new weights."""
+    """Return the contest of an iteration of JEM, from the images in memory to the new weights."""
     model = setting.model("jem")
     net = copy.deepcopy(model.net)
     ours, theirs = setting.trainer(model), setting.jem_training(net)
@@ -148,7 +148,7 @@ def jem(setting: Setting) -> Contest:
 
 
 def classifier(setting: Setting) -> Contest:
-    """An iteration of the same network as a classifier."""
+    """Return the contest of an iteration of the same network as a classifier."""
     model = setting.model("baseline")
     net = copy.deepcopy(model.net)
     _, pixels, labels = toy_images()
@@ -162,7 +162,7 @@ def classifier(setting: Setting) -> Contest:
 
 
 def evaluation(setting: Setting) -> Contest:
-    """f(x) of the test images, as every metric of classification needs it."""
+    """Return the contest of f(x) of the test images, as metrics of classification need it."""
     model, device = setting.model("jem").eval(), setting.place
     net = copy.deepcopy(model.net)
     to_channels_last(model, DATA)
@@ -179,7 +179,7 @@ def evaluation(setting: Setting) -> Contest:
 
 
 def gradient_norm(setting: Setting) -> Contest:
-    """-|d log p(x) / dx|, in float32 as all that evaluation reports."""
+    """Return the contest of -|d log p(x) / dx|, in float32 as in evaluation."""
     model, device = setting.model("jem").eval(), setting.place
     net = copy.deepcopy(model.net)
     to_channels_last(model, DATA)
@@ -200,10 +200,10 @@ def gradient_norm(setting: Setting) -> Contest:
 
 
 def scores(setting: Setting) -> Contest:
-    """The three scores of out-of-distribution detection, beside the bare passes that they need and nothing else.
+    """Return the contest of the three scores of out-of-distribution detection against the passes that they need.
 
-    The bare side is no textbook's but the least that must be done: one forward and one backward pass towards the images
-    a batch, of the same size and in the same layout, with nothing made of them. So a ratio of 1 is the best there is.
+    The other side is not the textbook but the least work: one forward and one backward pass towards the images per
+    batch, of the same size and in the same layout. So the best ratio is 1.
     """
     model, device = setting.model("jem").eval(), setting.place
     to_channels_last(model, DATA)
@@ -228,7 +228,7 @@ def scores(setting: Setting) -> Contest:
 
 
 def bootstrap(setting: Setting) -> Contest:
-    """The interval of AUROC from as many scores inside as outside, on the CPU whatever the network computes on."""
+    """Return the contest of the interval of AUROC from equal numbers of scores, on the CPU."""
     rng = np.random.default_rng(0)
     count = setting.images
     inside, outside = rng.normal(1, 1, count), rng.normal(0, 1, count)
@@ -264,7 +264,7 @@ def _evaluation_loader(setting: Setting, count: int) -> Any:
 
 
 def _training(ours: Trainer, theirs: textbook.Training, iterations: int, agreement: Mapping[str, float]) -> Contest:
-    """Both, after an iteration that fills the buffers and compiles what is compiled."""
+    """Return the contest of two trainings, after an iteration that fills the buffers and compiles."""
 
     def repeated(iterate: Callable[[], object]) -> Callable[[], None]:
         def work() -> None:
@@ -282,7 +282,7 @@ def _training(ours: Trainer, theirs: textbook.Training, iterations: int, agreeme
 def _agreement(
     ours: Trainer, batch: Batch, negatives: Negatives | None, net: nn.Module, reference: Tensor
 ) -> dict[str, float]:
-    """Our loss at the same weights, images and negatives as the textbook's, and how their gradients are aligned.
+    """Return the difference of both losses at the same weights, images and negatives, and the cosine of the gradients.
 
     The cosine is the lowest of all parameters': over all of them, those of the last layer would hide the rest.
     """

@@ -1,7 +1,7 @@
-"""How much of what the hardware can do is done: floating-point operations a second against those of a matrix product.
+"""Model FLOP utilisation: floating-point operations per second, relative to those of a matrix product.
 
-The operations counted are those that the algorithm needs, whoever carries them out: PyTorch's counter on the
-textbook's network, convolutions and matrix products alone, a multiplication and an addition counting two.
+The operations are those that the algorithm needs, for both implementations: PyTorch's counter on the textbook's network
+counts convolutions and matrix products, a multiplication and an addition as two.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ LONG_ENOUGH = 0.5  # seconds, about, that a measurement takes: a shorter one wou
 
 
 class Work(NamedTuple):
-    """Floating-point operations."""
+    """Numbers of floating-point operations."""
 
     step: int  # of SGLD: a forward pass and the gradient towards the images
     iteration: int  # of JEM: all steps, and the three batches forward and backward
 
 
 def work_of(setting: Setting, net: nn.Module) -> Work:
-    """What the algorithm needs, counted on tensors without content."""
+    """Count the operations of the algorithm on tensors without content."""
     net = copy.deepcopy(net).to("meta")
     x = torch.empty((setting.batch, *DATA.shape), device="meta")
     y = torch.empty(setting.batch, dtype=torch.int64, device="meta")
@@ -60,7 +60,7 @@ class MatrixProduct(NamedTuple):
 
 
 def matrix_product(dtype: torch.dtype, device: torch.device) -> MatrixProduct:
-    """The product of the size at which the rate is highest."""
+    """Return the product of the size with the highest rate."""
     best, rate, size, taken = None, 0.0, SMALLEST, 0.0
     while size <= LARGEST and taken < SLOWEST:
         product, taken = _product(size, dtype, device)
@@ -72,7 +72,7 @@ def matrix_product(dtype: torch.dtype, device: torch.device) -> MatrixProduct:
 
 
 def _product(size: int, dtype: torch.dtype, device: torch.device) -> tuple[MatrixProduct, float]:
-    """The product of that size, repeated if it is short, and the seconds that a call takes (the best of three)."""
+    """Return the product of a size, repeated if it is short, and the seconds of a call (the best of three)."""
     left, right = (torch.randn((size, size), device=device).to(dtype) for _ in range(2))
     out = torch.empty_like(left)
 
@@ -94,7 +94,7 @@ def _product(size: int, dtype: torch.dtype, device: torch.device) -> tuple[Matri
 
 @contextmanager
 def _as_convolutions(device: torch.device) -> Iterator[None]:
-    """On a GPU float32 is multiplied as its convolutions do it, in TF32 unless that was turned off."""
+    """Multiply float32 on a GPU as its convolutions do, in TF32 unless that is turned off."""
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda" and torch.backends.cudnn.allow_tf32:
         torch.set_float32_matmul_precision("high")

@@ -1,10 +1,10 @@
-"""How fast jembench is, as ratios to a textbook implementation of the same work, taken in turns in one run.
+"""The speed of jembench, as ratios to a textbook implementation of the same work, timed in turns in one run.
 
     python benchmarks/speed/run.py                                    # everything, on WRN-28-2
     python benchmarks/speed/run.py sampling rate --net wrn-28-10 --repeats 2 --steps 2
     python benchmarks/speed/run.py --format json > today.json
 
-The textbook is in ``textbook.py``, and why it is as it is. PyTorch's threads are set by OMP_NUM_THREADS.
+``textbook.py`` has the textbook implementation and its reasons. OMP_NUM_THREADS sets PyTorch's threads.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def main(
 
 
 class Run(NamedTuple):
-    """What was measured of one network, and how many processes wanted the CPU when it began and when it ended."""
+    """The measurements of one network, and the load of the CPU at the start and at the end."""
 
     setting: Setting
     repeats: int
@@ -117,7 +117,7 @@ def _measure(setting: Setting, subjects: Sequence[str], repeats: int) -> Run:
 
 
 def _as_json(run: Run) -> dict[str, Any]:
-    """With what is spread as median, low and high."""
+    """Return a run in JSON types, with spreads as median, low and high."""
     spreads = ("textbook", "ours", "ratio")
     rows = [
         row._asdict() | {name: value._asdict() for name in spreads if (value := getattr(row, name)) is not None}
@@ -137,7 +137,7 @@ def _print(run: Run, commit: str) -> None:
 
 
 def _table(run: Run) -> Table:
-    """Medians, and the ratio with its spread."""
+    """Return the table of medians, and of ratios with their spreads."""
     setting = run.setting
     title = (
         f"{setting.net}, batch {setting.batch} of 3x32x32, {setting.steps} sampling steps: "
@@ -158,7 +158,7 @@ def _table(run: Run) -> Table:
 
 
 def _figure(row: Row, value: Spread) -> str:
-    """A median in the unit that suits it; where there is no ratio, with its spread."""
+    """Return a median in a suitable unit, with its spread if there is no ratio."""
     if row.measure == "percent":
         return f"{value.median:.0f} % ({value.low:.0f} to {value.high:.0f})"
     return f"{value.median:.3g} s" if value.median >= 1 else f"{1e3 * value.median:.3g} ms"

@@ -1,4 +1,4 @@
-"""What is measured of a network: each subject gives rows of the table."""
+"""The subjects of measurements of a network, each with rows of the table."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from turns import Spread, Turn, spread, take_turns
 
 
 class Row(NamedTuple):
-    """One line of the table."""
+    """A row of the table."""
 
     subject: str
     per: str
     measure: Literal["seconds", "percent"]
     textbook: Spread
     ours: Spread
-    ratio: Spread | None  # of each turn, above 1 where ours is better; None where the two are not to be divided
+    ratio: Spread | None  # of each turn, above 1 if jembench is better; None if a ratio has no meaning
     notes: Mapping[str, float]
 
 
 class Timed(NamedTuple):
-    """A contest's turns. What took them is gone, and with it its memory."""
+    """The turns of a contest, without the objects of the contest, whose memory is freed."""
 
     unit: str
     units: float
@@ -35,12 +35,12 @@ class Timed(NamedTuple):
 
 
 class Session:
-    """All that is measured of one network.
+    """The measurements of one network.
 
     Args:
-        setting: the network, and how much of everything.
-        repeats: turns of each contest.
-        rates: whether matrix products take turns as well, of which rates are read.
+        setting: the network, the device and the amount of work.
+        repeats: the number of turns of each contest.
+        rates: True to time matrix products in the same turns, for rates.
     """
 
     def __init__(self, setting: Setting, repeats: int, *, rates: bool) -> None:
@@ -51,11 +51,11 @@ class Session:
         self._timed: dict[str, Timed] = {}
 
     def rows(self, subject: str) -> list[Row]:
-        """What there is to say of a subject."""
+        """Return the rows of a subject."""
         return [contest_row(subject, self.timed(subject))] if subject in CONTESTS else rates(self)
 
     def timed(self, subject: str) -> Timed:
-        """The turns of a contest: those that the rate is read of are the ones that its own row shows."""
+        """Return the turns of a contest, which rates use as well."""
         if subject not in self._timed:
             contest = CONTESTS[subject](self.setting)
             products = self.products if subject in RATED else {}
@@ -67,7 +67,7 @@ class Session:
 
 
 def contest_row(subject: str, timed: Timed) -> Row:
-    """Seconds a unit of both, and their ratio turn by turn."""
+    """Return the row of seconds per unit of both, and their ratio turn by turn."""
     turns = timed.turns
     textbook, ours = (spread(turn[side] / timed.units for turn in turns) for side in ("textbook", "ours"))
     ratio = spread(turn["textbook"] / turn["ours"] for turn in turns)
@@ -75,7 +75,7 @@ def contest_row(subject: str, timed: Timed) -> Row:
 
 
 def rates(session: Session) -> list[Row]:
-    """Model FLOP utilisation of a sampling step and of a whole iteration of JEM."""
+    """Return the rows of model FLOP utilisation of a sampling step and of an iteration of JEM."""
     work = rate.work_of(session.setting, session.setting.model("jem").net)
     return [
         _rate_row(session, "sampling", work.step),
@@ -84,7 +84,7 @@ def rates(session: Session) -> list[Row]:
 
 
 def _rate_row(session: Session, subject: str, operations: int) -> Row:
-    """The share of the rate of a matrix product in the precision that each side computes in."""
+    """Return the row of shares of the rate of a matrix product in the precision of each side."""
     _, units, _, turns = session.timed(subject)
     precision = session.setting.execution.precision
     products = session.products

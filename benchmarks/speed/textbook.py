@@ -1,21 +1,20 @@
-"""JEM as a newcomer writes it from Algorithm 1 of Grathwohl et al. (2020): what jembench's speed is measured against.
+"""A plain implementation of JEM by Algorithm 1 of Grathwohl et al. (2020), the reference of jembench's speed.
 
-Nothing of jembench is imported, and nothing is slow on purpose. Wherever the algorithm leaves a choice, this is
-PyTorch's default or what the authors' implementation (wgrathwohl/JEM) does:
+It does not import jembench, and is not slow on purpose. Where the algorithm leaves a choice, it takes PyTorch's default
+or that of the authors' implementation (wgrathwohl/JEM):
 
 - float32, contiguous images and weights, eager: PyTorch's defaults. So is TF32 in the convolutions of a GPU.
-- Images come from a ``DataLoader`` over PIL images, augmented one by one by torchvision. Worker processes do it where a
-  GPU computes; beside a network that wants all cores of the CPU they were slower than none.
-- The data of p(x) and the labelled data have a loader each, and data, samples and labelled data a pass each through
-  the network.
+- Images come from a ``DataLoader`` over PIL images, augmented one by one by torchvision. Worker processes do it for
+  networks on a GPU; for a network on all cores of the CPU they were slower than no workers.
+- The data of p(x) and the labelled data have separate loaders; data, samples and labelled data have separate passes.
 - ``retain_graph=True`` at every sampling step. It costs memory rather than time.
 - The replay buffer lies on the CPU: a batch of chains is copied to the device and back in each iteration.
-- ``autograd.grad`` towards the images alone, so that sampling computes no parameter gradients; with ``backward``, as
-  many write it, a step would take half as long again.
-- The loss is read in every iteration, to stop when it has run away.
+- ``autograd.grad`` towards the images alone, so that sampling computes no parameter gradients; with ``backward``,
+  which is common, a step would take 50 % longer.
+- The loss is read in every iteration, to stop at divergence.
 - cuDNN tries its algorithms and keeps the fastest (``cudnn.benchmark``), as the authors' implementation lets it.
 
-The network is handed in and is jembench's own: its in-place activations are to the textbook's advantage.
+The network is jembench's own, whose in-place activations are an advantage for the textbook.
 
 Legend: N images, B batch, C channels, H height, W width, K classes.
 """
@@ -39,14 +38,14 @@ LEARNING_RATE = 1e-4
 EVALUATION_BATCH = 100
 
 tuned = torch.backends.cudnn.flags(enabled=True, benchmark=True)
-"""In the textbook's code alone: what it is measured against must not run under its settings."""
+"""The settings of cuDNN for the textbook's code only."""
 
 Batch = tuple[Tensor, Tensor]
 """Images (B, C, H, W) and labels (B,)."""
 
 
 class Images(Dataset[tuple[Tensor, int]]):
-    """Pixels in memory that become a PIL image when they are asked for, as in torchvision's CIFAR10."""
+    """A dataset of pixels in memory that become PIL images on access, as in torchvision's CIFAR10."""
 
     def __init__(self, pixels: np.ndarray, labels: list[int], transform: Callable[[Image.Image], Tensor]) -> None:
         self.pixels = pixels  # uint8 (N, H, W, C)
@@ -61,12 +60,12 @@ class Images(Dataset[tuple[Tensor, int]]):
 
 
 def add_noise(x: Tensor) -> Tensor:
-    """The data noise of the paper."""
+    """Add the data noise of the paper."""
     return x + DATA_NOISE * torch.randn_like(x)
 
 
 def training_transform(size: int) -> Any:
-    """Augmentation, then [-1, 1], then data noise."""
+    """Return the transform: augmentation, then [-1, 1], then data noise."""
     from torchvision import transforms  # here, since it takes as long to import as PyTorch
 
     return transforms.Compose(
@@ -82,7 +81,7 @@ def training_transform(size: int) -> Any:
 
 
 def training_loader(pixels: np.ndarray, labels: list[int], *, batch: int, workers: int) -> Iterator[Batch]:
-    """Augmented batches without end."""
+    """Yield augmented batches without end."""
     images = Images(pixels, labels, training_transform(pixels.shape[1]))
     loader = DataLoader(images, batch_size=batch, shuffle=True, num_workers=workers, drop_last=True)
     while True:
@@ -90,7 +89,7 @@ def training_loader(pixels: np.ndarray, labels: list[int], *, batch: int, worker
 
 
 def evaluation_loader(pixels: np.ndarray, labels: list[int], *, workers: int) -> DataLoader[Any]:
-    """The images in their order, within [-1, 1]."""
+    """Return the loader of the images in their order, within [-1, 1]."""
     from torchvision import transforms
 
     transform = transforms.Compose([transforms.ToTensor(), transforms.Normalize((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))])
@@ -99,7 +98,7 @@ def evaluation_loader(pixels: np.ndarray, labels: list[int], *, workers: int) ->
 
 @tuned
 def langevin(net: Callable[[Tensor], Tensor], x: Tensor, steps: int, noise: float = NOISE) -> Tensor:
-    """SGLD on log p(x) = logsumexp f(x)."""
+    """Run SGLD on log p(x) = logsumexp f(x)."""
     x = x.clone().requires_grad_()
     for _ in range(steps):
         grad = torch.autograd.grad(net(x).logsumexp(1).sum(), [x], retain_graph=True)[0]
@@ -108,14 +107,14 @@ def langevin(net: Callable[[Tensor], Tensor], x: Tensor, steps: int, noise: floa
 
 
 def jem_loss(net: nn.Module, x_data: Tensor, x_samples: Tensor, x_labelled: Tensor, y: Tensor) -> Tensor:
-    """Cross-entropy, minus mean log p of the data, plus that of the samples."""
+    """Return the cross-entropy, minus the mean log p of the data, plus that of the samples."""
     log_p_data = net(x_data).logsumexp(1).mean()
     log_p_samples = net(x_samples).logsumexp(1).mean()
     return F.cross_entropy(net(x_labelled), y) - (log_p_data - log_p_samples)
 
 
 class Training:
-    """What both kinds of training share: Adam, and a step of it."""
+    """The base class of both trainings: Adam, and a step of it."""
 
     def __init__(self, net: nn.Module, device: torch.device) -> None:
         self.net = net.to(device)
@@ -123,7 +122,7 @@ class Training:
         self.optimizer = torch.optim.Adam(net.parameters(), lr=LEARNING_RATE)
 
     def descend(self, loss: Tensor) -> None:
-        """One step down the loss."""
+        """Take one step of Adam."""
         if abs(loss.item()) > 1e8:
             raise RuntimeError("training has diverged")
         self.optimizer.zero_grad()
@@ -132,7 +131,7 @@ class Training:
 
 
 class JemTraining(Training):
-    """Algorithm 1."""
+    """The training of JEM by Algorithm 1."""
 
     def __init__(
         self,
@@ -153,7 +152,7 @@ class JemTraining(Training):
         self.buffer = torch.empty(BUFFER, pixels.shape[3], size, size).uniform_(-1, 1)
 
     def sample(self) -> Tensor:
-        """Chains from the buffer, some of them begun anew, moved and put back."""
+        """Draw chains from the buffer, restart some of them, move them and put them back."""
         slots = torch.randint(BUFFER, (self.batch,))
         kept = self.buffer[slots]
         new = torch.empty_like(kept).uniform_(-1, 1)
@@ -167,7 +166,7 @@ class JemTraining(Training):
 
     @tuned
     def iterate(self) -> None:
-        """One step of training."""
+        """Run one iteration of training."""
         x, _ = next(self.data)
         x_labelled, y = next(self.labelled)
         samples = self.sample()
@@ -176,7 +175,7 @@ class JemTraining(Training):
 
 
 class ClassifierTraining(Training):
-    """The same network, trained by cross-entropy alone."""
+    """The training of the same network by cross-entropy alone."""
 
     def __init__(
         self, net: nn.Module, pixels: np.ndarray, labels: list[int], *, batch: int, device: torch.device, workers: int
@@ -186,7 +185,7 @@ class ClassifierTraining(Training):
 
     @tuned
     def iterate(self) -> None:
-        """One step of training."""
+        """Run one iteration of training."""
         x, y = next(self.labelled)
         self.net.train()
         self.descend(F.cross_entropy(self.net(x.to(self.device)), y.to(self.device)))
@@ -195,14 +194,14 @@ class ClassifierTraining(Training):
 @tuned
 @torch.no_grad()
 def logits(net: nn.Module, loader: DataLoader[Any], device: torch.device) -> Tensor:
-    """f(x) of all images: (N, K)."""
+    """Return f(x) of all images, (N, K)."""
     net.eval()
     return torch.cat([net(x.to(device)).cpu() for x, _ in loader])
 
 
 @tuned
 def gradient_scores(net: nn.Module, loader: DataLoader[Any], device: torch.device) -> Tensor:
-    """-|d log p(x) / dx| of all images: (N,)."""
+    """Return -|d log p(x) / dx| of all images, (N,)."""
     net.eval()
     scores = []
     for images, _ in loader:
@@ -213,7 +212,7 @@ def gradient_scores(net: nn.Module, loader: DataLoader[Any], device: torch.devic
 
 
 def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
-    """How often a score inside (N,) is higher than one outside (M,)."""
+    """Return the probability that a score inside (N,) is higher than one outside (M,)."""
     from sklearn.metrics import roc_auc_score
 
     truth = np.concatenate([np.ones(len(inside)), np.zeros(len(outside))])
@@ -221,6 +220,6 @@ def auroc(inside: np.ndarray, outside: np.ndarray) -> float:
 
 
 def auroc_interval(inside: np.ndarray, outside: np.ndarray, resamples: int, rng: np.random.Generator) -> np.ndarray:
-    """The 95 % interval of AUROC by the percentiles of resamples of both sides."""
+    """Return the 95 % interval of AUROC by the percentiles of resamples of both sets."""
     values = [auroc(rng.choice(inside, len(inside)), rng.choice(outside, len(outside))) for _ in range(resamples)]
     return np.quantile(values, [0.025, 0.975])

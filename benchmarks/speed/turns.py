@@ -1,4 +1,4 @@
-"""Timing in turns: each turn's work is compared with the work beside it, so that a busy moment falls on both."""
+"""Timing in turns, so that a busy moment of the machine affects all contestants."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Turn = Mapping[str, float]
 
 
 class Spread(NamedTuple):
-    """What the turns gave."""
+    """The median and range of turns."""
 
     median: float
     low: float
@@ -27,7 +27,7 @@ class Spread(NamedTuple):
 def take_turns(contestants: Mapping[str, Callable[[], object]], turns: int, device: torch.device) -> list[Turn]:
     """Time the contestants one after the other, ``turns`` times, in reverse order every other time.
 
-    They are warm already: compiled, their memory allocated, their buffers filled.
+    They must be warmed up: compiled, with allocated memory and filled buffers.
     """
     names = list(contestants)
     return [
@@ -37,7 +37,7 @@ def take_turns(contestants: Mapping[str, Callable[[], object]], turns: int, devi
 
 
 def seconds(work: Callable[[], object], device: torch.device) -> float:
-    """Wall-clock time of one call, up to when the device has finished it."""
+    """Return the wall-clock time of one call, including the work of the device."""
     synchronise(device)
     start = time.perf_counter()
     work()
@@ -46,19 +46,19 @@ def seconds(work: Callable[[], object], device: torch.device) -> float:
 
 
 def synchronise(device: torch.device) -> None:
-    """Wait for all that was asked of the device."""
+    """Wait for the work of the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Median, lowest, highest."""
+    """Return the median, the lowest and the highest value."""
     ordered = sorted(values)
     return Spread(statistics.median(ordered), ordered[0], ordered[-1])
 
 
 def hardware(device: torch.device) -> str:
-    """The device's name, and how many threads of the CPU compute."""
+    """Return the name of the device and the number of threads."""
     gpu = f"{devices.name(device)}; " if device.type == "cuda" else ""
     threads, cores = torch.get_num_threads(), os.cpu_count()
     return f"{gpu}{devices.processor()}; threads {threads}, cores {cores}"
