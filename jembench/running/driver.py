@@ -133,10 +133,10 @@ def carry_out(plan: Plan, store: Store, executor: Executor, events: Events, how:
         with progress.phase("starting workers"):
             executor.open(driver)
         Dispatch(units, store, executor, events).run()
+        sweep(store)
     finally:
         with progress.phase("ending workers"):
             executor.close()
-    sweep(store)
 
 
 def _options(plan: Plan, store: Store, how: RunOptions) -> list[str]:
