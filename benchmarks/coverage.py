@@ -223,7 +223,7 @@ def scored(metric: FeatureMetric, rng: Generator, images: np.ndarray[Any, Any], 
     """Return the first value of a metric of features."""
     given, reference = torch.from_numpy(images), torch.from_numpy(real)
     sample = Generated(given, Features(given, given), torch.arange(len(given)), "", {"features": "given"})
-    estimate = next(iter(metric.score(sample, reference).estimates.values()))
+    estimate = next(iter(metric.scores(sample, reference).estimates.values()))
     return measured(estimate, rng, 200 if metric.resamples is None else metric.resamples)
 
 

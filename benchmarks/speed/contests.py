@@ -29,7 +29,8 @@ from jembench.running.estimate import WARM_UP
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
 from jembench.sampling.sgld import Langevin, ShortRun
-from jembench.stats import Interval, bootstrap_interval, ranking
+from jembench.stats import ranking
+from jembench.stats.intervals import Interval, bootstrap_interval
 from jembench.training.loop import Trainer
 
 DATA = DataSpec(name="noise", shape=(3, 32, 32), num_classes=10)

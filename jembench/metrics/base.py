@@ -85,7 +85,7 @@ def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Va
     """
     import numpy as np
 
-    from jembench.stats import bootstrap_interval, wilson
+    from jembench.stats.intervals import bootstrap_interval, wilson
 
     resampling, unit, better, n, value, flags = estimate
     if flags is not None:

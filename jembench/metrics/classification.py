@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from jembench.stats import Indices, Statistic
+    from jembench.stats.intervals import Indices, Statistic
 
     Floats = NDArray[np.float64]
 
@@ -107,8 +107,8 @@ class Scaled(Classification):
         if self.scaling == "none":
             return super().compute(evaluation)
         logits, labels = labelled_logits(evaluation, "test", self.data_noise)
-        held = labelled_logits(evaluation, "validation", self.data_noise)
-        temperature, n = fit_temperature(*held), len(held.labels)
+        held, held_labels = labelled_logits(evaluation, "validation", self.data_noise)
+        temperature, n = fit_temperature(held, held_labels), len(held)
         parts = {**describe_test_images(len(labels), self.data_noise), "validation_images": n}
         details = {"temperature": temperature, "validation_images": n}
         return self.measurement(evaluation, self.scores(logits / temperature, labels), parts=parts, details=details)
@@ -287,7 +287,7 @@ def _sums_in_bins(values: Floats, where: NDArray[np.int64], bins: int) -> Statis
     import numpy as np
     from scipy.sparse import csr_array
 
-    from jembench.stats import multiplicities
+    from jembench.stats.intervals import multiplicities
 
     rows, n = values.shape
     places = (where + bins * np.arange(rows)[:, None]).ravel(), np.tile(np.arange(n), rows)
@@ -375,38 +375,33 @@ def log_odds(logits: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:
     return ranked[:, 0] - ranked[:, 1:].logsumexp(dim=1)
 
 
-def require_finite(values: Tensor, quantity: str, what: str) -> None:
+def require_finite(
+    values: Tensor,
+    quantity: str,
+    what: str,
+    advice: str = "the model has diverged. Train it again with another seed or a lower learning rate.",
+) -> None:
     """Check that values (N, ...) are finite, since a statistic of the finite ones would hide that others are not.
 
     Raises:
-        Diverged: if not, with the number of images concerned.
+        Diverged: if not, with the number of images concerned and the advice.
     """
     bad = int((~values.isfinite()).reshape(len(values), -1).any(dim=1).sum())
     if bad:
-        raise Diverged(
-            f"The {quantity} of {bad} of {len(values)} {what} are not finite (NaN or infinite): the model has "
-            "diverged. Train it again with another seed or a lower learning rate."
-        )
+        raise Diverged(f"The {quantity} of {bad} of {len(values)} {what} are not finite (NaN or infinite): {advice}")
 
 
-class LabelledLogits(NamedTuple):
-    """The logits of images and their labels, on the CPU."""
-
-    logits: Tensor  # float64 (N, K), finite
-    labels: Tensor  # int64 (N,)
-
-
-def labelled_logits(evaluation: Evaluation, images: Literal["test", "validation"], data_noise: float) -> LabelledLogits:
-    """Read the logits of images with noise of standard deviation ``data_noise``.
+def labelled_logits(evaluation: Evaluation, images: Literal["test", "validation"], noise: float) -> list[Tensor]:
+    """Return the logits of images with noise of standard deviation ``noise``, float64 (N, K), and labels (N,).
 
     Raises:
         Diverged: if a logit is not finite.
     """
     labels = evaluation.data.part(images).labels
     assert labels is not None, "the metric requires labels"
-    logits = evaluation.predictions.read("logits", images, data_noise).cpu().double()
+    logits = evaluation.predictions.read("logits", images, noise).cpu().double()
     require_finite(logits, "logits", f"{images} images of {evaluation.data.spec.name}")
-    return LabelledLogits(logits, labels.cpu())
+    return [logits, labels.cpu()]
 
 
 def fit_temperature(logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> float:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from jembench.stats import Indices
+    from jembench.stats.intervals import Indices
 
 END = 100
 """The number of images at either end, at most a quarter of all."""
@@ -171,7 +171,7 @@ def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
     import numpy as np
     from scipy.special import entr
 
-    from jembench.stats import multiplicities
+    from jembench.stats.intervals import multiplicities
 
     def hill_number(indices: Indices) -> NDArray[np.float64]:
         counts = multiplicities(classes[indices], num_classes)

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from jembench import progress
 from jembench.models.devices import one_thread
-from jembench.stats import Indices, Statistic, multiplicities
+from jembench.stats.intervals import Indices, Statistic, multiplicities
 
 Matrix = NDArray[Any]
 
@@ -199,10 +199,6 @@ def resampled_kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
     return distances
 
 
-def _kernel(x: Matrix, y: Matrix) -> Matrix:
-    return _cube(x @ y.T / x.shape[1] + 1)
-
-
 def _self_kernel(x: Matrix) -> Matrix:
     return _cube((x * x).sum(axis=1) / x.shape[1] + 1)
 
@@ -216,7 +212,7 @@ def _pair_sums(x: Matrix, y: Matrix, a: Matrix, b: Matrix) -> Matrix:
     total = np.zeros(len(a))
     for start in progress.track(range(0, len(x), _BLOCK), "", "blocks"):
         rows = slice(start, start + _BLOCK)
-        total += ((a[:, rows] @ _kernel(x[rows], y)) * b).sum(axis=1)
+        total += ((a[:, rows] @ _cube(x[rows] @ y.T / x.shape[1] + 1)) * b).sum(axis=1)
     return total
 
 

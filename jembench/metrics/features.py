@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import http.client
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -26,14 +26,13 @@ if TYPE_CHECKING:
     from jaxtyping import UInt8
     from torch import Tensor
 
-    from jembench.store.tensors import Contents
-
 # --- the network of the published IS and FID --------------------------------------------------------------------------
 
 DIGEST = "6726825d"
 """The first digits of the SHA-256 of Inception's weights of 2015-12-05, with which FID was first computed."""
 
-WEIGHTS_FILE = "weights-inception-2015-12-05-6726825d.pth"
+URL = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"
+WEIGHTS_FILE = URL.rpartition("/")[2]
 _INCEPTION_BATCH = 32
 _TIMEOUT_SECONDS = 20.0
 
@@ -95,12 +94,7 @@ class InceptionFeatures:
         if not path.is_file() and self.download and not self.weights:
             _fetch(path)
         if not path.is_file():
-            missing = (
-                f"There is no file {path}, given as the weights of inception."
-                if self.weights
-                else f"Inception's weights are not available: there is no {path}."
-            )
-            raise Unavailable(f"{missing} {_how_to_get()}")
+            raise Unavailable(f"Inception's weights are not available: there is no file {path}. {_how_to_get()}")
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         if not digest.startswith(DIGEST):
@@ -126,16 +120,10 @@ def cached_path() -> Path:
     return Path(torch.hub.get_dir()) / "checkpoints" / WEIGHTS_FILE
 
 
-def _url() -> str:
-    from torch_fidelity.feature_extractor_inceptionv3 import URL_INCEPTION_V3
-
-    return str(URL_INCEPTION_V3)
-
-
 def _how_to_get() -> str:
     return (
         "Let jembench fetch them (96 MB) with --set fid.features=inception:download=true, or download "
-        f"{_url()} elsewhere and give --set fid.features=inception:weights=PATH. Without a download, --set "
+        f"{URL} elsewhere and give --set fid.features=inception:weights=PATH. Without a download, --set "
         "fid.features=cnn trains a small network on the dataset. Each of fid, is, kid and prc has this option: "
         "--set is.features=cnn --set fid.features=cnn."
     )
@@ -147,7 +135,7 @@ def _fetch(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with socket_timeout(_TIMEOUT_SECONDS):
-            torch.hub.download_url_to_file(_url(), str(path), hash_prefix=DIGEST, progress=False)
+            torch.hub.download_url_to_file(URL, str(path), hash_prefix=DIGEST, progress=False)
     except (OSError, RuntimeError, http.client.HTTPException) as error:
         raise Unavailable(f"Inception's weights could not be fetched to {path}: {error}. {_how_to_get()}") from error
 
@@ -205,8 +193,11 @@ class CnnFeatures:
         self.name, self._data = f"{spec.name}-cnn", spec
         path = cache / slug(self.name) / "weights.safetensors"
         record = {"recipe": RECIPE, "images": content_hash(train.images), "labels": content_hash(train.labels)}
-        contents = _kept(path, record)
-        if contents is None:
+        try:
+            contents = tensors.read(path, "")
+        except (OSError, StoreError, CheckpointError):
+            contents = None  # absent or damaged: training again gives the same network
+        if contents is None or contents.seal.record != record:
             tensors.write(path, _train(spec, train.images.cpu(), train.labels.cpu()).state_dict(), record)
             contents = tensors.read(path, "")
         self._net = _make_net(spec)
@@ -234,17 +225,6 @@ def _check_classes(data: DataSpec) -> None:
             f"The feature network cnn is trained on labels, and the dataset {data.name} has none. "
             "Use another feature network, for example --set fid.features=inception."
         )
-
-
-def _kept(path: Path, record: Mapping[str, Any]) -> Contents | None:
-    """Read the file of a network, if it is intact and was trained on the same data by the same recipe."""
-    from jembench.store import tensors
-
-    try:
-        contents = tensors.read(path, "")
-    except (OSError, StoreError, CheckpointError):
-        return None  # absent or damaged: training again gives the same network
-    return contents if contents.seal.record == record else None
 
 
 def _make_net(spec: DataSpec) -> Any:

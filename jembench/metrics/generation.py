@@ -83,27 +83,17 @@ class FeatureMetric(SampleProtocol, Metric):
         if isinstance(self, ReferenceMetric):
             real = pool_of(evaluation, self.features, self.reference, f"{self.reference} images")
             parts = {"reference": self.reference, "reference_images": len(real)}
-        scored = self.score(sample, real)
+        dimensions = sample.features.pool.shape[1]
+        self.require(sample.n, None if real is None else len(real), str(sample.identity["features"]), dimensions)
+        scored = self.scores(sample, real)
         estimates = {sample.label(label): estimate for label, estimate in scored.estimates.items()}
         parts |= {**sample.identity, **scored.parts}
-        metric = self
-        if self.resamples is None:
-            is_small = sample.features.pool.shape[1] <= feature_scores.SMALL
-            metric = dataclasses.replace(self, resamples=200 if is_small else 0)
+        by_default = 200 if dimensions <= feature_scores.SMALL else 0
+        metric = self if self.resamples is not None else dataclasses.replace(self, resamples=by_default)
         return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=scored.details)
 
-    def score(self, sample: Generated, real: Tensor | None) -> Scored:
-        """Check the numbers of images, and score them; ``real``: the pooled features of reference images (M, D).
-
-        Raises:
-            NotApplicable: if there are too few images.
-        """
-        network, dimensions = str(sample.identity["features"]), sample.features.pool.shape[1]
-        self.require(sample.n, None if real is None else len(real), network, dimensions)
-        return self.scores(sample, real)
-
     def scores(self, sample: Generated, real: Any) -> Scored:
-        """Score generated images."""
+        """Score generated images; ``real``: the pooled features of reference images (M, D), or None."""
         raise NotImplementedError
 
 

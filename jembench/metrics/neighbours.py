@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from jembench.stats import Indices, Statistic
+    from jembench.stats.intervals import Indices, Statistic
 
 PERCENTILE = 1
 """The percentile of the test images' distances that is the threshold, so the share of new images below it, in %."""
@@ -171,8 +171,4 @@ def median_ratio(distance: NDArray[np.float64], of_test: NDArray[np.float64]) ->
     """
     import numpy as np
 
-    def ratios(drawn: Indices, drawn_test: Indices) -> NDArray[np.float64]:
-        ratio: NDArray[np.float64] = np.median(distance[drawn], axis=1) / np.median(of_test[drawn_test], axis=1)
-        return ratio
-
-    return ratios
+    return lambda drawn, drawn_test: np.median(distance[drawn], axis=1) / np.median(of_test[drawn_test], axis=1)

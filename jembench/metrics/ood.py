@@ -13,9 +13,9 @@ from jembench.catalog import registry
 from jembench.catalog.options import Names
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar, Spec, format_value
-from jembench.errors import Diverged
 from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned, Quantity
 from jembench.metrics.base import Arrays, Estimate, Metric, NotNegative, describe_test_images
+from jembench.metrics.classification import require_finite
 
 if TYPE_CHECKING:
     import numpy as np
@@ -107,12 +107,12 @@ class OutOfDistribution(Metric):
 
         noise = self.data_noise * (1.0 if images == "test" else getattr(resolve(images).make(), "noise", 1.0))
         scores = self.scorer.scores(evaluation, images, noise).cpu().double()
-        bad = int((~scores.isfinite()).sum())
-        if bad:
-            raise Diverged(
-                f"The score {self.score} of {bad} of {len(scores)} images of {images} is not finite (NaN or infinite), "
-                "so that images cannot be ranked. Train the model again if it has diverged; choose another score if "
-                "the gradient of its density overflows in float32."
-            )
+        require_finite(
+            scores,
+            f"scores {self.score}",
+            f"images of {images}",
+            "they cannot be ranked. Train the model again if it has diverged; choose another score if the gradient "
+            "of its density overflows in float32.",
+        )
         array: NDArray[np.float64] = scores.numpy()
         return array

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from jembench.catalog.spec import Scalar, format_value
-from jembench.errors import Diverged, NotApplicable, SpecError
+from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Features, Need, Planned, Quantity, Source
 from jembench.metrics.base import OptionalCount
 from jembench.metrics.classification import log_odds, require_finite
@@ -54,13 +54,8 @@ class SampleProtocol:
     @property
     def wanted(self) -> Source:
         """The source of images to ask the evaluation for."""
-        return Source(
-            chains=self.source,
-            steps=self.steps,
-            images=self.images,
-            conditional=self.conditional,
-            pooling=self.pooling,
-        )
+        chains: dict[str, Any] = {name: getattr(self, name) for name in ("steps", "images", "conditional", "pooling")}
+        return Source(chains=self.source, **chains)
 
     @property
     def requires(self) -> frozenset[Need]:
@@ -108,15 +103,11 @@ def _contradictions(asked: SampleProtocol) -> Iterator[str]:
             f"top is {top}; it must be a share of the images above 0 and up to 1, such as 0.1, or a whole number of "
             "them above 1, such as 1000."
         )
-    if asked.per_class and not selecting:
-        yield "per_class=true keeps the most confident of each class: say whose confidence, selection=model."
-    if asked.top != 1 and not selecting:
-        yield f"top={top} keeps the most confident images: say whose confidence, such as selection=model."
+    if (asked.per_class or asked.top != 1) and not selecting:
+        given = "per_class=true" if asked.per_class else f"top={top}"
+        yield f"{given} keeps the most confident images: say whose confidence, such as selection=model."
     if asked.top == 1 and selecting:
-        yield (
-            f"selection={asked.selection} keeps the most confident images: say how many, for example top=0.1 for a "
-            "tenth of them."
-        )
+        yield f"selection={asked.selection} keeps the most confident images: say how many, for example top=0.1."
 
 
 ALL_KEPT = SampleProtocol()
@@ -224,20 +215,13 @@ def selected(
     Raises:
         NotApplicable: if there are too few, in total or of some class.
     """
-    count = asked.count(len(logits))
-    ranking = (log_odds(logits) if scores is None else scores).argsort(descending=True, stable=True)
-    if asked.per_class:
-        classes = logits.argmax(dim=1)[ranking]
-        return _as_many_of_each(ranking, classes, logits.shape[1], count).sort().values
-    return ranking[:count].sort().values
-
-
-def _as_many_of_each(
-    ranking: Int[Tensor, " N"], classes: Int[Tensor, " N"], num_classes: int, count: int
-) -> Int[Tensor, " n"]:
     import torch
 
-    each = count // num_classes
+    count, num_classes = asked.count(len(logits)), logits.shape[1]
+    ranking = (log_odds(logits) if scores is None else scores).argsort(descending=True, stable=True)
+    if not asked.per_class:
+        return ranking[:count].sort().values
+    each, classes = count // num_classes, logits.argmax(dim=1)[ranking]
     sizes = classes.bincount(minlength=num_classes)
     if each == 0 or int(sizes.min()) < each:
         rarest = int(sizes.argmin())
@@ -246,7 +230,7 @@ def _as_many_of_each(
             f"and the selecting network predicts class {rarest} for {int(sizes[rarest])}. Choose another top, or "
             "per_class=false."
         )
-    return torch.cat([ranking[classes == number][:each] for number in range(num_classes)])
+    return torch.cat([ranking[classes == number][:each] for number in range(num_classes)]).sort().values
 
 
 def pool_of(evaluation: Evaluation, features: str, images: Literal["train", "test"] | Tensor, what: str) -> Tensor:
@@ -275,9 +259,5 @@ def finite(features: Tensor, what: str) -> Tensor:
         Diverged: if a feature is not finite.
     """
     features = features.cpu().double()
-    bad = int((~features.isfinite()).any(dim=1).sum())
-    if bad:
-        raise Diverged(
-            f"The features of {bad} of {len(features)} {what} are not finite, so that images cannot be compared."
-        )
+    require_finite(features, "features", what, "the images cannot be compared.")
     return features

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from jembench.stats import Indices, Statistic
+    from jembench.stats.intervals import Indices, Statistic
 
 CONFIDENT = 0.9
 """The smallest max p(y|x) of a confident sample."""
@@ -187,7 +187,7 @@ def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Stat
     """
     import numpy as np
 
-    from jembench.stats import multiplicities
+    from jembench.stats.intervals import multiplicities
 
     different, place = np.unique(ages, return_inverse=True)
     num_classes = int(classes.max()) + 1

@@ -37,24 +37,20 @@ class IterationTime(Metric):
         if not seconds:
             raise NotApplicable("The model was fitted at once: no timings of iterations are known.")
         windows = {"seconds": np.asarray(seconds, dtype=np.float64)}
+        details: dict[str, list[str]] = {"suspicious": []}
+        if other_load is not None and other_load > BUSY:
+            details["suspicious"] += [f"it was measured under load: {other_load:.1f} processes waited for a processor"]
         parts: dict[str, Scalar] = {
             "statistic": "median",
             "when": "training",
             "hardware": devices.name(evaluation.device),
             "threads": torch.get_num_threads(),
         }
-        details = {"suspicious": _load(other_load)}
         return self.measurement(evaluation, {}, estimates=self.estimates(windows), parts=parts, details=details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the median of the windows."""
         return {self.name: median(arrays["seconds"], "s", "lower")}
-
-
-def _load(others: float | None) -> list[str]:
-    if others is None or others <= BUSY:
-        return []
-    return [f"it was measured under load: {others:.1f} processes waited for a processor"]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -181,8 +181,3 @@ def multiplicities(indices: Indices, n: int) -> NDArray[np.int64]:
     rows = len(indices)
     flat = indices + n * np.arange(rows)[:, None]
     return np.bincount(flat.ravel(), minlength=rows * n).reshape(rows, n)
-
-
-def mean_of(values: NDArray[Any]) -> Statistic:
-    """Return the mean of ``values`` (N,) as a statistic to bootstrap."""
-    return lambda indices: values[indices].mean(axis=1)

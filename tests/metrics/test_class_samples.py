@@ -8,7 +8,7 @@ from scipy.stats import entropy
 from jembench.interfaces import Samples, Source
 from jembench.interfaces.evaluation import KEPT
 from jembench.metrics.samples import ClassSamples
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 
 FRESH = Source(chains="fresh", steps=5, images=60, conditional=True)
 

@@ -12,7 +12,7 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec
 from jembench.metrics.distal import Distal
 from jembench.models.energies import LogitModel
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 
 M = 30
 

@@ -9,7 +9,7 @@ from scipy.stats import entropy
 
 from jembench.metrics.base import mean, share, value_of
 from jembench.metrics.densities import among_highest, effective_classes
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 
 RNG = np.random.default_rng(0)
 

@@ -126,7 +126,7 @@ def test_the_extrapolated_distance_of_normal_features_is_the_closed_form(shift):
 def scored(images, real):
     given = Features(images, images)
     sample = Generated(images, given, torch.arange(len(images)), "", {"features": "given"})
-    return FIDInfinity().score(sample, real).estimates["fid-infinity"].value
+    return FIDInfinity().scores(sample, real).estimates["fid-infinity"].value
 
 
 def test_the_order_in_which_images_come_does_not_decide_their_parts():
@@ -139,4 +139,4 @@ def test_the_order_in_which_images_come_does_not_decide_their_parts():
 
 def test_fewer_images_than_the_line_needs_are_refused():
     with pytest.raises(NotApplicable, match="six times as many as"):
-        scored(features(71, 0).double(), features(100, 1).double())
+        FIDInfinity().require(71, 100, "given", 12)

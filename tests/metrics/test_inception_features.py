@@ -100,7 +100,7 @@ def test_weights_that_are_nowhere_are_a_paragraph_with_the_remedy(dataset, hub):
 
 
 def test_a_given_file_that_is_not_there_is_named(dataset, tmp_path):
-    with pytest.raises(Unavailable, match=r"There is no file .*absent\.pth, given as the weights of inception"):
+    with pytest.raises(Unavailable, match=r"there is no file .*absent\.pth"):
         prepared(dataset, weights=str(tmp_path / "absent.pth"))
 
 

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from jembench.interfaces import DataSpec
 from jembench.metrics.densities import LogDensity, size_of_end
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 
 N = 60
 PER_IMAGE = ("log-px", "labels", "predicted", "confidence", "log-odds")

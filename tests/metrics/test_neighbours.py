@@ -5,10 +5,10 @@ import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from jembench import stats
 from jembench.errors import Unavailable
 from jembench.metrics import neighbours as module
 from jembench.metrics.neighbours import Neighbours, memorised, nearest
+from jembench.stats import intervals
 
 CPU = torch.device("cpu")
 METRIC = Neighbours(resamples=50)
@@ -119,10 +119,10 @@ def test_of_fresh_samples_the_interval_nearly_always_holds_one_percent():
         distance, of_test = rng.random(5000), rng.random(400)
         statistic = memorised(distance, of_test)
         share = float(statistic(np.arange(5000)[None], np.arange(400)[None])[0])
-        resampling = stats.intervals.Resampling(statistic, (5000, 400), (0.0, 100.0), 5000)
-        low, high = stats.bootstrap_interval(share, resampling, rng=rng, resamples=100)
+        resampling = intervals.Resampling(statistic, (5000, 400), (0.0, 100.0), 5000)
+        low, high = intervals.bootstrap_interval(share, resampling, rng=rng, resamples=100)
         held += low <= 1 <= high
-        low, high = stats.wilson(round(50 * share), 5000)
+        low, high = intervals.wilson(round(50 * share), 5000)
         alone += low <= 0.01 <= high
     assert held >= 180
     assert alone < 100

@@ -8,7 +8,7 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 from jembench.catalog import discovery
 from jembench.errors import Diverged
 from jembench.metrics.ood import OutOfDistribution
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 
 SHAPE = (1, 4, 4)
 SCORES = [component.name for component in discovery.components("scores") if component.distribution == "jembench"]
@@ -106,7 +106,7 @@ def test_scores_that_say_nothing_give_one_half(evaluation):
 @pytest.mark.parametrize("name", ["test", "inverted"])
 def test_a_score_that_is_not_finite_is_never_ranked(evaluation, wrong, name):
     evaluation.readings["energy", name][3] = wrong
-    with pytest.raises(Diverged, match=f"The score log-px of 1 of .* images of {name} is not finite"):
+    with pytest.raises(Diverged, match=f"The scores log-px of 1 of .* images of {name} are not finite"):
         OutOfDistribution(set="inverted").compute(evaluation)
 
 

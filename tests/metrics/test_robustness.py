@@ -9,7 +9,7 @@ from jembench.data.pixels import to_float
 from jembench.errors import SpecError
 from jembench.metrics.attacks import BUDGETS, CURVE, Budget, choose, is_robust
 from jembench.metrics.pgd import PGD
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 
 
 def test_a_change_by_whole_levels_is_of_that_size():

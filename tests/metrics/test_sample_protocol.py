@@ -31,7 +31,7 @@ METRICS = ["is", "fid", "kid", "prc"]
         ({"selection": "model", "top": 2.5}, "top is 2.5"),
         ({"selection": "model", "top": float("nan")}, "top is nan"),
         ({"selection": "model", "top": float("inf")}, "top is inf"),
-        ({"per_class": True}, "per_class=true keeps the most confident of each class: say whose"),
+        ({"per_class": True}, "per_class=true keeps the most confident images: say whose"),
         ({"top": 0.1}, "top=0.1 keeps the most confident images: say whose confidence"),
         ({"selection": "features"}, "selection=features keeps the most confident images: say how many"),
     ],

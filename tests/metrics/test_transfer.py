@@ -12,7 +12,7 @@ from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import ChainState, StepInfo
 from jembench.metrics.pgd import PGD, Transfer
 from jembench.models.energies import LogitModel
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 
 N = 60
 BUDGET = {"images": N, "restarts": 2, "steps": 10}

@@ -19,7 +19,7 @@ from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
 from jembench.report.claims import CLAIM_FIELDS, _pairs, document, judge
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 CLAIMS = load()

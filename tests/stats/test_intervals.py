@@ -7,8 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench.interfaces import Resampling
-from jembench.stats import bootstrap_interval, intervals, mean_of, multiplicities, wilson
-from jembench.stats.intervals import score_interval, score_p
+from jembench.stats import intervals
+from jembench.stats.intervals import bootstrap_interval, multiplicities, score_interval, score_p, wilson
+
+
+def mean_of(values):
+    return lambda indices: values[indices].mean(axis=1)
 
 
 def rng(seed: int = 0) -> np.random.Generator:

@@ -10,8 +10,13 @@ from hypothesis import strategies as st
 from scipy import stats as scipy_stats
 
 from jembench.interfaces import Resampling
-from jembench.stats import mean_of, wilson
+from jembench.stats.intervals import wilson
 from jembench.stats.paired import bootstrap_difference, from_intervals, holm, mcnemar, seed_difference
+
+
+def mean_of(values):
+    return lambda indices: values[indices].mean(axis=1)
+
 
 # --- McNemar ----------------------------------------------------------------------------------------------------------
 

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
-from jembench.stats import bootstrap_interval, ranking
+from jembench.stats import ranking
+from jembench.stats.intervals import bootstrap_interval
 
 LABELS = ["auroc", "fpr95-in", "aupr-in", "fpr95-out", "aupr-out"]
 coarse = st.lists(st.integers(-3, 3).map(float), min_size=1, max_size=30)  # full of ties

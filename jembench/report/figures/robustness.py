@@ -18,7 +18,7 @@ from jembench.report.figures import adversarial
 from jembench.report.figures.base import Drawing, Numbers, Planned, Result, figure_of, rows_of
 from jembench.report.protocols import DEFENCE, RULE, in_common, values_of
 from jembench.report.rows import grouped
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -9,7 +9,7 @@ from jembench.drawing import BLACK, VERMILLION
 from jembench.drawing import styled as in_our_style
 from jembench.report.figures import adversarial, robustness
 from jembench.report.figures.base import Result
-from jembench.stats import wilson
+from jembench.stats.intervals import wilson
 
 CURVES = "pgd-curves-digits-s0"
 SPENT = "pgd:data=digits,images=60,steps=40"
