@@ -4,11 +4,15 @@ import importlib
 from contextlib import nullcontext
 
 import pytest
+import torch
 
 from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.running import session
+from jembench.running.caches import FeatureBank
 from jembench.running.driver import RunOptions
+from jembench.running.events import Events
+from jembench.running.fits import FitWork
 from jembench.store.store import Store
 from jembench.training import guard
 
@@ -127,3 +131,15 @@ def folder():
         return store.fit_folder(fit.key)
 
     return folder
+
+
+@pytest.fixture
+def loaded(store):
+    """From a plan to the evaluation of its fit, fitted or from the store."""
+
+    def loaded(plan):
+        (fit,) = plan.fits
+        bank = FeatureBank(fit.dataset.make(), store, torch.device("cpu"))
+        return FitWork(fit=fit, bank=bank, store=store, report=Events().of(fit.key)).load_or_train().evaluation()
+
+    return loaded

@@ -1,11 +1,6 @@
 """The display of a run, in a log and on a terminal."""
 
-import json
-import os
-import pty
 import re
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
@@ -15,8 +10,6 @@ from jembench.errors import Fallback
 from jembench.interfaces import Event
 from jembench.running import display as module
 from jembench.running.display import Display
-
-COMMAND = [sys.executable, "-c", "import sys; from jembench.cli.main import main; sys.exit(main())"]
 
 
 def fit(model, seed=0):
@@ -71,17 +64,6 @@ def lines(capsys):
 # --- lines, for logs --------------------------------------------------------------------------------------------------
 
 
-def test_units_from_beginning_to_end(log, clock, lines):
-    jem, baseline = fit("jem"), fit("baseline", 1)
-    log.queue([(jem, "fit"), (baseline, "attack-part")])
-    for of, unit, seconds in ((jem, "fit", 3600), (baseline, "attack-part", 7)):
-        log("progress", of, unit)
-        clock.now += seconds
-        log("ended", of, unit, values={"how": "done"})
-    assert lines() == ["jem on digits, seed 0: done in 1:00:00", "baseline on digits, seed 1: done in 0:00:07"]
-    assert log.display.whole() == "2/2 units done"
-
-
 @pytest.mark.parametrize(
     ("how", "text", "line"),
     [
@@ -90,6 +72,7 @@ def test_units_from_beginning_to_end(log, clock, lines):
         ("stopped", "SIGTERM", ["stopped after 0:00:09: SIGTERM"]),
         ("failed", "no space", ["failed on node7 after 0:00:09: no space"]),
         ("refused", "other code", ["refused on node7 after 0:00:09: other code"]),
+        ("done", "", ["done on node7 in 0:00:09"]),
         ("done", "training failed", ["failed on node7 after 0:00:09: training failed"]),
         ("dropped", "", []),
     ],
@@ -134,18 +117,6 @@ def test_a_training_that_resumes_says_from_where(log, lines):
     assert lines() == [
         "jem on digits, seed 0: training",
         "jem on digits, seed 1: training, 200 of 400 iterations done",
-    ]
-
-
-def test_a_metric_that_takes_long_says_how_far_it_is(log, clock, lines):
-    jem = fit("jem")
-    log("progress", jem, text="measuring kid, feature network cnn")
-    log.display.tick()
-    log("progress", jem, done=60, total=1000, text="measuring kid, features", counted="images")
-    log.display.tick()
-    assert [line.removeprefix("jem on digits, seed 0: ") for line in lines()] == [
-        "measuring kid, feature network cnn",
-        "60/1,000 images, measuring kid, features",
     ]
 
 
@@ -226,35 +197,3 @@ def test_a_unit_that_has_ended_leaves_a_line(drawn):
     assert "jem on digits, seed 0: done in 0:00:00" in shown
     assert shown[-2].endswith("1/2 units done --:--")
     assert shown[-1].endswith("measuring ece")
-
-
-def test_all_that_a_real_terminal_gets(zoo_of_tests, tmp_path):
-    """Bars on stderr, which is a terminal; the table on stdout, which is a file."""
-    arguments = ["run", "hybrid", "--models", "zoo_of_tests:jem", "--metrics", "accuracy", "--format", "json"]
-    arguments += ["--dataset", "zoo_of_tests:data", "--recipe", str(zoo_of_tests / "tiny.toml")]
-    ours, theirs = pty.openpty()
-    environment = os.environ | {"PYTHONPATH": str(zoo_of_tests), "TERM": "xterm", "COLUMNS": "100"}
-    with subprocess.Popen(
-        [*COMMAND, *arguments], cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=theirs
-    ) as process:
-        os.close(theirs)
-        terminal = b""
-        while chunk := _read(ours):
-            terminal += chunk
-        out = process.stdout.read()
-    os.close(ours)
-    assert process.returncode == 0
-    assert json.loads(out)["rows"][0]["model"] == "zoo_of_tests:jem"
-    shown = terminal.decode()
-    assert "━" in shown
-    assert "/36 iterations" in shown  # the last iterations may pass between two refreshes
-    assert shown.index("\x1b[?25l") < shown.rindex("\x1b[?25h")  # the cursor is hidden, and comes back
-    assert "seed 0: done in " in shown
-    assert "\x1b[2K" in shown[shown.rindex("━") :]  # the line of the bar is wiped
-
-
-def _read(terminal):
-    try:
-        return os.read(terminal, 4096)
-    except OSError:  # how Linux says that the other end is closed
-        return b""

@@ -8,7 +8,7 @@ from jembench.errors import SpecError
 from jembench.experiment.plan import plan_fit
 from jembench.interfaces import DataSpec
 from jembench.running import estimate as module
-from jembench.running.estimate import estimate, random_images
+from jembench.running.estimate import estimate
 
 CPU = torch.device("cpu")
 BATCH, STEPS = 8, 5
@@ -32,13 +32,6 @@ def toy(monkeypatch):
 
 def plan(model, dataset="digits", recipe="digits-paper", *settings):
     return plan_fit(model, dataset, recipe, ["data.validation=0", "epochs=10", f"batch_size={BATCH}", *settings])
-
-
-def test_random_images_are_as_many_as_the_dataset_has_and_of_every_class(toy):
-    images, labels = random_images(toy(plan("baseline").dataset))
-    assert images.shape == (320, 1, 8, 8)
-    assert images.dtype == torch.uint8
-    assert labels.unique().tolist() == list(range(10))
 
 
 # --- timed ------------------------------------------------------------------------------------------------------------
@@ -71,12 +64,6 @@ def test_the_time_of_a_long_chain_follows_from_two_short_ones(timed, steps):
 def test_a_model_without_chains_is_timed_as_it_is(timed):
     assert estimate(plan("baseline:net=small-2"), CPU).seconds == 7
     assert timed == [0, 0]
-
-
-def test_what_is_compiled_is_timed_after_it_was_compiled(timed, monkeypatch):
-    monkeypatch.setattr(torch, "compile", lambda function, **options: function)
-    estimate(plan("baseline:net=small-2", "digits", "digits-paper", "compute.compile=on"), CPU)
-    assert timed == [0] * (module.WARM_UP + 1)
 
 
 def test_a_real_estimate_is_that_of_real_iterations():
@@ -119,12 +106,6 @@ def test_operations_of_jem_are_those_of_a_wide_resnet(precision):
 
 def test_a_classifier_has_no_chains():
     assert count("baseline:net=wrn-10-1") == BATCH * LEARN
-
-
-def test_both_terms_on_the_same_images_and_sharpness():
-    shared = count("jem:net=wrn-10-1", CHAINS, "data.shared=true", "data.labelled_batch=32")
-    assert shared == STEPS * BATCH * 2 * FORWARD + (32 + BATCH) * LEARN
-    assert count("baseline:net=wrn-10-1", "optimizer.sharpness=0.1") == 2 * BATCH * LEARN
 
 
 def test_at_a_rate_nothing_is_timed(monkeypatch):

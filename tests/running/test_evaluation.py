@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from jembench import seeds
-from jembench.catalog import discovery, registry
 from jembench.data.holdout import Holdout
 from jembench.data.pixels import to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import DataSpec, Features, Samples, Source, Split
+from jembench.interfaces import DataSpec, Samples, Source, Split
 from jembench.models import predictions
 from jembench.models.energies import LogitModel
 from jembench.running import evaluation
@@ -128,13 +127,6 @@ def test_what_several_metrics_need_is_computed_once(make):
     assert first.samples() is second.samples()
 
 
-def test_nothing_computed_holds_a_graph(make):
-    net = LogitModel(torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3, 3)))
-    evaluation = make(net)
-    assert not evaluation.predictions.read("logits").requires_grad
-    assert not evaluation.predictions.read("energy").requires_grad
-
-
 def test_a_limit_is_a_draw_of_test_images_that_all_models_share(make):
     assert torch.equal(make().data.part("test").images, IMAGES)
     for limit in (1, 3):
@@ -146,53 +138,6 @@ def test_a_limit_is_a_draw_of_test_images_that_all_models_share(make):
         assert torch.equal(labels, TEST.labels[places])
         assert len(make(limit=limit).predictions.read("logits")) == limit
     assert len(make(limit=99).data.part("test").images) == 4
-
-
-class Network:
-    """A feature network, and what would make it."""
-
-    name = identity = "net"
-    component = discovery.Component("features", "net", "nets", "1.0", "nets", "net")
-
-    def __init__(self, seen):
-        self.seen = seen
-        self.prepared = []
-
-    def make(self):
-        return self
-
-    def prepare(self, dataset, cache, device):
-        self.prepared.append((dataset, cache, device))
-
-    def features(self, images):
-        self.seen.append(images)
-        return Features(images.flatten(1).float(), images.flatten(1).float())
-
-
-def test_features_are_computed_once_for_each_network_and_part(make, monkeypatch):
-    seen = []
-    network = Network(seen)
-    asked = set()
-    evaluation = make(sampler=used(pcd(DATA, buffer=6)), used=asked)
-    monkeypatch.setattr(registry, "resolve", lambda kind, spec: network)
-    for _ in range(2):
-        for part in (evaluation.samples().images, "train", "test"):
-            evaluation.services.features_of("net", part)
-    assert [torch.equal(a, b) for a, b in zip(seen, (evaluation.samples().images, TRAIN.images, IMAGES), strict=True)]
-    assert evaluation.services.features("net") is network
-    assert asked == {Network.component}
-    assert [(type(dataset), cache, device) for dataset, cache, device in network.prepared] == [
-        (Dataset, evaluation.services.fit.bank.store.features, CPU)
-    ]
-
-
-def test_generators_of_a_purpose_belong_to_the_fit(make):
-    numbers = [
-        torch.rand((), generator=make(seed=seed).services.generator(purpose)).item()
-        for seed, purpose in ((0, "a"), (0, "a"), (0, "b"), (1, "a"))
-    ]
-    assert numbers[0] == numbers[1]
-    assert len(set(numbers)) == 3
 
 
 # --- images and what the model says of them ---------------------------------------------------------------------------
@@ -334,16 +279,6 @@ def test_a_sampler_that_keeps_nothing_draws_chains_of_its_own_length(make):
     assert (len(images), labels, source) == (1000, None, "chains:steps=7")
     assert torch.equal(images, evaluation.samples(Source(chains="fresh", steps=7)).images)
     assert not torch.equal(images, evaluation.samples(Source(chains="fresh", steps=8)).images)
-
-
-def test_fresh_chains_go_down_in_energy(make):
-    evaluation = make(sampler=sgld(DATA, step_size=0.1, noise=0.0))
-
-    def energy(steps):
-        x = evaluation.samples(Source(chains="fresh", steps=steps, images=200)).images
-        return evaluation.predictions.read("energy", x).mean().item()
-
-    assert energy(20) < energy(10) < energy(1)
 
 
 def test_fresh_chains_of_a_conditional_model_are_shared_out_among_the_classes(make):

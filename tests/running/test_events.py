@@ -2,7 +2,6 @@
 
 import json
 import queue
-import threading
 import time
 from contextlib import nullcontext
 from types import SimpleNamespace
@@ -95,13 +94,6 @@ def test_a_command_may_load_the_trackers_that_the_variable_names(zoo, monkeypatc
         pass
     with trust.command(), pytest.raises(SpecError, match="runs code that you did not name"):
         Events(trackers=[spec])
-
-
-def test_every_thread_ends(zoo, tmp_path):
-    before = threading.active_count()
-    with Events(trackers=[f"zoo_of_tests:windows:file={tmp_path / 'x'}"]):
-        assert threading.active_count() == before + 1
-    assert threading.active_count() == before
 
 
 def test_what_is_new_is_sent_and_nothing_twice():

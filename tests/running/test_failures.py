@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from jembench.errors import JembenchError, PluginError, StoreError
+from jembench.errors import JembenchError, PluginError
 from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.models import settings
@@ -128,14 +128,6 @@ def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
     path.unlink()  # as the message says
     carry_out(whole, store)
     assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
-
-
-def test_a_full_disk_stops_everything_and_what_is_done_is_kept(plan, store, carry_out):
-    whole = plan("jem classifier", "score full_disk energy")
-    with pytest.raises(StoreError, match=r"The disk is full\."):
-        carry_out(whole, store)
-    assert [cell.metric for cell in store.contents().cells] == ["zoo_of_tests:score"]
-    assert list((store.root / "leases").iterdir()) == []
 
 
 # --- models that cannot be trained ------------------------------------------------------------------------------------

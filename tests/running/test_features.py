@@ -47,25 +47,17 @@ def bank(tmp_path):
     return FeatureBank(None, Store(tmp_path), torch.device("cpu"))
 
 
-def test_a_network_is_prepared_once_and_its_features_computed_once(network, tmp_path):
+def test_features_are_computed_once_for_each_network_and_images(network, tmp_path):
     shared = bank(tmp_path)
     first, second = shared.of_images("net", IMAGES), shared.of_images("net", IMAGES)
     assert first is second
     assert (network.prepared, network.asked) == (1, 1)
-
-
-def test_another_run_reads_what_was_kept(network, tmp_path):
-    first = bank(tmp_path).of_images("net", IMAGES)
-    second = bank(tmp_path).of_images("net", IMAGES)
+    kept = bank(tmp_path).of_images("net", IMAGES)  # of another run
     assert network.asked == 1
-    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
-
-
-def test_other_images_or_another_network_have_features_of_their_own(network, tmp_path):
-    bank(tmp_path).of_images("net", IMAGES)
-    bank(tmp_path).of_images("net", IMAGES.flip(0))
+    assert all(torch.equal(a, b) for a, b in zip(first, kept, strict=True))
+    shared.of_images("net", IMAGES.flip(0))
     network.identity = "counting@2"
-    bank(tmp_path).of_images("net", IMAGES)
+    shared.of_images("net", IMAGES)
     assert network.asked == 3
 
 

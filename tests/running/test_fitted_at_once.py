@@ -5,23 +5,9 @@ import torch
 
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, Diverged, PluginError
-from jembench.running.caches import FeatureBank
 from jembench.running.check import look_ahead
-from jembench.running.events import Events
-from jembench.running.fits import FitWork, fit_at_once, make_model
+from jembench.running.fits import fit_at_once, make_model
 from jembench.store import checkpoint
-
-
-@pytest.fixture
-def loaded(store):
-    """From a plan to the evaluation of its fit, fitted or from the store."""
-
-    def loaded(plan):
-        (fit,) = plan.fits
-        bank = FeatureBank(fit.dataset.make(), store, torch.device("cpu"))
-        return FitWork(fit=fit, bank=bank, store=store, report=Events().of(fit.key)).load_or_train().evaluation()
-
-    return loaded
 
 
 def test_it_is_fitted_kept_and_loaded(plan, store, loaded, folder, monkeypatch):
@@ -39,17 +25,6 @@ def test_it_is_fitted_kept_and_loaded(plan, store, loaded, folder, monkeypatch):
     again = loaded(whole).model
     assert torch.equal(again.images, model.images)
     assert torch.equal(again.number, model.number)
-
-
-def test_it_has_a_row(zoo, plan, store, carry_out, outcomes):
-    """In closed form: three classes of other brightness are told apart by the nearest image."""
-    whole = plan("kernels", "score energy brightness stability")
-    carry_out(whole, store)
-    found = {metric: outcome for (_, _, metric), outcome in outcomes(whole, store).items()}
-    assert {metric: outcome.status for metric, outcome in found.items()} == {
-        **dict.fromkeys(("score", "energy", "brightness"), "ok"),
-        "stability": "na",
-    }
 
 
 def test_what_needs_gradients_is_known_beforehand_and_nothing_else_suffers(zoo_of_tests, plan, store, loaded):

@@ -49,12 +49,6 @@ def test_numbers_of_any_library_become_plain_ones():
     assert [type(part) for part in found[:4]] == [float, float, float, int]
 
 
-def test_arrays_of_any_kind_become_numpy_s():
-    measurement = Measurement(protocol="", values=value(1.0).values, arrays={"t": torch.ones(2), "l": [1, 2]})
-    arrays = measure(Returns(measurement), None).arrays
-    assert {label: array.tolist() for label, array in arrays.items()} == {"t": [1, 1], "l": [1, 2]}
-
-
 @pytest.mark.parametrize(
     "wild", [value(math.nan), value(math.inf), value(1.0, -math.inf, 2.0), value(1.0, 0.0, np.float32("nan"))]
 )

@@ -32,20 +32,11 @@ def test_other_images_fits_and_weights_are_not_known(store):
     assert TensorCache(store.readings_of("fit", "Weights")).recall("abc") == {}
 
 
-DAMAGES = {
-    "empty": lambda whole: b"",
-    "torn": lambda whole: b"torn",
-    "header": lambda whole: b'\x08\0\0\0\0\0\0\0{"a":1} ',
-    "bit": lambda whole: whole[:-6] + bytes([whole[-6] ^ 1]) + whole[-5:],
-}
-
-
-@pytest.mark.parametrize("damage", DAMAGES.values(), ids=DAMAGES)
-def test_a_damaged_file_is_told_of_and_as_good_as_none(tmp_path, damage):
+def test_a_damaged_file_is_told_of_and_as_good_as_none(tmp_path):
     cache = TensorCache(tmp_path)
     cache.keep("abc", VALUES)
     (file,) = tmp_path.rglob("*.safetensors")
-    file.write_bytes(damage(file.read_bytes()))
+    file.write_bytes(b"torn")
     with pytest.warns(Fallback, match=f"{file} is .*It is computed again"):
         assert cache.recall("abc") == {}
     cache.keep("abc", VALUES)

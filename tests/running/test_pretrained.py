@@ -1,26 +1,12 @@
 """Models that were trained elsewhere: measured as they are, and kept like the others."""
 
-import dataclasses
-
 import numpy as np
 import pytest
-import torch
 
-from jembench.errors import NotApplicable
-from jembench.interfaces import Source
-from jembench.running import fits
-from jembench.running.caches import FeatureBank
-from jembench.running.events import Events
 from jembench.store import checkpoint
 
 SHORT = ["chains.sampler=sgld:steps=4,step_size=0.1"]
 CHAINS = "energy_alone:chains=marginal"
-
-
-def evaluation_of(plan, store):
-    (fit,) = plan.fits
-    bank = FeatureBank(fit.dataset.make(), store, torch.device("cpu"))
-    return fit, fits.FitWork(fit=fit, bank=bank, store=store, report=Events().of(fit.key)).load_or_train().evaluation()
 
 
 # --- nothing is trained, and everything is kept -----------------------------------------------------------------------
@@ -63,25 +49,6 @@ def test_weights_that_have_changed_since_are_refused_and_nothing_is_lost(
     assert values(whole, store).items() > before.items()
 
 
-# --- chains -----------------------------------------------------------------------------------------------------------
-
-
-def test_an_energy_has_the_chains_of_the_recipe(plan, store, carry_out, outcomes):
-    whole = plan(CHAINS, "brightness", settings=SHORT)
-    carry_out(whole, store)
-    (outcome,) = outcomes(whole, store).values()
-    assert (outcome.status, outcome.details) == ("ok", {"source": "chains:steps=4"})
-    assert whole.fits[0].key.recipe.startswith("pretrained+chains.sampler=sgld")
-
-
-def test_what_training_alone_could_know_is_not_at_hand(plan, store):
-    _, evaluation = evaluation_of(plan("centred", "brightness"), store)
-    with pytest.raises(NotApplicable, match="trained elsewhere, so that its validation images are unknown"):
-        evaluation.data.images("validation")
-    with pytest.raises(NotApplicable, match="trained elsewhere: the buffers of its last epochs are not available"):
-        evaluation.samples(Source(pooling="five"))
-
-
 # --- models that can do one thing -------------------------------------------------------------------------------------
 
 
@@ -119,10 +86,3 @@ def test_a_network_from_an_import_path_is_trained_by_cross_entropy(zoo, plan, st
     (cell,) = whole.cells
     assert np.allclose(store.read_arrays(store.read_cell(cell))["file"], logits.numpy(), atol=1e-5)
     assert (logits.argmax(1) == labels).float().mean() > 0.6
-
-
-def test_a_trained_network_is_another_fit_than_the_same_measured_as_it_is(plan):
-    trained, elsewhere = plan("plain energy_alone", "energy").fits
-    assert trained.recipe.name == "tiny"
-    assert elsewhere.recipe.name == "pretrained"
-    assert dataclasses.replace(elsewhere, seed=1).key.id != elsewhere.key.id

@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from jembench import progress
-from jembench.errors import OutOfTime, StoreError
-from jembench.running import caches, driver, fits, session
+from jembench.errors import StoreError
+from jembench.running import caches, fits, session
 from jembench.running.caches import FeatureBank
 from jembench.running.driver import RunOptions
 from jembench.running.events import Events
-from jembench.running.local import LocalExecutor
 from jembench.store.store import Store
 
 CPU = torch.device("cpu")
@@ -75,15 +74,6 @@ def start(zoo_of_tests, tmp_path):
     for process in running:
         with process:
             process.kill()
-
-
-def test_when_the_time_is_up_nothing_is_begun(plan, store, carry_out, recorder):
-    carry_out(plan("jem", "score"), store)
-    whole = plan("jem", "score brightness")
-    with pytest.raises(OutOfTime, match="The time is up"):
-        driver.carry_out(whole, store, LocalExecutor(), Events(recorder, store), RunOptions(max_hours=0))
-    assert recorder.events == []
-    assert carry_out(whole, store) == ["measure brightness", "done jem 0"]
 
 
 def test_two_processes_on_one_store_do_every_piece_of_work_once(plan, store, start, tmp_path, carry_out, values):

@@ -13,7 +13,6 @@ from jembench.errors import OutOfTime, SpecError, StoreError
 from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import code_of, works
-from jembench.metrics import features
 from jembench.running.events import Events
 from jembench.running.worker import Worker, _Unit
 from jembench.store.store import Store
@@ -91,17 +90,6 @@ def test_an_attack_in_parts_gives_the_same_bit_for_bit(make, worker, store, carr
     assert all(np.array_equal(array, expected_arrays[key], equal_nan=True) for key, array in arrays.items())
 
 
-def test_nothing_is_left_to_be_attacked_where_the_parts_are_put_together(make, worker, store, monkeypatch):
-    plan = make(f"pgd:{SMALL}")
-    units = works(plan, store.is_trained, slots=4)
-    for unit in units[:-1]:
-        assert worker(store, units).carry_out(unit).how == "done"
-    monkeypatch.setattr("jembench.attacks.pgd.PGD.minimal", None)
-    assert worker(store, units).carry_out(units[-1]).how == "done"
-    (outcomes, _) = found(plan, store)
-    assert [status for status, *_ in outcomes.values()] == ["ok"]
-
-
 def test_what_goes_wrong_in_a_part_is_the_outcome_of_the_cell(make, worker, store, monkeypatch):
     """As it is where one unit attacks all images."""
     plan = make(f"pgd:{SMALL}")
@@ -145,19 +133,6 @@ def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(zoo, mak
     assert not store.is_trained(plan.fits[0].key)
     assert worker(store, units).carry_out(units[0]).how == "done"
     assert store.is_trained(plan.fits[0].key)
-
-
-def test_a_store_that_cannot_be_written_is_no_outcome(make, worker, store, monkeypatch):
-    plan = make(f"pgd:{SMALL}")
-    units = works(plan, store.is_trained, slots=4)
-    assert worker(store, units).carry_out(units[0]).how == "done"
-
-    def full(*_):
-        raise StoreError("The disk is full.")
-
-    monkeypatch.setattr("jembench.running.caches.TensorCache.keep", full)
-    with pytest.raises(StoreError, match="The disk is full"):
-        worker(store, units).carry_out(units[1])
 
 
 @pytest.mark.parametrize(
@@ -206,16 +181,3 @@ def test_no_metric_begins_after_the_deadline(make, worker, store, monkeypatch):
 
 
 # --- feature networks -------------------------------------------------------------------------------------------------
-
-
-def test_what_goes_wrong_in_a_feature_network_is_the_outcome_of_the_cell(make, worker, store, monkeypatch):
-    def fails(*_):
-        raise ZeroDivisionError("a bug of the network")
-
-    monkeypatch.setattr(features, "_train", fails)
-    plan = make("is:resamples=0")
-    units = works(plan, store.is_trained, slots=2)
-    for unit in units:
-        assert worker(store, units).carry_out(unit).how == "done"
-    (cell,) = (store.read_cell(cell) for cell in plan.cells)
-    assert (cell.outcome.status, cell.outcome.reason) == ("failed", "ZeroDivisionError: a bug of the network")

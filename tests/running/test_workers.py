@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jembench.errors import SpecError
-from jembench.interfaces.running import Driver, Ended, Job
+from jembench.interfaces.running import Driver, Job
 from jembench.running import processes as module
 from jembench.running.processes import processes
 
@@ -190,18 +190,6 @@ def test_units_start_in_order_and_other_lines_are_passed_over(open_processes, st
     started[0].die()
     assert endings(executor) == [("a", "done")]
     assert logs(tmp_path) == []
-
-
-@pytest.mark.parametrize("how", ["failed", "refused"])
-def test_what_failed_keeps_its_log(open_processes, started, tmp_path, how):
-    executor = open_processes(jobs=1)
-    executor.submit([job("a")])
-    executor.ended(0)
-    started[0].end("a", how, text="why", host="node7")
-    (ended,) = executor.ended(0)
-    assert ended == Ended(id="a", how=how, text="why", host="node7", log=ended.log)
-    executor.close()
-    assert logs(tmp_path) == [Path(ended.log).name]
 
 
 def test_what_a_worker_left_that_died_is_tried_again(open_processes, started, tmp_path):
