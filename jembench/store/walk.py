@@ -61,7 +61,7 @@ def walk(store: Store) -> Iterator[Item]:
     readings: dict[Path, str] = {}  # folders of predictions, and the fits that they are of
     is_known = not busy  # whether these are all owners
     for folder in _list(root / "fits"):
-        yield from walk_fit(folder, is_busy=id_of(folder) in busy)
+        yield from _fit(folder, is_busy=id_of(folder) in busy)
         try:
             if (folder / fits.WEIGHTS[0]).exists():
                 readings[store.readings_of(id_of(folder), fits.weights_digest(folder))] = id_of(folder)
@@ -88,16 +88,8 @@ def walk(store: Store) -> Iterator[Item]:
             yield _stray(path)
 
 
-def walk_fit(folder: Path, *, is_busy: bool = False) -> Iterator[Item]:
-    """Yield every file in the folder of a fit, including those that its record names and that are missing.
-
-    Args:
-        folder: of the fit.
-        is_busy: whether a process works on it, and may need its checkpoints.
-
-    Raises:
-        StoreError: if it cannot be listed.
-    """
+def _fit(folder: Path, *, is_busy: bool) -> Iterator[Item]:
+    """Yield every file in the folder of a fit, including those that its record names and that are missing."""
     if not folder.is_dir():
         yield _stray(folder)
         return
