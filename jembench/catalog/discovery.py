@@ -141,7 +141,7 @@ def find(kind: Kind, name: str) -> Component:
         candidates = ", ".join(f"{c.distribution}/{c.name} ({c.target})" for c in matches)
         raise SpecError(
             f"The {singular(kind)} {name!r} is offered by more than one distribution: {candidates}. "
-            "Write the one that you mean with its distribution, or uninstall the other."
+            "Write the one that you mean with its distribution, or uninstall or rename the other."
         )
     return matches[0]
 

@@ -166,7 +166,7 @@ def test_a_name_offered_twice_lists_the_candidates(site):
         discovery.find("models", "lion")
     assert str(caught.value) == (
         "The model 'lion' is offered by more than one distribution: a-zoo/lion (a:build), b-zoo/lion (b:build). "
-        "Write the one that you mean with its distribution, or uninstall the other."
+        "Write the one that you mean with its distribution, or uninstall or rename the other."
     )
 
 

@@ -8,7 +8,8 @@ import sys
 import pytest
 from small_store import flip
 
-from jembench.errors import SpecError, StoreError
+from jembench.errors import Fallback, SpecError, StoreError
+from jembench.store import fits
 from jembench.store.store import Store
 from jembench.store.walk import verify
 
@@ -78,6 +79,16 @@ def test_what_is_no_file_is_found_at_once(root):
     (root / "fits" / "loop").symlink_to("..")
     (root / "cells" / "loop.json").symlink_to("loop.json")
     assert sum(finding.status == "damaged" for finding in told(root).values()) == 4
+
+
+def test_a_record_that_is_a_link_to_itself_is_damaged_and_its_fit_not_trained(root):
+    path = next(root.glob("fits/jem-*/fit.json"))
+    key = fits.read(path.parent).key
+    path.unlink()
+    path.symlink_to(path.name)
+    assert told(root)[str(path.relative_to(root))].reason.startswith(f"Cannot read {path}: Too many levels of symbolic")
+    with pytest.warns(Fallback, match="Cannot read"):
+        assert not Store(root).is_trained(key)
 
 
 def test_a_store_that_is_not_there_is_no_success(tmp_path):
