@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from torch import nn
 
 from jembench.errors import NotApplicable
-from jembench.interfaces import Fittable, Trainable
+from jembench.interfaces import Fittable, Quantity, Trainable
 from jembench.interfaces.models import Capability
 
 
@@ -30,6 +31,13 @@ def capabilities(model: Any) -> frozenset[Capability]:
 def _has(model: Any, method: str) -> bool:
     attribute = getattr(model, method, None)
     return callable(attribute) and not isinstance(attribute, nn.Module)
+
+
+def readable(model: Any, wanted: Set[Quantity]) -> frozenset[Quantity]:
+    """Return those of the wanted quantities that a model has."""
+    needs: dict[Quantity, Capability] = {"logits": "logits", "energy": "energy", "grad-norm": "energy"}
+    has, without = capabilities(model), set() if is_differentiable(model) else {"grad-norm"}
+    return frozenset(quantity for quantity in wanted - without if needs[quantity] in has)
 
 
 def is_fitted(model: Any) -> bool:

@@ -91,11 +91,12 @@ def batch(device: torch.device, shape: Sequence[int], copies: int = 1) -> int:
     Raises:
         SpecError: if the variable is no whole number from 1 up.
     """
-    if device.type == "cuda" and SETTING not in os.environ:
+    whole = CPU_BATCH
+    if SETTING in os.environ:
+        whole = Limit(SETTING, CPU_BATCH, "images").value
+    elif device.type == "cuda":
         pixel_bytes = GPU_PIXEL * math.prod(shape[1:])
         whole = torch.cuda.get_device_properties(device).total_memory // pixel_bytes
-    else:
-        whole = Limit(SETTING, CPU_BATCH, "images").value
     return max(1, whole // copies)
 
 

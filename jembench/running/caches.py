@@ -19,7 +19,7 @@ from jembench.data.pixels import content_hash
 from jembench.errors import CheckpointError, Fallback
 from jembench.files import is_taken
 from jembench.interfaces import Dataset, FeatureNetwork, Features
-from jembench.store import checkpoint
+from jembench.store import tensors
 from jembench.store.store import Store
 
 WAIT = 0.2
@@ -57,8 +57,8 @@ class TensorCache:
         """Return the tensors of a name; empty, with a warning, if the file is damaged."""
         path = self._path(name)
         try:
-            return dict(checkpoint.read(path, self.remedy)) if path and path.exists() else {}
-        except (CheckpointError, TypeError, ValueError) as error:
+            return tensors.read(path, self.remedy).tensors if path and path.exists() else {}
+        except CheckpointError as error:
             warnings.warn(str(error), Fallback, stacklevel=2)
             return {}
 
@@ -70,7 +70,7 @@ class TensorCache:
         """
         path = self._path(name)
         if path and not is_taken(path):
-            checkpoint.write(path, dict(values))
+            tensors.write(path, values, {})
 
     def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """Return the tensors of a name, computed and kept if they are not cached."""

@@ -26,10 +26,8 @@ from jembench.data.pixels import content_hash, to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Features, Generative, Split
 from jembench.interfaces.evaluation import KEPT, Evaluation, Quantity, Samples, Source, TrainingRecord
-from jembench.interfaces.models import Capability
 from jembench.interfaces.samplers import ChainState, GradEnergy, Sampler
 from jembench.models import predictions
-from jembench.models.capabilities import capabilities, is_differentiable
 from jembench.models.energies import grad_energy
 from jembench.progress import Phase
 from jembench.running.caches import FeatureBank, TensorCache
@@ -42,7 +40,6 @@ FRESH_SAMPLES = 1000
 Part = Literal["test", "validation", "train"]
 
 _PARTS = ("test", "validation", "train")
-_NEEDS: dict[Quantity, Capability] = {"logits": "logits", "energy": "energy", "grad-norm": "energy"}
 
 
 _UNKNOWN = TrainingRecord()
@@ -67,7 +64,7 @@ class TrainedFit:
     buffers: Callable[[], Sequence[Samples]] = tuple  # of the last epochs of training, the oldest first
     cache: TensorCache = _NO_CACHE
     pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
-    wanted: frozenset[Quantity] = frozenset()  # that the metrics will read of test images and OOD sets
+    wanted: frozenset[Quantity] = frozenset()  # to read of test images and OOD sets in one pass
     deadline: float | None = None  # UTC, at which long metrics stop
     ood_images: dict[str, Tensor] = field(default_factory=dict, init=False)  # by the name of the OOD set
     known: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict, init=False)  # by the content of the images
@@ -223,16 +220,11 @@ class FitAccess:
             known.update(cast(dict[Quantity, Tensor], fit.cache.recall(content)))
         if quantity not in known:
             together = isinstance(images, str) and images not in ("validation", "train")
-            wanted = {quantity} | (self._readable if together else set())
+            wanted = {quantity} | (fit.wanted if together else set())
             shown = predictions.noisy(pixels, noise, self.spec.bounds) if noise else pixels
             known.update(predictions.read(fit.model, shown, self.spec, fit.device, wanted - known.keys()))
             fit.cache.keep(content, cast(dict[str, Tensor], known))
         return known[quantity]
-
-    @property
-    def _readable(self) -> frozenset[Quantity]:
-        has, without = capabilities(self.fit.model), set() if is_differentiable(self.fit.model) else {"grad-norm"}
-        return frozenset(quantity for quantity in self.fit.wanted - without if _NEEDS[quantity] in has)
 
     def _pixels(self, images: str | Tensor) -> Tensor:
         return self.images(images) if isinstance(images, str) else images

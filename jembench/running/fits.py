@@ -24,7 +24,7 @@ from jembench.experiment.plan import FitPlan
 from jembench.files import digest
 from jembench.interfaces import Chains, Dataset, Event, Quantity, Trainable
 from jembench.interfaces.evaluation import TrainingRecord
-from jembench.models.capabilities import capabilities, is_fitted
+from jembench.models.capabilities import capabilities, is_fitted, readable
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.models.memory import check_memory
 from jembench.models.objective import as_classifier
@@ -199,7 +199,8 @@ class FitWork:
             self.store.write_fit(record._replace(files=digests(self.folder), provenance=about))
             stopping.check()
         with progress.phase("loading the model"):
-            return dataclasses.replace(self._load(), limit=limit, wanted=wanted)
+            fit = self._load()
+            return dataclasses.replace(fit, limit=limit, wanted=readable(fit.model, wanted))
 
     def isolated(self, what: str) -> AbstractContextManager[None]:
         """Run code of a plugin for this fit, as :func:`~jembench.models.settings.isolated` does."""

@@ -11,6 +11,7 @@ from jembench.data.pixels import to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, Samples, Source, Split
 from jembench.models import predictions
+from jembench.models.capabilities import readable
 from jembench.models.energies import LogitModel
 from jembench.running import evaluation
 from jembench.running.caches import FeatureBank, TensorCache
@@ -191,9 +192,9 @@ def test_gradients_are_computed_only_where_they_are_wanted(make):
     assert evaluation.model.with_gradient == [False, False]
 
 
-def test_what_a_model_cannot_say_is_not_asked_along(make):
-    evaluation = make(Flow(), wanted=frozenset({"logits", "energy"}))
-    assert evaluation.predictions.read("energy", "test").shape == (4,)
+def test_what_a_model_cannot_say_is_not_asked_along():
+    assert readable(Flow(), {"logits", "energy"}) == {"energy"}
+    assert readable(Watched(), {"logits", "energy", "grad-norm"}) == {"logits", "energy", "grad-norm"}
 
 
 def test_a_later_run_asks_the_model_nothing_again(make, tmp_path):
