@@ -13,7 +13,7 @@ from jembench.catalog import registry
 from jembench.data.datasets import absent, count, present
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import JembenchError, NotApplicable, Unavailable
-from jembench.experiment.plan import CellPlan, FitPlan, Plan
+from jembench.experiment.plan import FitPlan, Plan
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Generative, Need, Sampler, Source, Split
 from jembench.interfaces.evaluation import KEPT, Checked
 from jembench.interfaces.models import Capability
@@ -137,8 +137,7 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
 def _check_family(fits: Sequence[FitPlan], plan: Plan, data: PlannedFit) -> Ready:
     """Build the model of fits that differ only in their seeds, and check their metrics."""
     fit, dataset, iterations, buffers = fits[0], data.dataset, 0, 0
-    name = fit.key.model
-    with progress.phase(f"building {name}"), isolated(f"The training of {name}", _ignore):
+    with progress.phase(f"building {fit.key.model}"), isolated(f"The training of {fit.key.model}", _ignore):
         model = make_model(fit, dataset, _ignore)
         if fit.is_pretrained or is_fitted(model):
             sampler = make_sampler(model, dataset.spec, fit.recipe, dataset.split("train"))
@@ -148,32 +147,25 @@ def _check_family(fits: Sequence[FitPlan], plan: Plan, data: PlannedFit) -> Read
     held = 0 if fit.is_pretrained else fit.recipe.data.validation
     start = {"model": model, "sampler": sampler, "validation": held, "buffers": buffers}
     planned = replace(data, **start, pretrained=fit.is_pretrained)
-    reasons = {}
-    for metric, cell in {str(cell.metric): cell for fit in fits for cell in plan.cells_of(fit)}.items():
-        with isolated(f"The metric {metric}", _ignore):
-            if reason := _reason(cell, planned):
-                reasons[metric] = reason
+    reasons: dict[str, Unavailable] = {}
+    for name, metric in {str(cell.metric): cell.metric for fit in fits for cell in plan.cells_of(fit)}.items():
+        with isolated(f"The metric {name}", _ignore):
+            try:
+                made = metric.make()
+                planned.require(made.requires, fit.key.model)
+                if isinstance(made, Checked):
+                    made.check(planned)
+            except Unavailable as error:
+                reasons[name] = error
+            except (JembenchError, *INTERRUPTS):
+                raise
+            except BaseException:  # an error of a plugin becomes the outcome of its cell
+                pass
     return Ready(dataset, capabilities(model), is_sampled(model), iterations, reasons)
 
 
 def _ignore(text: str) -> None:
     """Ignore the message about settings that a plugin left changed, which the unit of work repeats."""
-
-
-def _reason(cell: CellPlan, planned: PlannedFit) -> Unavailable | None:
-    """Return the reason why a metric cannot be computed on a fit, as far as it is known before training."""
-    metric = cell.metric.make()
-    try:
-        planned.require(metric.requires, cell.fit.key.model)
-        if isinstance(metric, Checked):
-            metric.check(planned)
-    except Unavailable as error:
-        return error
-    except (JembenchError, *INTERRUPTS):
-        raise
-    except BaseException:  # an error of a plugin becomes the outcome of its cell
-        pass
-    return None
 
 
 # --- a fit before it is trained, as its metrics see it ----------------------------------------------------------------

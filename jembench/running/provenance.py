@@ -29,21 +29,18 @@ def collect(device: str, components: list[discovery.Component], command: str = "
     """
     import torch
 
+    plugins = set()
+    for component in components:
+        file = getattr(sys.modules.get(component.module), "__file__", None)
+        code = f" ({Path(file).name}, sha256:{digest(Path(file))[:12]})" if file and not component.distribution else ""
+        plugins.add(f"{component}{code}")
     return {
         "command": command or this_command(),
         **_of_process(device),
         "threads": torch.get_num_threads(),
-        "plugins": sorted({_described(component) for component in components}),
+        "plugins": sorted(plugins),
         "time": datetime.datetime.now(datetime.UTC).isoformat(),
     }
-
-
-def _described(component: discovery.Component) -> str:
-    """Return distribution, version and entry point; for an import path, its file and a hash of the content."""
-    file = getattr(sys.modules.get(component.module), "__file__", None)
-    if component.distribution or file is None:
-        return str(component)
-    return f"{component} ({Path(file).name}, sha256:{digest(Path(file))[:12]})"
 
 
 def this_command() -> str:
@@ -58,6 +55,11 @@ def _of_process(device: str) -> dict[str, Any]:
 
     from jembench.models import devices
 
+    commit, source = "", Path(__file__).parents[1]  # "": an installed wheel
+    if (source.parent / ".git").exists():
+        command = ["git", "-C", str(source), "describe", "--always", "--dirty", "--abbrev=12"]
+        with suppress(OSError, subprocess.SubprocessError):
+            commit = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
     required = [line for line in importlib.metadata.requires("jembench") or () if "extra ==" not in line]
     packages = {}
     for name in ("jembench", *sorted(re.split(r"[^\w.-]", line)[0] for line in required)):
@@ -67,20 +69,9 @@ def _of_process(device: str) -> dict[str, Any]:
     if device.startswith("cuda"):
         hardware |= {"gpu": devices.name(torch.device(device)), "cuda": torch.version.cuda}
     return {
-        "commit": _commit(),
+        "commit": commit,
         "python": platform.python_version(),
         "packages": packages,
         "hardware": hardware,
         "host": platform.node(),
     }
-
-
-def _commit() -> str:
-    """Return the commit of jembench's source tree; "" for an installed wheel."""
-    folder = Path(__file__).parents[1]
-    if not (folder.parent / ".git").exists():
-        return ""
-    command = ["git", "-C", str(folder), "describe", "--always", "--dirty", "--abbrev=12"]
-    with suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
-    return ""

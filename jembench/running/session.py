@@ -138,28 +138,26 @@ def showing(display: Display) -> Iterator[Tracker | None]:
 
 
 def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
-    """Return the executor of the options; for ``auto`` the fastest one on this machine."""
-    name = _fastest(pending, store, how) if how.executor == "auto" else how.executor
-    executor: Executor = registry.resolve("executors", name).make()
-    return executor
-
-
-def _fastest(pending: Plan, store: Store, how: RunOptions) -> str:
-    """Return the spec of the executor: a process per GPU if there are several, or per training on the CPU.
+    """Return the executor of the options; ``auto`` is a process per GPU of several, or per training on the CPU.
 
     Objects of this program and code on its path, which other processes may not find, are trained in this process.
     """
-    import torch
+    name = how.executor
+    if name == "auto":
+        import torch
 
-    fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
-    parts = [part for fit in pending.fits for part in fit.components(sampled=True)]
-    own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
-    gpus = torch.cuda.device_count() if how.device in ("auto", "cuda") else 0
-    together = any(fit.recipe.processes > 1 for fit in fits)
-    if gpus or together or how.device not in ("auto", "cpu"):
-        return "processes" if (gpus > 1 or together) and "live" not in own else "local"
-    jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
-    return "local" if jobs < 2 or own & {"", "live"} else f"processes:jobs={jobs}"
+        fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
+        parts = [part for fit in pending.fits for part in fit.components(sampled=True)]
+        own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
+        gpus = torch.cuda.device_count() if how.device in ("auto", "cuda") else 0
+        together = any(fit.recipe.processes > 1 for fit in fits)
+        jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
+        if gpus or together or how.device not in ("auto", "cpu"):
+            name = "processes" if (gpus > 1 or together) and "live" not in own else "local"
+        else:
+            name = "local" if jobs < 2 or own & {"", "live"} else f"processes:jobs={jobs}"
+    executor: Executor = registry.resolve("executors", name).make()
+    return executor
 
 
 def train(fit: FitPlan, store: Store, how: RunOptions, display: Display) -> None:

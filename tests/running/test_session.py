@@ -11,7 +11,7 @@ from jembench.errors import WorkFailed
 from jembench.running import session
 from jembench.running.driver import RunOptions
 from jembench.running.local import LocalExecutor
-from jembench.running.session import _fastest
+from jembench.running.processes import Processes
 from jembench.store.store import Store
 
 
@@ -24,7 +24,9 @@ def fastest(monkeypatch, tmp_path):
     def fastest(models=("jem", "baseline"), seeds=(0,), device="auto", settings=()):
         chosen = {"models": models, "seeds": seeds, "datasets": ["digits"], "metrics": ["accuracy"]}
         plan = plan_run("hybrid", recipe=None, settings=settings, limit=None, **chosen)
-        return _fastest(plan, Store(tmp_path), RunOptions(device))
+        found = session._executor(plan, Store(tmp_path), RunOptions(device))
+        jobs = f":jobs={found.jobs}" if getattr(found, "jobs", None) else ""
+        return f"processes{jobs}" if isinstance(found, Processes) else "local"
 
     return fastest
 
