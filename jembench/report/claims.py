@@ -15,18 +15,7 @@ from jembench.catalog.spec import Spec
 from jembench.experiment.claims import Claim, Paper
 from jembench.experiment.claims import Fit as Named
 from jembench.experiment.sweep import bare_name, with_options
-from jembench.report.comparison import (
-    LEVEL,
-    RESAMPLES,
-    Difference,
-    Read,
-    adjusted,
-    common_seeds,
-    conclusion,
-    contrast,
-    described,
-    not_comparable,
-)
+from jembench.report import comparison
 from jembench.report.differences import FIELDS, Line, legend, recipes_text, table
 from jembench.report.formats import Document
 from jembench.report.protocols import parsed
@@ -43,7 +32,7 @@ class Finding(NamedTuple):
     """The verdict on one claim for one metric, dataset and recipe."""
 
     claim: Claim
-    row: Difference  # without dataset and recipes: not measured
+    row: comparison.Difference  # without dataset and recipes: not measured
     metrics: tuple[str, ...]  # of the claim, that it is about
 
 
@@ -51,13 +40,17 @@ Known = Mapping[tuple[Fit, str, str], Side]
 """The values of a store, by fit, metric and label."""
 
 
+Test = Callable[..., comparison.Difference]
+"""Tests the difference of two values."""
+
+
 def judge(
     claims: Sequence[Claim],
     cells: Iterable[Cell],
-    read: Read,
+    read: comparison.Read,
     *,
     store: Path = Path("runs"),
-    resamples: int = RESAMPLES,
+    resamples: int = comparison.RESAMPLES,
 ) -> list[Finding]:
     """Judge every claim for each dataset, recipe and metric in the store, or say why it has none.
 
@@ -68,23 +61,24 @@ def judge(
         store: its folder, for commands.
         resamples: of the bootstrap.
     """
-    known, test = sides(rows(cells)), partial(contrast, read=read, resamples=resamples)
+    known, test = sides(rows(cells)), partial(comparison.contrast, read=read, resamples=resamples)
     findings = [finding for claim in claims for finding in _judge(claim, known, test, store)]
-    judged = adjusted(finding.row for finding in findings)
+    judged = comparison.adjusted(finding.row for finding in findings)
     return [
         finding._replace(row=replace(row, verdict=_verdict(row, finding.claim)))
         for finding, row in zip(findings, judged, strict=True)
     ]
 
 
-def _verdict(row: Difference, claim: Claim) -> str:
+def _verdict(row: comparison.Difference, claim: Claim) -> str:
     if row.p is None or row.difference is None:
         return row.verdict
     above = row.difference + claim.margin > 0
-    return conclusion(row, *(("held", "for") if above == (claim.direction == "higher") else ("against",) * 2))
+    holds = above == (claim.direction == "higher")
+    return comparison.conclusion(row, *(("held", "for") if holds else ("against", "against")))
 
 
-def _judge(claim: Claim, known: Known, test: Callable[..., Difference], store: Path) -> Iterator[Finding]:
+def _judge(claim: Claim, known: Known, test: Test, store: Path) -> Iterator[Finding]:
     missing = dict.fromkeys(claim.metric)
     for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in known)):
         for metric, than_metric in zip(claim.metric, claim.than_metric or claim.metric, strict=True):
@@ -96,7 +90,7 @@ def _judge(claim: Claim, known: Known, test: Callable[..., Difference], store: P
                     yield Finding(claim, row, (metric,))
     if missing or claim.unmeasured:
         reason = claim.unmeasured or _remedy(claim, store, partly=len(missing) < len(claim.metric))
-        row = Difference(
+        row = comparison.Difference(
             metric=next(iter(missing), ""),
             model_a=claim.fits[0].model if claim.fits else "",
             model_b=claim.than[0].model if claim.than else None,
@@ -180,14 +174,14 @@ def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[di
     return found
 
 
-def _answer(claim: Claim, a: Side | None, b: Side | float | None, test: Callable[..., Difference]) -> Difference | None:
-    if a is None or b is None or not common_seeds(a, b):
+def _answer(claim: Claim, a: Side | None, b: Side | float | None, test: Test) -> comparison.Difference | None:
+    if a is None or b is None or not comparison.common_seeds(a, b):
         return None
-    protocols = described(a, b).protocols
+    protocols = comparison.described(a, b).protocols
     if claim.than_metric or claim.alike:
         protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
     if len(protocols) > 1 and not isinstance(b, float):
-        return not_comparable(described(a, b), protocols)
+        return comparison.not_comparable(comparison.described(a, b), protocols)
     return test(a, b, margin=claim.margin)
 
 
@@ -213,7 +207,7 @@ def document(findings: Sequence[Finding]) -> Document:
         tables=lambda: _tables(findings),
         records=lambda: map(_record, findings),
         fields=CLAIM_FIELDS,
-        about={"level": LEVEL},
+        about={"level": comparison.LEVEL},
     )
 
 
@@ -258,7 +252,7 @@ def _of_paper(paper: Paper, of_paper: Sequence[Finding], measured: Sequence[Find
     return table(f"Claims · {paper.cite}", ["claim"], ["ours", "than"], lines, notes, source)
 
 
-def _context(claim: Claim, row: Difference, several: set[str]) -> Iterator[str]:
+def _context(claim: Claim, row: comparison.Difference, several: set[str]) -> Iterator[str]:
     """Yield what a claim's text does not say: which of several metrics, models, datasets and recipes this is."""
     if len(claim.metric) > 1:
         yield row.metric

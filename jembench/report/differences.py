@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Comparison, Difference
 from jembench.report.formats import Document
@@ -112,6 +112,17 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
         )
 
 
+def document_of(tables: Callable[[], Sequence[Table]], rows: Iterable[Difference], **about: Any) -> Document:
+    """Return differences for people and for programs.
+
+    Args:
+        tables: returns them as tables.
+        rows: the same as records.
+        about: further content of JSON.
+    """
+    return Document(tables=tables, records=lambda: map(asdict, rows), fields=FIELDS, about={"level": LEVEL, **about})
+
+
 # --- two models -------------------------------------------------------------------------------------------------------
 
 
@@ -119,12 +130,7 @@ def of_comparison(comparison: Comparison) -> Document:
     """Return a comparison for people and for programs."""
     a, b = ({"model": of.model, "dataset": of.dataset, "recipe": of.recipe} for of in (comparison.a, comparison.b))
     about = {name: getattr(comparison, name) for name in ("resamples", "only_a", "only_b")}
-    return Document(
-        tables=lambda: [_of_comparison(comparison)],
-        records=lambda: map(asdict, comparison.rows),
-        fields=FIELDS,
-        about={"a": a, "b": b, "level": LEVEL, **about},
-    )
+    return document_of(lambda: [_of_comparison(comparison)], comparison.rows, a=a, b=b, **about)
 
 
 def _of_comparison(comparison: Comparison) -> Table:

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
-from jembench.report.comparison import (
-    LEVEL,
-    Difference,
-    adjusted,
-    common_seeds,
-    contrast,
-    described,
-    not_comparable,
-    numbers_of,
-)
-from jembench.report.differences import FIELDS, Line, legend, table, value_name
+from jembench.report import comparison
+from jembench.report.differences import Line, document_of, legend, table, value_name
 from jembench.report.formats import Document
 from jembench.report.rows import Side, grouped, rows, sides
 from jembench.report.table import Footnotes, Table, TableCell
@@ -28,8 +19,8 @@ TIMES = ("s", "ms")
 """Units of values that are of one machine."""
 
 RULE = (
-    f"equal: each seed gives the same number. outside: p below {LEVEL:g}, by the 95 % intervals of both or by training "
-    "anew. within: chance alone would make such a difference."
+    f"equal: each seed gives the same number. outside: p below {comparison.LEVEL:g}, by the 95 % intervals of both or "
+    "by training anew. within: chance alone would make such a difference."
 )
 
 
@@ -40,7 +31,7 @@ class Pair(NamedTuple):
     ours: Cell | None  # None: there is none
 
 
-def compare(pairs: Sequence[Pair]) -> list[Difference]:
+def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
     """Compare what was measured again (a) with what it was (b): a difference for each value of each model.
 
     A value is ``equal`` if each seed gives the same number: with the same code, versions and processor, training is
@@ -60,30 +51,32 @@ def compare(pairs: Sequence[Pair]) -> list[Difference]:
     )
     found = [_row(again.get(key), side, pairs) for key, side in sides(rows(pair.theirs for pair in pairs)).items()]
     return [
-        row if row.p is None else replace(row, verdict="outside" if row.p < LEVEL else "within")
-        for row in adjusted(found)
+        row if row.p is None else replace(row, verdict="outside" if row.p < comparison.LEVEL else "within")
+        for row in comparison.adjusted(found)
     ]
 
 
-def is_reproduced(rows: Iterable[Difference]) -> bool:
+def is_reproduced(rows: Iterable[comparison.Difference]) -> bool:
     """Return True if no value is outside, missing or measured otherwise."""
     return not {row.verdict for row in rows} & {"outside", "missing", "not comparable"}
 
 
-def _row(ours: Side | None, theirs: Side, pairs: Sequence[Pair]) -> Difference:
-    if ours is None or not common_seeds(ours, theirs):
-        row = described(theirs, theirs)
+def _row(ours: Side | None, theirs: Side, pairs: Sequence[Pair]) -> comparison.Difference:
+    if ours is None or not comparison.common_seeds(ours, theirs):
+        row = comparison.described(theirs, theirs)
         places = {(one.fit, one.metric) for one in theirs.values()}
         again = (pair.ours for pair in pairs if (pair.theirs.fit.names, pair.theirs.metric) in places)
         reason = "; ".join(dict.fromkeys(cell.outcome.reason for cell in again if cell and cell.outcome.reason))
         return replace(row, a=None, verdict="missing", reason=reason or "it was not measured again")
-    row, found = described(ours, theirs), contrast(ours, theirs, None)
+    row, found = comparison.described(ours, theirs), comparison.contrast(ours, theirs, None)
     known = replace(row, seeds=found.seeds, a=found.a, b=found.b, difference=found.difference)
     if row.unit in TIMES:
         return replace(known, verdict="not judged", reason="a time is of one machine")
     if len(row.protocols) > 1:
-        return not_comparable(row, row.protocols)
-    if np.array_equal(numbers_of(ours, found.seeds), numbers_of(theirs, found.seeds), equal_nan=True):
+        return comparison.not_comparable(row, row.protocols)
+    if np.array_equal(
+        comparison.numbers_of(ours, found.seeds), comparison.numbers_of(theirs, found.seeds), equal_nan=True
+    ):
         return replace(known, verdict="equal")
     return replace(found, reason="" if found.images_test else found.reason)
 
@@ -91,22 +84,17 @@ def _row(ours: Side | None, theirs: Side, pairs: Sequence[Pair]) -> Difference:
 # --- for people and for programs --------------------------------------------------------------------------------------
 
 
-def document(differences: Sequence[Difference], differing: Sequence[str]) -> Document:
+def document(differences: Sequence[comparison.Difference], differing: Sequence[str]) -> Document:
     """Return the comparison as a table for each dataset and recipe, and as records.
 
     Args:
         differences: of all values.
         differing: sentences on what differs in the code and the options of fits and metrics.
     """
-    return Document(
-        tables=lambda: _tables(differences, differing),
-        records=lambda: map(asdict, differences),
-        fields=FIELDS,
-        about={"level": LEVEL, "differing": list(differing)},
-    )
+    return document_of(lambda: _tables(differences, differing), differences, differing=list(differing))
 
 
-def _tables(rows: Sequence[Difference], differing: Sequence[str]) -> list[Table]:
+def _tables(rows: Sequence[comparison.Difference], differing: Sequence[str]) -> list[Table]:
     notes = Footnotes()
     groups = grouped(rows, lambda row: (row.dataset, row.recipe_a))
     below = [*legend(rows), RULE, *([f"Differs: {'; '.join(differing)}."] if differing else [])]
