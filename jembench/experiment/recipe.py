@@ -206,13 +206,6 @@ def names() -> list[str]:
     return sorted(packages.files("recipes"))
 
 
-def title_of(name: str) -> str:
-    """Return the title of a recipe; "" for one that is not installed or cannot be read."""
-    with suppress(JembenchError):
-        return load(name).title if name in names() else ""
-    return ""
-
-
 def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
     """Return the recipe of that name, or in that TOML file.
 

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 from jembench.errors import SpecError
 from jembench.experiment.plan import Part
-from jembench.experiment.recipe import title_of
 from jembench.experiment.sweep import Axes, Grid, bare_name
 from jembench.report.formats import Document
 from jembench.report.protocols import DEFENCE, in_common, parts_of, peculiarities
@@ -21,18 +20,7 @@ from jembench.report.published import beside, published_table
 from jembench.report.references import Published
 from jembench.report.rows import FIELDS, ORIGIN, Row, grouped, mark_incomparable, mean, rows
 from jembench.report.select import NO_NAMES, WHOLE, Fit, Names, Selection, matching, select
-from jembench.report.table import (
-    ABSENT,
-    DAGGER,
-    ENDS,
-    INTERVAL,
-    Footnote,
-    Footnotes,
-    Heading,
-    Table,
-    detail,
-    pivot,
-)
+from jembench.report.table import ABSENT, DAGGER, ENDS, INTERVAL, Footnote, Footnotes, Heading, Table, detail, pivot
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
@@ -143,15 +131,7 @@ class Layout:
         ours = list(_Tables(self, [*self.rows, *found], notes, best).of_parts())
         if not ours:
             ours = [Table(title="Results", footnotes=(Footnote(NOTHING),))]
-        return list(_each_said_once(ours)), [published_table(rest, self.rows, notes) for rest in left]
-
-
-def _each_said_once(tables: Iterable[Table]) -> Iterator[Table]:
-    """Yield the tables without the remarks on whole tables that stand below an earlier one."""
-    said: set[Footnote] = set()
-    for table in tables:
-        yield replace(table, footnotes=tuple(note for note in table.footnotes if note.mark or note not in said))
-        said.update(note for note in table.footnotes if not note.mark)
+        return ours, [published_table(rest, self.rows, notes) for rest in left]
 
 
 @dataclass(frozen=True)
@@ -169,10 +149,9 @@ class _Tables:
         if not parts:
             groups = grouped(dict.fromkeys(row.place for row in self.rows), lambda place: bare_name(place[0]))
             yield from self.main("Results", [group[0][0] for group in groups if len(group) == 1], self.rows)
-            for group in groups:
-                if len(group) > 1:
-                    metrics = list(dict.fromkeys(metric for metric, _ in group))
-                    yield from self.by_options(bare_name(metrics[0]), metrics, self.rows)
+            for group in (group for group in groups if len(group) > 1):
+                metrics = list(dict.fromkeys(metric for metric, _ in group))
+                yield from self.by_options(bare_name(metrics[0]), metrics, self.rows)
         for part in parts:
             rows = [row for row in self.rows if row.source or row.fit in part.rows]
             title = part.title if part.title and len(parts) > 1 else "Results"
@@ -263,6 +242,7 @@ class _Tables:
         in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
         choices = list(dict.fromkeys(tuple(text(row) for text in options.values()) for row in in_order))
         shown.sort(key=lambda row: (choices.index(tuple(text(row) for text in options.values())), bool(row.source)))
+        variants, recipes = self._variants, dict.fromkeys(row.recipe for row in ours)
         context = self._context()
         texts = {name: list(dict.fromkeys(map(text, ours))) for name, text in context.items()}
         shared = [f"{name} {found[0]}" for name, found in texts.items() if len(found) == 1]
@@ -284,10 +264,9 @@ class _Tables:
             *([BOLD] if best else []),
             *_legend(ours, (cell.value for line in table.rows for cell in line)),
             *_positive_class(row.label for row in ours),
-            *_recipes(dict.fromkeys(row.recipe for row in ours), self._variants),
+            *(f"{variants[label]}: recipe {label}." for label in recipes if label in variants),
         )
-        remarks = (*map(Footnote, legend), *_differing_protocols(ours), *self.notes.take())
-        yield replace(table, footnotes=remarks)
+        yield replace(table, footnotes=(*_differing_protocols(ours), *self.notes.take(legend)))
 
     @property
     def _variants(self) -> dict[str, str]:
@@ -365,14 +344,6 @@ def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
             yield Footnote(
                 f"{column[0].column} was measured under different protocols, do not compare: {which}", DAGGER
             )
-
-
-def _recipes(labels: Collection[str], variants: Mapping[str, str]) -> Iterator[str]:
-    """Yield the recipes of variants, and the titles of those that are installed."""
-    yield from (f"{variants[label]}: recipe {label}." for label in labels if label in variants)
-    for name in dict.fromkeys(label.partition("+")[0] for label in labels):
-        if title := title_of(name):
-            yield f"recipe {name}: {title}."
 
 
 def _positive_class(labels: Iterable[str]) -> Iterator[str]:

@@ -34,7 +34,6 @@ Fit = tuple[str, str, str]
 """Model, dataset and recipe of trained models that differ in their seeds alone."""
 
 _KINDS: Mapping[str, Kind] = {"model": "models", "dataset": "datasets", "metric": "metrics"}
-_LISTED_BY = {**dict.fromkeys(("model", "dataset"), "jembench report"), "metric": "jembench list metrics"}
 
 
 def select(field: str, wanted: Sequence[str] | None, items: Sequence[T], of: Callable[[T], str]) -> list[T]:
@@ -56,7 +55,7 @@ def select(field: str, wanted: Sequence[str] | None, items: Sequence[T], of: Cal
         found = matching(_KINDS.get(field), text, known)
         if not found:
             names = map(bare_name, known) if field == "metric" else known
-            raise unknown(f"{field} among these results", text, set(names), _LISTED_BY.get(field, ""))
+            raise unknown(f"{field} among these results", text, set(names), "")
         for name in found:
             ranks.setdefault(name, len(ranks))
     return sorted((item for item in items if of(item) in ranks), key=lambda item: ranks[of(item)])

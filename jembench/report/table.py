@@ -99,16 +99,19 @@ class Footnotes:
     def __init__(self) -> None:
         self._numbers: dict[str, str] = {}
         self._taken = 0
+        self._said: set[str] = set()
 
     def marks(self, *texts: str) -> tuple[str, ...]:
         """Return the number of each footnote; an empty text has none."""
         return tuple(self._numbers.setdefault(flat(text), str(len(self._numbers) + 1)) for text in texts if text)
 
     def take(self, of_table: Iterable[str] = ()) -> tuple[Footnote, ...]:
-        """Return the remarks on a whole table, and the footnotes added since the last time."""
-        new = [Footnote(text, mark) for text, mark in self._numbers.items()][self._taken :]
+        """Return the remarks on a whole table that no earlier one had, and the footnotes added since the last time."""
+        numbered = [Footnote(text, mark) for text, mark in self._numbers.items()][self._taken :]
         self._taken = len(self._numbers)
-        return (*map(Footnote, of_table), *new)
+        new = [text for text in dict.fromkeys(of_table) if text not in self._said]
+        self._said.update(new)
+        return (*map(Footnote, new), *numbered)
 
 
 # --- pivot ------------------------------------------------------------------------------------------------------------

@@ -122,11 +122,6 @@ def _draw_gaps(axes: Axes, bins: Reliability) -> None:
 def _rows(calibration: Calibration) -> list[dict[str, Any]]:
     bins, ece = calibration.bins, calibration.ece
     of_all = {"model": calibration.model, "scaling": calibration.scaling, "ece": ece.value}
-    columns = {
-        "bin_low": bins.edges[:-1],
-        "bin_high": bins.edges[1:],
-        "count": bins.counts,
-        "accuracy": bins.accuracy,
-        "confidence": bins.confidence,
-    }
+    columns = {"bin_low": bins.edges[:-1], "bin_high": bins.edges[1:], "count": bins.counts}
+    columns |= {"accuracy": bins.accuracy, "confidence": bins.confidence}
     return rows_of(columns, **of_all, ece_low=ece.low, ece_high=ece.high)

@@ -12,16 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.report.figures.base import (
-    Arrays,
-    Drawing,
-    Planned,
-    Result,
-    counts_in,
-    edges_of,
-    histogram_rows,
-    rows_of,
-)
+from jembench.report.figures.base import Arrays, Drawing, Planned, Result, counts_in, edges_of, histogram_rows, rows_of
 from jembench.report.figures.images import Panel, grids
 
 
