@@ -13,9 +13,8 @@ from jembench.experiment.plan import CellPlan, plan_again
 from jembench.experiment.twins import between
 from jembench.files import copy
 from jembench.report.card import LICENSE, card
-from jembench.store import hub, share
+from jembench.store import hub, manifest, share
 from jembench.store.fits import FitRecord
-from jembench.store.layout import CARD
 from jembench.store.merge import merge
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
@@ -85,8 +84,8 @@ def push(
         folder = Path(temporary, "model")
         record, cells = share.build(store, fit, folder, chains=chains)
         text = card(record, cells, folder, to if is_hub else path.name, license)
-        (folder / CARD).write_text(text, encoding="utf-8")
-        parts = share.write_manifest(folder)
+        (folder / manifest.CARD).write_text(text, encoding="utf-8")
+        parts = manifest.write(folder)
         size = sum(part.stat().st_size for part in parts)
         if is_hub:
             to = hub.upload(folder, to, private=private)

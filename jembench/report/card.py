@@ -13,7 +13,7 @@ from jembench.catalog import spec
 from jembench.report.rows import Row, rows
 from jembench.report.table import Footnotes, row_cell
 from jembench.store.fits import FitRecord
-from jembench.store.layout import MANIFEST
+from jembench.store.manifest import MANIFEST
 from jembench.store.outcome import Cell
 
 LICENSE = "unknown"

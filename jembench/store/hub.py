@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from jembench.errors import JembenchError, SpecError, Unavailable, error_text
-from jembench.store import share
-from jembench.store.layout import MANIFEST
+from jembench.store import manifest
+from jembench.store.manifest import MANIFEST
 
 PREFIX = "hf://"
 
@@ -46,9 +46,9 @@ def upload(folder: Path, to: str, *, private: bool = False) -> str:
     with _client(to, "write") as hub:
         api = hub.HfApi(library_name="jembench")
         api.create_repo(name, private=private, exist_ok=True)
-        parts = [MANIFEST, *share.read_manifest(folder)]
+        parts = [MANIFEST, *manifest.read(folder)]
         former = set(api.list_repo_files(name, revision=revision)).difference(parts)
-        changes = [hub.CommitOperationDelete(part) for part in former if share.is_part(part)]
+        changes = [hub.CommitOperationDelete(part) for part in former if manifest.is_part(part)]
         changes += [hub.CommitOperationAdd(part, str(folder / part)) for part in parts]
         # not by ``upload_folder``, which may make several commits
         done = api.create_commit(name, changes, commit_message="Share a trained model", revision=revision)
@@ -67,7 +67,7 @@ def download(source: str) -> Path:
     name, revision = parse(source)
     with _client(source, "read") as hub:
         folder = Path(hub.hf_hub_download(name, MANIFEST, revision=revision, library_name="jembench")).parent
-        wanted = list(share.read_manifest(folder))  # names without wildcards
+        wanted = list(manifest.read(folder))  # names without wildcards
         hub.snapshot_download(name, revision=folder.name, allow_patterns=wanted, library_name="jembench")
         return folder
 

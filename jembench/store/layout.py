@@ -15,9 +15,6 @@ from jembench.store.outcome import FitKey
 PARTS = ("fits", "cells", "arrays", "readings", "features", "figures")
 """The folders of a store that hold results."""
 
-MANIFEST, CARD = "manifest.json", "README.md"
-"""The files of a shared model that are beside those folders: digests of all its files, and the model card."""
-
 
 class AnyCell(Protocol):
     """A cell that was measured, or is to be."""

@@ -10,39 +10,24 @@ import os
 import re
 import zipfile
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from jembench.catalog import limits
 from jembench.errors import CheckpointError, DamagedError, SpecError
-from jembench.files import copy, digest, open_regular, write_atomically
-from jembench.store import fits, outcome, records, tensors
+from jembench.files import copy, open_regular, write_atomically
+from jembench.store import fits, manifest, outcome, records, tensors
 from jembench.store.fits import WEIGHTS, FitRecord
 from jembench.store.latest import newest
-from jembench.store.layout import MANIFEST, id_of, listed
+from jembench.store.layout import id_of, listed
+from jembench.store.manifest import MANIFEST
 from jembench.store.merge import merge
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 from jembench.store.walk import Item, verify
 
-_NAME = "[A-Za-z0-9_=+-][A-Za-z0-9_.=+-]{0,200}"
-_PART = re.compile(
-    rf"README\.md|cells/{_NAME}\.json|arrays/{_NAME}\.npz|fits/{_NAME}/"
-    r"(fit\.json|interventions\.json|history\.csv|samples\.png|(model|sampler|buffer-[1-5])\.safetensors)"
-)
-"""The paths that files of a shared model may have, beside the manifest."""
-
 _CHAINS = re.compile(r"(sampler|buffer-.)\.safetensors")
-
-
-class _Manifest(NamedTuple):
-    files: Mapping[str, str]  # SHA-256 of each file, by its path with / between the parts
-
-
-def is_part(name: str) -> bool:
-    """Return whether a file of a shared model may have this path."""
-    return _PART.fullmatch(name) is not None
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -75,7 +60,7 @@ def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tu
         name = item.path.relative_to(store.root).as_posix()
         of = item.path.parent if item.path.parent.parent.name == "fits" else item.path
         is_left_out = not chains and _CHAINS.fullmatch(item.path.name)
-        return item.owner == fit.id and id_of(of) in shared and is_part(name) and not is_left_out
+        return item.owner == fit.id and id_of(of) in shared and manifest.is_part(name) and not is_left_out
 
     for finding in merge(store, Store(folder), wanted):
         if finding.status != "copied":
@@ -97,27 +82,6 @@ def _without_chains(record: FitRecord, folder: Path) -> FitRecord:
     return changed
 
 
-def write_manifest(folder: Path) -> list[Path]:
-    """Write the list of digests of all files of a shared model; return them, the list itself included."""
-    paths = sorted(path for path in folder.rglob("*") if is_part(path.relative_to(folder).as_posix()))
-    files = {path.relative_to(folder).as_posix(): digest(path) for path in paths}
-    records.write(folder / MANIFEST, {"files": files})
-    return [folder / MANIFEST, *paths]
-
-
-def read_manifest(folder: Path) -> Mapping[str, str]:
-    """Return the digests of the files of a shared model, by their paths.
-
-    Raises:
-        FileNotFoundError: if there is no manifest.
-        DamagedError: if it is damaged, or names a file that no shared model has.
-    """
-    found = records.read(folder / MANIFEST).read(_Manifest).files
-    if strange := [name for name in found if not is_part(name)]:
-        raise DamagedError(f"Its manifest names {strange[0][:100]!r}, which can be no file of a trained model.")
-    return found
-
-
 def write_zip(folder: Path, path: Path) -> None:
     """Write a shared model as a zip archive, uncompressed.
 
@@ -127,7 +91,7 @@ def write_zip(folder: Path, path: Path) -> None:
 
     def write(stream: IO[bytes]) -> None:
         with zipfile.ZipFile(stream, "w") as archive:
-            for name in (MANIFEST, *read_manifest(folder)):
+            for name in (MANIFEST, *manifest.read(folder)):
                 archive.write(folder / name, name)
 
     write_atomically(path, write, "another name")
@@ -184,22 +148,26 @@ def _extract(source: Path, folder: Path) -> None:
 
 
 def _receive(copy_part: Callable[[str], object], folder: Path) -> None:
-    """Copy the manifest and the files that it names, and compare their digests."""
-    remedy = "`jembench push` writes a shared model; `jembench store merge` copies from a whole store."
-    _receive_file(copy_part, MANIFEST, SpecError(f"There is no trained model: {MANIFEST} is missing. {remedy}"))
-    for name, written in read_manifest(folder).items():
-        _receive_file(copy_part, name, DamagedError(f"{name} is missing."))
-        if digest(folder / name) != written:
-            raise DamagedError(f"{name} was cut short, edited or exchanged.")
+    """Copy the manifest and the files that it names, and check them."""
+    if not _is_received(copy_part, MANIFEST):
+        raise SpecError(
+            f"There is no trained model: {MANIFEST} is missing. `jembench push` writes such a folder, zip archive "
+            "or repository; `jembench store merge` copies from a whole store."
+        )
+    for name in manifest.read(folder):
+        _is_received(copy_part, name)
+    manifest.check(folder)
 
 
-def _receive_file(copy_part: Callable[[str], object], name: str, missing: Exception) -> None:
+def _is_received(copy_part: Callable[[str], object], name: str) -> bool:
+    """Copy a file; return False if there is none."""
     try:
         copy_part(name)
-    except (KeyError, FileNotFoundError) as error:
-        raise missing from error
+    except (KeyError, FileNotFoundError):
+        return False
     except OSError as error:
         raise DamagedError(f"{name} cannot be read ({error.strerror or error}).") from error
+    return True
 
 
 def _check(store: Store) -> FitRecord:

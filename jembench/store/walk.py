@@ -14,9 +14,10 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
 from jembench.errors import StoreError
 from jembench.files import digest
-from jembench.store import fits, records, tensors
+from jembench.store import fits, manifest, records, tensors
 from jembench.store.fits import UNREADABLE
-from jembench.store.layout import CARD, MANIFEST, PARTS, id_of, listed
+from jembench.store.layout import PARTS, id_of, listed
+from jembench.store.manifest import CARD, MANIFEST
 from jembench.store.outcome import Cell
 from jembench.store.store import LEASES, Store, read_cell
 
@@ -83,7 +84,7 @@ def walk(store: Store) -> Iterator[Item]:
     parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
     for path in _list(root):
         if path.name == MANIFEST:
-            yield Item(path, "other", "", partial(records.read, path))
+            yield Item(path, "other", "", partial(manifest.check, root))
         elif path.name not in parts:
             yield _stray(path)
 

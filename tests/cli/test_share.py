@@ -12,7 +12,7 @@ from fake_hub import TOKEN, serving
 
 import jembench as jb
 from jembench.running import fits
-from jembench.store import records, share
+from jembench.store import manifest, records
 from jembench.store.store import Store
 from jembench.store.walk import verify
 
@@ -140,7 +140,7 @@ def unpacked(archive, **changed):
     home.rename(home.with_name(f"{home.name.rpartition('-')[0]}-{record['key']['id']}"))
     shutil.rmtree("theirs/cells")
     shutil.rmtree("theirs/arrays")
-    share.write_manifest(Path("theirs"))
+    manifest.write(Path("theirs"))
     return "theirs"
 
 

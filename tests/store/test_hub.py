@@ -8,7 +8,7 @@ import pytest
 from fake_hub import TOKEN, serving
 
 from jembench.errors import DamagedError, SpecError, Unavailable
-from jembench.store import hub, records, share
+from jembench.store import hub, manifest, records, share
 from jembench.store.store import Store
 
 constants = pytest.importorskip("huggingface_hub.constants")
@@ -54,7 +54,7 @@ def build(root, seed, folder):
     fit = next(fit for fit, *_ in store.trained() if (fit.model, fit.seed) == ("jem", seed))
     share.build(store, fit, folder)
     (folder / "README.md").write_text("---\nlicense: mit\n---\n")
-    share.write_manifest(folder)
+    manifest.write(folder)
     return folder
 
 

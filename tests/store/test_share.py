@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from jembench.errors import DamagedError, SpecError
-from jembench.store import records, share, tensors
+from jembench.store import manifest, records, share, tensors
 from jembench.store.store import Store
 from jembench.store.walk import verify
 
@@ -21,7 +21,7 @@ def built(whole, tmp_path_factory):
     folder = tmp_path_factory.mktemp("built") / "bundle"
     share.build(Store(whole), key(Store(whole)), folder)
     (folder / "README.md").write_text("A card")
-    share.write_manifest(folder)
+    manifest.write(folder)
     return folder
 
 
@@ -53,7 +53,7 @@ def unpack(source, tmp_path):
 
 def manifest_of(folder, **changed):
     """Write the manifest anew, as anybody can, with entries changed or added."""
-    share.write_manifest(folder)
+    manifest.write(folder)
     files = json.loads((folder / "manifest.json").read_text())["files"]
     records.write(folder / "manifest.json", {"files": {**files, **changed}})
 
@@ -169,6 +169,13 @@ def test_what_is_not_as_it_was_shared_is_refused(shared, tmp_path, damage, reaso
         assert str(error.value).startswith(f"{source} is not what was shared: ")
         assert reason in str(error.value)
         assert str(tmp_path / "unpacked") not in str(error.value)
+
+
+def test_a_file_that_is_missing_beside_the_manifest_is_seen_by_verify(shared):
+    next(shared.glob("cells/nll-*")).unlink()
+    next(shared.glob("arrays/nll-*")).unlink()
+    (finding,) = [finding for finding in verify(Store(shared)) if finding.status != "ok"]
+    assert (finding.file, finding.status) == ("manifest.json", "damaged")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,65 @@
+"""The manifest of a shared model: the SHA-256 of each of its files, whose paths are of a fixed list."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from jembench.errors import DamagedError
+from jembench.files import digest
+from jembench.store import records
+
+MANIFEST = "manifest.json"
+CARD = "README.md"
+
+_NAME = "[A-Za-z0-9_=+-][A-Za-z0-9_.=+-]{0,200}"
+_PART = re.compile(
+    rf"README\.md|cells/{_NAME}\.json|arrays/{_NAME}\.npz|fits/{_NAME}/"
+    r"(fit\.json|interventions\.json|history\.csv|samples\.png|(model|sampler|buffer-[1-5])\.safetensors)"
+)
+"""The paths that files of a shared model may have, beside the manifest."""
+
+
+class _Manifest(NamedTuple):
+    files: Mapping[str, str]  # SHA-256 of each file, by its path with / between the parts
+
+
+def is_part(name: str) -> bool:
+    """Return whether a file of a shared model may have this path."""
+    return _PART.fullmatch(name) is not None
+
+
+def write(folder: Path) -> list[Path]:
+    """Write the manifest of a shared model; return all its files, the manifest included."""
+    paths = sorted(path for path in folder.rglob("*") if is_part(path.relative_to(folder).as_posix()))
+    files = {path.relative_to(folder).as_posix(): digest(path) for path in paths}
+    records.write(folder / MANIFEST, {"files": files})
+    return [folder / MANIFEST, *paths]
+
+
+def read(folder: Path) -> Mapping[str, str]:
+    """Return the digests of the files of a shared model, by their paths.
+
+    Raises:
+        FileNotFoundError: if there is no manifest.
+        DamagedError: if it is damaged, or names a file that no shared model has.
+    """
+    found = records.read(folder / MANIFEST).read(_Manifest).files
+    if strange := [name for name in found if not is_part(name)]:
+        raise DamagedError(f"Its manifest names {strange[0][:100]!r}, which can be no file of a trained model.")
+    return found
+
+
+def check(folder: Path) -> None:
+    """Check that the files of a folder are those that its manifest names.
+
+    Raises:
+        DamagedError: if one is missing or another one, or the manifest is damaged.
+    """
+    for name, written in read(folder).items():
+        if not (folder / name).exists():
+            raise DamagedError(f"{name} is missing.")
+        if digest(folder / name) != written:
+            raise DamagedError(f"{name} was cut short, edited or exchanged.")
