@@ -77,31 +77,21 @@ def _following(
     if results.stopped:
         yield "next", again
         return
-    is_trained_here = not all(fit.recipe.source for fit in plan.fits)  # an imported fit has one seed
-    if is_trained_here and len(seeds) == 1 and not _given(ctx, "seeds"):
+    if len(seeds) == 1 and not _given(ctx, "seeds") and any(not fit.recipe.source for fit in plan.fits):
         yield "next", [*again, "--seeds", ",".join(str(seeds[0] + number) for number in range(3))]
     for fit in sampled[:1]:
-        data = ["--dataset", fit.dataset.bound.in_full, "--seed", str(fit.seed), *_sets(fit.recipe.overrides)]
-        shared = [*_given(ctx, "recipe", "device", "store", of_file=True), *plugins(ctx)]
-        yield "next", ["sample", fit.key.model, *data, *shared]
+        changes = [word for change in fit.recipe.overrides for word in ("--set", change)]
+        data = ["--dataset", fit.dataset.bound.in_full, "--seed", str(fit.seed), *changes]
+        yield "next", ["sample", fit.key.model, *data, *_given(ctx, "recipe", "device", "store"), *plugins(ctx)]
     suite = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]
-    shared = [*_given(ctx, "limit", "store"), *plugins(ctx)]
-    yield "next", ["report", *suite, *shared, "--format", "markdown"]
+    yield "next", ["report", *suite, *_given(ctx, "limit", "store"), *plugins(ctx), "--format", "markdown"]
 
 
-def _sets(changes: Iterable[str]) -> list[str]:
-    return [word for change in changes for word in ("--set", change)]
-
-
-def _given(ctx: click.Context, *names: str, of_file: bool = False) -> list[str]:
-    """Return options that stood on the command line, or in the file of the experiment, as words.
-
-    The environment goes on saying what it says.
-    """
-    sources = (ParameterSource.COMMANDLINE, *([ParameterSource.DEFAULT_MAP] if of_file else []))
-    stood = [option for option in ctx.command.params if option.name in names]
-    stood = [option for option in stood if ctx.get_parameter_source(option.name or "") in sources]
-    return [word for option in stood for word in (option.opts[0], str(ctx.params[option.name or ""]))]
+def _given(ctx: click.Context, *names: str) -> list[str]:
+    """Return options of the command line, or of the file of the experiment, as words; the environment stays."""
+    sources = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
+    stood = [name for name in names if ctx.get_parameter_source(name) in sources]
+    return [word for name in stood for word in (f"--{name}", str(ctx.params[name]))]
 
 
 def plugins(ctx: click.Context) -> list[str]:

@@ -59,7 +59,7 @@ def test_a_file_says_all_that_a_command_line_says(experiment, jembench):
     assert cells("mine") == {(*model, metric, 9) for model in models for metric in ("accuracy", "ece:bins=5")}
     assert jembench("store", "verify", "--store", "mine").code == 0
     nexts = [line.split(None, 1)[1] for line in done.out.splitlines() if line.split()[:1] == ["next"]]
-    assert nexts[-1] == "jembench report mine.toml --format markdown"
+    assert nexts[-1] == "jembench report mine.toml --store mine --format markdown"
     assert "--store mine" in nexts[-2]
 
 
