@@ -115,6 +115,6 @@ def test_the_way_to_the_traceback_is_told_and_works(run, jembench, failing):
 
 def test_what_plugins_print_does_not_reach_stdout(run, failing):
     done = run("--format", "json", models=failing, metrics="accuracy")
-    assert json.loads(done.out)["rows"][0]["values"][0]["status"] == "failed"
+    assert json.loads(done.out)["rows"][0]["status"] == "failed"
     assert "imported\n" in done.err
     assert "training\n" in done.err
