@@ -43,7 +43,7 @@ def test_a_row_a_check(rows):
     row = rows["faulty", "each-image-alone"]
     assert (row["kind"], row["status"]) == ("models", "failed")
     assert "squeeze(1) instead of squeeze()" in row["message"]
-    assert row["promise"].startswith("In evaluation mode the answer to an image does not depend on what else")
+    assert row["promise"].startswith("In evaluation mode the output for an image depends neither on the other images")
     assert rows["sound", "each-image-alone"]["status"] == "passed"
 
 
