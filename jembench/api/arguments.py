@@ -1,4 +1,4 @@
-"""Arguments of a script in the form of plans and reports: lists, specs or objects, settings, a selection."""
+"""The conversion of arguments of the API to those of plans and reports: lists, specs, settings, a selection."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ Settings = Mapping[str, str | int | float | bool | None]
 
 
 def several(given: Any) -> list[Any]:
-    """One thing or several as a list; a text is a list of specs with commas between them."""
+    """Return one value or several as a list; a text is split at commas between specs."""
     if isinstance(given, str):
         return split_list(given)
     return list(given) if isinstance(given, list | tuple) else [given]
 
 
 def texts(given: Any, spec: Callable[[Any], str] = str) -> list[str] | None:
-    """One thing or several as specs, names or labels; None stays None."""
+    """Return one value or several as a list of specs, names or labels; None stays None."""
     return None if given is None else [spec(one) for one in several(given)]
 
 
 def seed_numbers(given: int | Iterable[int]) -> list[int]:
-    """One seed or several as a list.
+    """Return one seed or several as a list.
 
     Raises:
-        SpecError: if one is no seed.
+        SpecError: if a value is no seed.
     """
-    found = [given] if isinstance(given, int) else list(given)
-    if not all(type(seed) is int and 0 <= seed < 10**18 for seed in found):
+    seeds = [given] if isinstance(given, int) else list(given)
+    if not all(type(seed) is int and 0 <= seed < 10**18 for seed in seeds):
         raise SpecError(f"seeds is {given!r}; it must be whole numbers from 0 on, of 18 digits at most.")
-    return found
+    return seeds
 
 
 def setting_texts(settings: Settings | None) -> list[str]:
-    """Return settings as the command line takes them: ``epochs=5``."""
+    """Return settings in the form of the command line, such as ``epochs=5``."""
     if not isinstance(settings, Mapping | None):
         raise SpecError(f'settings is {settings!r}; it must be a mapping of recipe fields: {{"epochs": 5}}.')
     return [f"{key}={format_value(value)}" for key, value in (settings or {}).items()]
@@ -62,17 +62,17 @@ def selection(
     """Return the selection of a store's results. None means all; several are a list, or a text with commas.
 
     Args:
-        suite: the name of a suite, whose metrics alone are shown; or the file of an experiment, whose models, data,
-            recipes, seeds and names count as well, where the arguments below say nothing else.
-        models: specs or modules, in the order in which they are shown; a bare name means that spec, or else all of
-            the name, and ``jem*`` those that the pattern matches.
+        suite: the name of a suite, to show only its metrics; or the file of an experiment, whose models, data, recipes,
+            seeds and names are the defaults of the arguments below.
+        models: specs or modules, in the order of the tables; a bare name selects that spec, or else all models of the
+            name, and ``jem*`` those that the pattern matches.
         dataset: specs or datasets, as models.
         recipe: labels as tables show them, or patterns: ``digits+epochs=5``, ``digits*``.
         seeds: of the trained models.
         metrics: specs, names or patterns, in the order of the columns.
         columns: labels of values or patterns, in the order of the columns.
         names: display names by specs of models, for tables and figures.
-        limit: show what was measured on this number of test images; None: what the suite says, or else on all.
+        limit: show results on this number of test images; None: the number of the suite, or else all.
 
     Example:
         >>> selection("hybrid", models="jem,baseline", columns=["accuracy", "ece"]).models

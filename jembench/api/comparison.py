@@ -1,4 +1,4 @@
-"""Two models of a store side by side, from Python."""
+"""The comparison of two models of a store, from Python."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ if TYPE_CHECKING:
 
 
 class Comparison(Shown):
-    """Two models of a store side by side, as :func:`jembench.compare` gives it.
+    """The comparison of two models of a store, returned by :func:`jembench.compare`.
 
     Attributes:
         found: the differences, with both kinds of intervals (:class:`jembench.report.comparison.Comparison`).
-        records: one for each value that was compared, as a mapping.
+        records: a mapping for each value.
     """
 
     def __init__(self, found: ComparedPair) -> None:
-        from jembench.report import differences  # imports numpy, which tables of results need not
+        from jembench.report import differences  # imports numpy, which tables of results do not need
 
         self.found = found
         self.document = differences.of_comparison(found)
@@ -54,23 +54,23 @@ def compare(
     limit: int | None = None,
     resamples: int = 10_000,
 ) -> Comparison:
-    """Two models of a store, image by image and seed by seed: the difference of each value and its significance.
+    """Compare two models of a store, image by image and seed by seed: differences and their significance.
 
     Nothing is trained or evaluated. Two sources of randomness are kept apart: other test images (a paired bootstrap,
     McNemar's test for accuracy) and training again with other seeds (Student's t). P values are adjusted by Holm.
 
     Args:
-        a: a model as tables show it, or its name where that means one.
-        b: the other; the differences are a - b.
-        store: where both were measured.
-        dataset: that both were measured on; None: the one that they share.
-        recipe: the label of the recipe of both; None: the one that both have.
-        recipe_b: that of b, where it is another.
-        metrics: compare these alone, as for :func:`selection`; columns, seeds, names and limit as well.
+        a: a model as tables show it, or its name if that is unique.
+        b: the other model; the differences are a - b.
+        store: of both models' results.
+        dataset: of both; None: the one that they share.
+        recipe: the label of the recipe of both; None: the one that they share.
+        recipe_b: the label of the recipe of b, if it is another one.
+        metrics: to compare; columns, seeds, names and limit as for :func:`selection`.
         resamples: of the bootstrap; no p value is below 1 / (resamples + 1).
 
     Raises:
-        SpecError: if the store has no such models, or more than one pair is meant.
+        SpecError: if the store has no such models, or the arguments select more than one pair.
 
     Example:
         >>> [record["label"] for record in compare(name, other, store=store, resamples=100).records]

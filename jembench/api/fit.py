@@ -1,4 +1,4 @@
-"""A trained model from Python: its samples, logits, energies and densities."""
+"""Trained models from Python, with their samples, logits, energies and densities."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Fit:
     Attributes:
         model: the ``torch.nn.Module`` in evaluation mode, on ``device``. It takes float32 images (B, C, H, W) within
             ``data.bounds``.
-        sampler: the sampler of its chains, as training left it; None if it was trained without.
-        data: what the images are.
-        device: where the model is.
+        sampler: the sampler of its chains, in its state after training; None if it was trained without chains.
+        data: the description of the images.
+        device: of the model.
         plan: model, dataset, recipe and seed, with their identities.
-        folder: where its files are.
+        folder: of its files.
     """
 
     def __init__(self, plan: FitPlan, store: Store, evaluation: Evaluation) -> None:
@@ -50,12 +50,12 @@ class Fit:
         return f"<Fit {self.plan}>"
 
     def sample(self, n: int, steps: int | None = None) -> Samples:
-        """Images of the model, the same at each call.
+        """Return images of the model, the same in each call.
 
         Args:
-            n: how many.
-            steps: the length of new chains; None: n of the images that training kept, or that the model draws
-                without a chain, chosen at random.
+            n: the number of images.
+            steps: the length of new chains; None: n of the images of the buffer, or of the model's direct samples,
+                chosen at random.
 
         Returns:
             the images, uint8 (n, C, H, W) on the CPU, and the class of each if its chain was conditioned on one.
@@ -93,7 +93,7 @@ class Fit:
             float32 (N, K) on the CPU, without gradients; use ``model`` for those.
 
         Raises:
-            SpecError: for images of another shape, or outside the bounds.
+            SpecError: if the images have another shape or exceed the bounds.
             NotApplicable: if the model does not classify.
 
         Example:
@@ -106,7 +106,7 @@ class Fit:
         """Return the energy E(x) in nats, up to one constant of the model; arguments and errors as for :meth:`logits`.
 
         It is -logsumexp of the logits of a JEM (Grathwohl et al., 2020, equation 7), and -log p(x) of a model with a
-        normalised density. Lower is likelier.
+        normalised density. A lower energy means a higher density.
 
         Returns:
             float32 (N,) on the CPU.

@@ -36,17 +36,17 @@ class Option(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """An installed component, or a file of a package, as a list shows it."""
+    """The entry of an installed component, or of a file of a package, in a list."""
 
     name: str
     title: str = ""
     lines: tuple[str, ...] = ()  #: the options of a component, the columns of a published table
-    fields: Mapping[str, Any] = MappingProxyType({})  #: further ones, in JSON types
+    fields: Mapping[str, Any] = MappingProxyType({})  #: additional fields, in JSON types
     problem: str = ""  #: the reason why it cannot be used
 
 
 def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
-    """Return what is installed of one kind. Components are imported; what they print meanwhile goes to stderr."""
+    """Return the installed components or files of a kind. Components are imported, with their output on stderr."""
     if kind == "suites":
         return [entry for component in discovery.components("suites") for entry in _suites(component)]
     if kind == "recipes":

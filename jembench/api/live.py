@@ -1,7 +1,7 @@
-"""Objects of a running program in the place of specs: an ``nn.Module``, a dataset, arrays.
+"""Objects of a running program as components: an ``nn.Module``, a dataset, arrays.
 
 Each is registered under a name that ends with a digest of its content, as the plugin ``live`` of this process. So it
-has an identity like every other component, and no two of them share results.
+has an identity like every other component, and different objects do not share results.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ if TYPE_CHECKING:
     from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 DISTRIBUTION = "live"
-"""What stands in the place of the distribution of such a component."""
+"""The name of the distribution of such a component."""
 
 
 def model_spec(model: object) -> str:
     """Return the spec of a model that is given by its spec or as a module.
 
-    A module is copied, and never changed. It is measured as it is, unless it can be trained by jembench
+    A module is copied, and never changed. It is measured without training, unless it can be trained by jembench
     (:class:`jembench.interfaces.Trainable`), from its present weights, or fitted
     (:class:`jembench.interfaces.Fittable`).
 
     Raises:
-        SpecError: if it is neither, or cannot be copied.
+        SpecError: if it is neither, or the module cannot be copied.
     """
     if isinstance(model, str):
         return model
@@ -93,7 +93,7 @@ def _add(kind: Kind, name: str, digest: str, factory: Callable[..., Any]) -> str
     attribute = f"{kind}_{digest}"
     if attribute not in globals():
         factory.__module__ = __name__
-        globals()[attribute] = factory  # where the registry finds it, like one of any module
+        globals()[attribute] = factory  # the registry finds it like that of any module
     component = Component(kind, name, DISTRIBUTION, "", __name__, attribute)
     if component not in discovery.added:
         discovery.added.append(component)

@@ -1,4 +1,4 @@
-"""The reproduction of a shared store: a plan from the records alone, without the files that asked for the results."""
+"""The reproduction of a shared store, planned from its records alone."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from jembench.store.store import Store
 
 
 class Reproduction(NamedTuple):
-    """The plan of a reproduction beside the results that it repeats."""
+    """The plan of a reproduction, and the results that it repeats."""
 
     plan: Plan
-    cells: list[Cell]  # of the store, one for each cell of the plan
-    differing: list[str]  # how the identities of fits and metrics differ from those of the store
+    cells: list[Cell]  # of the store, in the order of the plan's cells
+    differing: list[str]  # differences of the identities of fits and metrics from those of the store
 
     def pairs(self, store: Store) -> list[Pair]:
         """Pair each result of the former store with that of the new one."""
@@ -38,10 +38,10 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
 
     Args:
         source: the folder of the store.
-        datasets: specs in place of those of the same names, for files that lie elsewhere.
+        datasets: specs that replace those of the same names, for files in other folders.
 
     Raises:
-        SpecError: if there is no result, or if it cannot be planned here; for components that are not installed.
+        SpecError: if there is no result, or if components are not installed or cannot be planned here.
         DamagedError: if a record is damaged.
     """
     if not source.is_dir():

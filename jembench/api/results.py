@@ -1,4 +1,4 @@
-"""Results from Python: flat rows, as a data frame, as a table and in a notebook."""
+"""Results from Python: rows, data frames, tables and notebooks."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 class Shown:
-    """A document with tables for people, for programs and for notebooks."""
+    """A document with tables for terminals, files and notebooks."""
 
     document: Document
 
     def table(self, format: str = "table") -> Any:
-        """Return the tables as text, or as bytes in formats of programs such as parquet.
+        """Return the tables as text, or as bytes in binary formats such as parquet.
 
         Args:
             format: ``table`` for a terminal, markdown, latex, csv, json, html (a whole page), or the name or import
@@ -45,7 +45,7 @@ class Shown:
         return formats.render(self.document, format)
 
     def to_dataframe(self) -> DataFrame:
-        """Return the rows of the format ``csv`` but for published numbers as a ``pandas.DataFrame``.
+        """Return the rows of the format ``csv``, except published numbers, as a ``pandas.DataFrame``.
 
         Raises:
             Unavailable: if pandas is not installed.
@@ -67,15 +67,15 @@ class Shown:
         return str(self.table())
 
     def _repr_markdown_(self) -> str:
-        """Return the tables as a notebook shows them."""
+        """Return the tables as Markdown, for notebooks."""
         return formats.markdown(self.document)
 
 
 class Results(Shown, Sequence[Row]):
-    """The results of a run, an attack or a store: one row for each value of each model, the mean over its seeds.
+    """The results of a run, an attack or a store: a row for each value of each model, the mean over its seeds.
 
     Attributes:
-        cells: the outcomes that they were made of, one for each fit and metric, with protocol and provenance.
+        cells: the outcomes, one for each fit and metric, with protocol and provenance.
         stopped: the reason why a run ended early; None otherwise.
     """
 
@@ -119,7 +119,7 @@ class Results(Shown, Sequence[Row]):
         return cls(found.cells, parts, published, selection=selection, names=found.names, pictures=pictures, **of_suite)
 
     def per_seed(self) -> Shown:
-        """Return the values of each seed, for formats of programs: csv, json, parquet.
+        """Return the values of each seed, for the formats csv, json and parquet.
 
         Example:
             >>> results.per_seed().table("csv").splitlines()[0].split(",")[-6:]

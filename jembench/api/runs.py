@@ -1,4 +1,4 @@
-"""Training, measuring and attacking models from Python: what ``jembench run``, ``attack`` and ``train`` do."""
+"""Training, measuring and attacking models from Python, as ``jembench run``, ``attack`` and ``train`` do."""
 
 from __future__ import annotations
 
@@ -48,32 +48,32 @@ def run(
     skip_missing: bool | None = None,
     progress: bool = True,
 ) -> Results:
-    """Train and measure what a suite asks for, unless the store has it.
+    """Train the models of a suite and compute its metrics, except results that the store has.
 
-    What is finished is kept: after an interrupt, the same call goes on from there.
+    Finished work is kept: after an interrupt, the same call continues from there.
 
     Args:
-        suite: its name, a TOML file or a :class:`jembench.experiment.suite.Suite`.
-        models: in place of the suite's own: specs or modules (``torch.nn.Module``), one or several. A module that is
-            no :class:`jembench.interfaces.Trainable` is measured as it is.
-        metrics: specs in place of the suite's own and of its grids.
-        datasets: in place of the suite's own: specs, dataset objects (:class:`jembench.interfaces.Dataset`) or arrays
+        suite: the name of a suite, a TOML file or a :class:`jembench.experiment.suite.Suite`.
+        models: replace the suite's own: specs or modules (``torch.nn.Module``), one or several. A module that is no
+            :class:`jembench.interfaces.Trainable` is measured without training.
+        metrics: specs that replace those of the suite and its grids.
+        datasets: replace the suite's own: specs, dataset objects (:class:`jembench.interfaces.Dataset`) or arrays
             ``{"train": (images, labels), "test": (images, labels)}``, one or several.
-        seeds: in place of the suite's own.
+        seeds: replace the suite's own.
         recipe: a name or a TOML file; None: the suite's, or the default of the dataset.
         settings: changes of the recipe and of metrics.
         limit: number of test images to evaluate on; None: all.
-        store: the folder that keeps trained models and results; None: what the file says, or ``runs``. So for the four
-            arguments that follow.
-        device: cpu, cuda, cuda:1 ...; auto, the default, takes the first GPU there is.
-        executor: where the work runs: the name or the import path of an executor.
-        max_hours: stop after this many hours, with a warning, and return what is done.
+        store: the folder of trained models and results; None: that of the file, or ``runs``. The defaults of the next
+            four arguments may be in the file as well.
+        device: cpu, cuda, cuda:1 ...; auto, the default, is the first GPU, or else the CPU.
+        executor: the name or the import path of an executor.
+        max_hours: stop after this many hours, with a warning, and return the results so far.
         skip_missing: start even if weights or images are missing; results that need them are N/A.
         progress: show progress on stderr.
 
     Raises:
-        SpecError: for a name, an option or a value that does not exist, before anything is computed.
-        Unavailable: if a dataset or weights are missing; with the remedy.
+        SpecError: if a name, an option or a value does not exist, before anything is computed.
+        Unavailable: if a dataset or weights are missing; the message says the remedy.
         StoreError: if the store cannot be written.
 
     Example:
@@ -132,7 +132,7 @@ def attack(
     progress: bool = True,
     **options: Any,
 ) -> Results:
-    """Attack trained models; those that the store does not have are trained first.
+    """Attack trained models. Models that the store does not have are trained first.
 
     Args:
         name: pgd, boundary, pointwise, transfer, distal, or the name of a metric of a plugin.
@@ -141,7 +141,7 @@ def attack(
         seeds: of the models.
         recipe: as for :func:`run`.
         settings: as for :func:`run`.
-        budget: what the attack may spend: quick, paper ...; None: quick on digits, else paper.
+        budget: the limits of the attack: quick, paper ...; None: quick on digits, else paper.
         limit: as for :func:`run`.
         store: as for :func:`run`; None: that of the fits, or ``runs``.
         device: as for :func:`run`.
@@ -149,10 +149,10 @@ def attack(
         max_hours: as for :func:`run`.
         progress: as for :func:`run`.
         options: of the attack, as ``jembench list metrics`` shows them. ``norm``, ``eps`` (a share of a pixel's range:
-            ``"8/255"``), ``refine``, ``eot`` and ``smooth`` may be lists: every combination is one attack.
+            ``"8/255"``), ``refine``, ``eot`` and ``smooth`` may be lists, each combination of which is an attack.
 
     Raises:
-        SpecError: for a name or an option that does not exist.
+        SpecError: if a name or an option does not exist.
 
     Example:
         >>> results = attack("pgd", models=fit, norm="l2", images=2, restarts=1, steps=2, progress=False)
@@ -197,9 +197,9 @@ def train(
     """Train one model unless the store has it, and load it; arguments as for :func:`run`.
 
     Raises:
-        SpecError: for a name or an option that does not exist.
-        Diverged: if training diverged and no remedy helped.
-        OutOfTime: if ``max_hours`` were over first; the same call goes on from there.
+        SpecError: if a name or an option does not exist.
+        Diverged: if training diverged and no remedy is left.
+        OutOfTime: after ``max_hours``; the same call continues from there.
 
     Example:
         >>> fit = train(name, dataset=data, recipe=recipe, store=store, progress=False)
@@ -214,7 +214,7 @@ def train(
 
 
 def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
-    """Return the plan for one trained model, with whatever recipe it has."""
+    """Return the plan for one trained model, with its own recipe."""
     names = (fit.plan.key.model, fit.plan.key.dataset, fit.plan.key.recipe)
     suite = suite_for(models=[names[0]], datasets=[fit.plan.dataset.bound.in_full], seeds=[fit.plan.seed])
     plan = make_plan(suite, limit=limit)
@@ -228,7 +228,7 @@ def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
 def carry_out(
     plan: Plan, store: Store, how: RunOptions, display: session.Display, published: Sequence[Published] = ()
 ) -> Results:
-    """Carry out what is not finished of a plan, and return its results, with the reason if the work ended early."""
+    """Carry out the unfinished part of a plan, and return its results, with the reason if the work ended early."""
     done = session.carry_out(plan, store, how, display)
     results = Results.of_plan(plan, done.cells, published, store)
     results.stopped = done.stopped

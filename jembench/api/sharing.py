@@ -1,4 +1,4 @@
-"""Trained models that are shared: out of a store, and into one."""
+"""The sharing of trained models: from a store to a folder, archive or hub, and into a store."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ class Fetched(NamedTuple):
 
     fit: FitKey
     results: int
-    findings: list[Finding]  #: what was copied into the store, and what was kept as it is there
-    differences: list[str]  #: between what is installed here and what it was made with; none: the same
+    findings: list[Finding]  #: a finding for each fit and file that was copied or kept
+    differences: list[str]  #: between the installed components and those of the model; empty: none
 
 
 def find(store: Store, text: str) -> FitKey:
-    """Return the trained model that a text means: its id, the name of its folder, or the beginning of one of them.
+    """Return the trained model of a text: its id, the name of its folder, or the beginning of one of them.
 
     Raises:
-        SpecError: if it means none or several.
+        SpecError: if no model or several match.
     """
     keys = [record.key for record in store.trained()]
     names = {store.fit_folder(key).name: key for key in keys}
@@ -63,12 +63,12 @@ def push(
     """Write a trained model with its results and a model card to a folder, a zip archive or a repository.
 
     Args:
-        store: that has it.
-        fit: which one.
-        to: a folder that is new or empty, a file that ends in .zip, or ``hf://user/name``.
-        chains: whether the samples that training kept are shared too.
+        store: of the model.
+        fit: the model.
+        to: a new or empty folder, a file that ends in .zip, or ``hf://user/name``.
+        chains: True to share the chains that training kept as well.
         license: of the weights, for the card.
-        private: whether a repository that is created is private.
+        private: True to create a private repository.
 
     Raises:
         SpecError: if there is nothing to share, or the folder is not empty.
@@ -98,15 +98,15 @@ def push(
 
 
 def fetch(source: str, store: Store) -> Fetched:
-    """Copy a shared model into a store, where it counts as if it had been trained there.
+    """Copy a shared model into a store, where it is used like a model that was trained there.
 
     Args:
-        source: a folder, a zip archive or ``hf://user/name``, with ``@revision`` behind if need be.
-        store: that gets it. What it has is kept.
+        source: a folder, a zip archive or ``hf://user/name``, optionally followed by ``@revision``.
+        store: receives the model. Its own files are kept.
 
     Raises:
         SpecError: if the source is no shared model, or names code that is not installed.
-        DamagedError: if a file is not the one that was shared.
+        DamagedError: if a file differs from the shared one.
         Unavailable: if the hub cannot be reached or refuses.
     """
     with TemporaryDirectory() as temporary:
@@ -124,7 +124,7 @@ def fetch(source: str, store: Store) -> Fetched:
 
 
 def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Iterable[str]:
-    """Return how the installed components differ from those that a fit and its results were made with."""
+    """Yield the differences of the installed components from those of a fit and its results."""
     try:
         plan = plan_again(record, record.key.dataset, source, ())
         if plan.key.id != record.key.id:

@@ -1,4 +1,4 @@
-"""The units of work of a store that are not done: what runs where. Imports no torch."""
+"""The status of the units of work of a store that are not done. Imports no torch."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class UnitStatus(NamedTuple):
     seed: int
     fit: str  #: the id of the fit
     state: str  #: queued, running, stopped, refused, failed or lost
-    worker: str  #: host:pid; "": no worker has begun with it
-    since: float | None  #: when the worker began, UTC in seconds since 1970
-    done: int  #: of what is counted
-    total: int  #: 0: nothing is
+    worker: str  #: host:pid; "": no worker has started it
+    since: float | None  #: start of the worker, UTC in seconds since 1970
+    done: int  #: progress, in units of ``counted``
+    total: int  #: 0: unknown
     counted: str  #: "iterations", "images"
-    text: str  #: what is being done just now, or why it has ended or not started
-    log: str  #: the file with what the worker printed; "": not known
-    command: str  #: that carries it out by hand
+    text: str  #: the present phase, or the reason why it has ended or not started
+    log: str  #: path of the worker's output; "": unknown
+    command: str  #: to carry it out by hand
 
 
 def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
-    """Return what runs where, seen from any machine that sees the store.
+    """Return the status of all units that are not done, on any machine with access to the store.
 
     A unit is ``lost`` when its worker has died, which leaves the unit's lease free.
 
@@ -51,13 +51,13 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
     place = Store(Path(store))
     place.check_exists()
     statuses = {unit: place.works.status(unit) for unit in place.works.ids()}
-    in_work = place.in_work()  # after the statuses: a worker ends its status before its lease
-    found = []
+    in_work = place.in_work()  # read after the statuses, since a worker ends its status before its lease
+    units = []
     for unit, at in statuses.items():
-        with suppress(SpecError, DamagedError):  # it is done by now, or cannot be read
+        with suppress(SpecError, DamagedError):  # it was done meanwhile, or cannot be read
             record = place.works.read(unit)
             fit = record.read(FitKey, "fit")
-            found.append(
+            units.append(
                 UnitStatus(
                     id=unit,
                     kind=str(record.data.get("kind", "")),
@@ -77,4 +77,4 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
                     command=f"jembench work {unit} --store {place.root}",
                 )
             )
-    return found
+    return units

@@ -1,4 +1,4 @@
-"""A store from Python: its results and its trained models."""
+"""Stores from Python, with their results and trained models."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Location = str | os.PathLike[str]
 
 
 class OpenStore:
-    """A folder with trained models and results, as :func:`open_store` gives it."""
+    """A folder with trained models and results, returned by :func:`open_store`."""
 
     def __init__(self, root: Location) -> None:
         self.store = Store(Path(root))
@@ -52,14 +52,14 @@ class OpenStore:
         return [record.key for record in self.store.trained()]
 
     def results(self, suite: str | None = None, **selected: Any) -> Results:
-        """Return the current results of the store: of those with the same names, the newest.
+        """Return the current results of the store, the newest of those with the same names.
 
         Args:
-            suite: the name of a suite, whose metrics alone are shown, with its published numbers.
-            selected: which of them, and under which names, as for :func:`selection`.
+            suite: the name of a suite, to show only its metrics, with its published numbers.
+            selected: the selection and the display names, as for :func:`selection`.
 
         Raises:
-            SpecError: if there is no such suite, or no result of something that is named.
+            SpecError: if there is no such suite, or no result of a selected name.
             StoreError: if the store cannot be read.
 
         Example:
@@ -76,13 +76,13 @@ class OpenStore:
         return Results.selected(found, which, published, Pictures(self.store))
 
     def merge(self, *sources: Location) -> list[Finding]:
-        """Copy what this store lacks from other stores, as ``jembench store merge`` does.
+        """Copy fits and results that this store lacks from other stores, as ``jembench store merge`` does.
 
         Args:
             sources: their folders.
 
         Returns:
-            A finding for each fit and file that was ``copied``, ``kept`` as it is here, ``damaged`` or ``busy``.
+            a finding for each fit and file that was ``copied``, ``kept`` unchanged, ``damaged`` or ``busy``.
 
         Raises:
             SpecError: if there is no such folder.
