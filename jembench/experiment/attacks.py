@@ -1,4 +1,4 @@
-"""Attacks as metrics: every combination of the options that a command or a call gives. Imports no torch."""
+"""The metrics of attacks, for every combination of options. Imports no torch."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from jembench.catalog.spec import Spec
 from jembench.experiment.sweep import bare_name
 
 ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal")
-"""The attacks of core. A plugin's attack is a metric, and is named like one."""
+"""The attacks of core. An attack of a plugin is named by its metric."""
 
 
 def attack_metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tuple[str, ...]:
     """Return the metrics of an attack on a dataset, one for each combination of its options.
 
-    The default budget is ``quick`` on digits, ``paper`` elsewhere. A refined model is shown beside the same model
-    without refinement, and the options of chains and of their gradient are for refined models alone.
+    The default budget is ``quick`` on digits, ``paper`` elsewhere. A refined model is compared with the same model
+    without refinement, to which the options of chains and of their gradient do not apply.
 
     Args:
-        attack: name of an attack or of a metric.
+        attack: the name of an attack or of a metric.
         options: a value or a list of values each; None: the option is not given.
-        dataset: its spec.
+        dataset: the spec of the dataset.
 
     Raises:
         SpecError: if there is no such attack.
@@ -33,14 +33,14 @@ def attack_metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tup
     given = {key: value if isinstance(value, list | tuple) else [value] for key, value in options.items()}
     combined = {key: list(map(str, values)) for key, values in sorted(given.items()) if values != [None]}
     if "budget" in takes:
-        # digits run on a CPU; all else gets what the paper spends
+        # digits are for CPUs; other datasets have the budget of the paper
         combined.setdefault("budget", ["quick" if bare_name(dataset) == "digits" else "paper"])
     if "refine" in combined and "refine" in takes and takes["refine"].default == 0:
         combined["refine"] = ["0", *combined["refine"]]
-    found = [dict(zip(combined, values, strict=True)) for values in itertools.product(*combined.values())]
-    for chosen in found:
+    combinations = [dict(zip(combined, values, strict=True)) for values in itertools.product(*combined.values())]
+    for chosen in combinations:
         if chosen.get("refine", "0") == "0":
             chosen.pop("grad", None)
             if not {"smooth", "data_noise"} & chosen.keys():
                 chosen.pop("eot", None)
-    return tuple(dict.fromkeys(str(Spec(attack, tuple(sorted(chosen.items())))) for chosen in found))
+    return tuple(dict.fromkeys(str(Spec(attack, tuple(sorted(chosen.items())))) for chosen in combinations))

@@ -1,7 +1,7 @@
-"""Claims: statements that one value of a model is higher or lower than another, which a store can be asked about.
+"""Claims: statements that a value of one model is higher or lower than another, which the results of a store judge.
 
-Those of papers are TOML files in ``claims/`` of every suite package, a file for each paper; those of an experiment
-stand in its own file. The layout is described at the head of ``jem-iclr2020.toml``. Imports no torch.
+Claims of papers are TOML files in ``claims/`` of suite packages, a file per paper; claims of an experiment are in its
+own file. The layout is described at the head of ``jem-iclr2020.toml``. Imports no torch.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from jembench.errors import PluginError, SpecError
 
 
 class Fit(NamedTuple):
-    """A model, and the recipe that it was trained by."""
+    """A model, and the recipe of its training."""
 
     model: str  # canonical spec
     recipe: str = ""  # label; "": any, the same on both sides of a claim
@@ -28,48 +28,48 @@ class Paper(NamedTuple):
     title: str
     cite: str  # authors, venue
     url: str
-    apart: tuple[str, ...] = ()  # recipes that only the claims that name them are about
+    apart: tuple[str, ...] = ()  # recipes that are only considered by claims that name them
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Claim:
-    """The claim that one value is higher, or lower, than another."""
+    """A claim that a value is higher or lower than another."""
 
     id: str  # "jem-iclr2020/calibrated"
     paper: Paper
     text: str
-    where: str  # in the paper: "Table 1"; "": it is of an experiment
-    metric: tuple[str, ...] = ()  # specs, each judged by itself; (): nothing can measure it
+    where: str  # in the paper: "Table 1"; "": of an experiment
+    metric: tuple[str, ...] = ()  # specs, each judged separately; (): it cannot be measured
     label: str = ""  # of the metric's values; "": its only one
     direction: Literal["higher", "lower"] = "higher"
-    fits: tuple[Fit, ...] = ()  # whose value is higher or lower
-    than: tuple[Fit, ...] = ()  # that of each; (): the same fits
-    number: float | None = None  # in place of ``than``
+    fits: tuple[Fit, ...] = ()  # with the higher or lower value
+    than: tuple[Fit, ...] = ()  # with the other value of each; (): the same fits
+    number: float | None = None  # instead of ``than``
     than_metric: tuple[str, ...] = ()  # specs, one for each ``metric``; (): the same
     than_label: str = ""  # of its values; "": ``label``
     alike: tuple[str, ...] = ()  # parts of the protocol that must be the same; (): all, or none of two metrics
-    within: float = 0.0  # how far on the other side the value may lie
-    free: tuple[str, ...] = ()  # options of the metrics that may have any value, the same under both
+    within: float = 0.0  # tolerance of the claim
+    free: tuple[str, ...] = ()  # options of the metrics that may have any common value
     measure: tuple[str, ...] = ()  # commands
-    unmeasured: str = ""  # why nothing can measure it
-    not_on_digits: str = ""  # why digits cannot judge it, or not all of ``metric``
+    unmeasured: str = ""  # the reason why it cannot be measured
+    not_on_digits: str = ""  # the reason why digits cannot judge it, or not all of ``metric``
 
     @property
     def margin(self) -> float:
-        """The difference at which it starts to hold is minus this."""
+        """Minus the difference from which on the claim holds."""
         return self.within if self.direction == "higher" else -self.within
 
     @property
     def models(self) -> list[str]:
-        """The specs of the models that it is about."""
+        """The specs of the models of the claim."""
         return list(dict.fromkeys(fit.model for fit in (*self.fits, *self.than)))
 
 
 def load() -> list[Claim]:
-    """Return every claim of every paper.
+    """Return all claims of all papers.
 
     Raises:
-        PluginError: for a file that is not of the layout.
+        PluginError: if a file does not have the layout.
     """
     return [claim for stem, file in sorted(packages.files("claims").items()) for claim in read(stem, file)]
 
@@ -78,7 +78,7 @@ def read(stem: str, file: Traversable) -> list[Claim]:
     """Return the claims of one paper's file.
 
     Raises:
-        PluginError: if the file is not of the layout; the message says where.
+        PluginError: if the file does not have the layout; the message names the place.
     """
     try:
         of_file = validation.read(_File, validation.parse(file.read_bytes(), str(file)), str(file))
@@ -98,12 +98,12 @@ def of_table(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
     """Return the claim of a ``[[claim]]``.
 
     Args:
-        stem: the name of the file, with which the claim's id begins.
-        table: as the file has it.
-        paper: its source.
+        stem: the name of the file, the first part of the claim's id.
+        table: the content of the file's table.
+        paper: the source of the claim.
 
     Raises:
-        SpecError: if it does not say what is higher or lower than what, and how that is measured.
+        SpecError: if a value, the other value or the metric is missing.
     """
     name, fields = f"{stem}/{table.get('id')}", dict(table)
     directions = [direction for direction in ("higher", "lower") if direction in table]
@@ -129,6 +129,6 @@ def of_table(stem: str, table: Mapping[str, Any], paper: Paper) -> Claim:
 
 
 def _fits(written: Any) -> Any:
-    """Return fits in fields: of a model's spec, of a list of specs, or of [spec, recipe] pairs."""
+    """Return the fields of fits from a model's spec, a list of specs, or [spec, recipe] pairs."""
     pairs = [fit if isinstance(fit, list) else [fit] for fit in (written if isinstance(written, list) else [written])]
     return [dict(zip(Fit._fields, pair, strict=False)) for pair in pairs]

@@ -1,4 +1,4 @@
-"""Imported fits of a store, by the names that ``jembench import`` gave them. Imports no torch."""
+"""Imported fits of a store, found by the names of ``jembench import``. Imports no torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jembench.store.store import Store
 
 
 def imports(store: Store, name: str) -> list[FitRecord]:
-    """Return the records of the fits that were imported under a name: one, or one a dataset in merged stores."""
+    """Return the records of the fits that were imported under a name; merged stores may have several."""
     return [record for record in store.trained() if record.status == "imported" and _name(record) == name]
 
 
@@ -23,7 +23,7 @@ def with_imports(models: Iterable[str], store: Store) -> list[str | Imported]:
     """Replace names of imported fits by their models, each with the recipe, the seed and the name of its fit.
 
     Raises:
-        SpecError: if a name means several fits, or a record names code that the user did not.
+        SpecError: if several fits have a name, or a record names code that the user did not.
     """
     known = {component.name for component in discovery.components("models")}
     return [text if text in known or ":" in text else _model(text, store) for text in models]
@@ -40,15 +40,15 @@ def plan_named(
 
 
 def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
-    """Check that the store has those of some fits that were imported: nothing here can train them.
+    """Check that the store has the imported ones of some fits, which cannot be trained.
 
     Raises:
-        SpecError: if one is missing.
+        SpecError: if an imported fit is missing.
     """
     for fit in fits:
         if fit.recipe.source and not store.is_trained(fit.key):
             raise SpecError(
-                f"The store {store.root} has no imported {fit}, by the code and the options of today. Import its file "
+                f"The store {store.root} has no imported {fit}, with the present code and options. Import its file "
                 "again with `jembench import`, and leave out --set and datasets that it was not imported with."
             )
 

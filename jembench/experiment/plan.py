@@ -1,4 +1,4 @@
-"""Plans: fits and cells, every spec resolved and every identity known. Imports no torch."""
+"""Plans: fits and cells with resolved specs and known identities. Imports no torch."""
 
 from __future__ import annotations
 
@@ -24,37 +24,37 @@ from jembench.store.records import Record
 
 @dataclass(frozen=True, kw_only=True)
 class FitPlan:
-    """One model to be trained: model x dataset x recipe x seed."""
+    """A planned fit: model x dataset x recipe x seed."""
 
     model: Resolved
     dataset: Resolved
     recipe: Recipe
     seed: int
-    absent: str = ""  # why the dataset's files cannot be read: such a fit has no true identity, and is planned alone
+    absent: str = ""  # why the dataset's files cannot be read; such a fit is only planned, without an identity
 
     @property
     def is_pretrained(self) -> bool:
-        """True if it is not trained here: its model brings its weights, or they were imported."""
+        """True if the fit is not trained here, since its model has weights or they were imported."""
         return self.model.is_pretrained or bool(self.recipe.source)
 
     @cached_property
     def sampler(self) -> Resolved | None:
-        """The recipe's sampler, for models that need one; None: it names none.
+        """The recipe's sampler, for models that need one; None: the recipe names none.
 
         Raises:
-            SpecError: if it does not exist or has no such option.
+            SpecError: if the sampler or an option does not exist.
         """
         return registry.resolve("samplers", self.recipe.chains.sampler) if self.recipe.chains.sampler else None
 
     def components(self, *, sampled: bool) -> list[Component]:
-        """Return the components of the fit; its sampler only if the fit is ``sampled`` by it."""
+        """Return the components of the fit, including its sampler if ``sampled``."""
         parts = [self.model, self.dataset, self.sampler if sampled else None]
         of_recipe = [component for component in self.recipe.components if component.distribution != "jembench"]
         return [component for part in parts if part for component in part.uses] + of_recipe
 
     @cached_property
     def key(self) -> FitKey:
-        """The fit's names, and the hash of all that makes it what it is."""
+        """The fit's names, and the hash of its identity."""
         return FitKey(
             model=str(self.model),
             dataset=str(self.dataset),
@@ -66,7 +66,7 @@ class FitPlan:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """Everything that determines the fit, except the seed."""
+        """Everything that determines the fit, except the seed, in JSON types."""
         recipe = self.recipe.identity
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
         codes = {component.target: registry.code_of(component) for component in self.recipe.components}
@@ -83,7 +83,7 @@ class FitPlan:
         return stable_hash(self.identity)
 
     def with_seed(self, seed: int) -> FitPlan:
-        """Return the same with another seed. What all seeds share is not computed again."""
+        """Return the fit with another seed, without computing the common parts again."""
         other = dataclasses.replace(self, seed=seed)
         vars(other).update({name: getattr(self, name) for name in ("sampler", "identity", "_family")})
         return other
@@ -94,35 +94,35 @@ class FitPlan:
 
 @dataclass(frozen=True, kw_only=True)
 class CellPlan:
-    """One fit to be measured by one metric."""
+    """A planned cell: one fit x one metric."""
 
     fit: FitPlan
     metric: Resolved
-    limit: int | None  # test images, None: all
+    limit: int | None  # number of test images; None: all
 
     @cached_property
     def id(self) -> str:
-        """The hash of all that makes the outcome what it is."""
+        """The hash of everything that determines the outcome."""
         return stable_hash({"fit": self.fit.key.id, "metric": self.metric.identity, "limit": self.limit})
 
     @cached_property
     def name(self) -> str:
-        """For human eyes."""
+        """The readable part of the names of its files."""
         return f"{self.metric}-{self.fit.key.model}-{self.fit.key.dataset}-s{self.fit.seed}"
 
 
 Names = tuple[str, str, str]
-"""Model, dataset and recipe of a fit, as its key has them."""
+"""The model, dataset and recipe of a fit's key."""
 
 
 class Part(NamedTuple):
-    """One part of a report: the blocks of one title, or all of the work."""
+    """A part of a report: the blocks of one title, or all work."""
 
     title: str
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
-    rows: dict[Names, tuple[str, ...]]  # the metrics that are asked for of each fit
-    variants: dict[str, str]  # the label of a recipe with settings -> what tables call it
+    rows: dict[Names, tuple[str, ...]]  # the metrics of each fit
+    variants: dict[str, str]  # label of a recipe with settings -> its name in tables
 
 
 DisplayNames = Mapping[tuple[str, str], str]
@@ -131,7 +131,7 @@ DisplayNames = Mapping[tuple[str, str], str]
 
 @dataclass(frozen=True)
 class Plan:
-    """All the work of a run."""
+    """The work of a run."""
 
     suite: Suite
     cells: list[CellPlan]
@@ -140,7 +140,7 @@ class Plan:
 
     @cached_property
     def fits(self) -> list[FitPlan]:
-        """Each fit once, in the order of the suite."""
+        """The fits without repetition, in the order of the suite."""
         return [cells[0].fit for cells in self._by_fit.values()]
 
     def cells_of(self, fit: FitPlan) -> list[CellPlan]:
@@ -149,20 +149,20 @@ class Plan:
 
     @classmethod
     def joined(cls, plans: Sequence[Plan]) -> Plan:
-        """All the cells and parts of some plans, under the suite of the first."""
+        """Join the cells and parts of plans, under the suite of the first one."""
         cells = [cell for plan in plans for cell in plan.cells]
         return cls(plans[0].suite, cells, tuple(part for plan in plans for part in plan.parts))
 
     @cached_property
     def _by_fit(self) -> dict[str, list[CellPlan]]:
-        found: dict[str, list[CellPlan]] = {}
+        by_fit: dict[str, list[CellPlan]] = {}
         for cell in self.cells:
-            found.setdefault(cell.fit.key.id, []).append(cell)
-        return found
+            by_fit.setdefault(cell.fit.key.id, []).append(cell)
+        return by_fit
 
 
-def look_again() -> None:
-    """Read what files hold once in this plan, whatever an earlier one found."""
+def clear_caches() -> None:
+    """Clear the caches of the contents of files, which may have changed since the last plan."""
     registry.content_of.cache_clear()
     recipes.training_images.cache_clear()
 
@@ -170,37 +170,37 @@ def look_again() -> None:
 def plan_fit(
     model: str, dataset: str, recipe: str | None = None, settings: Sequence[str] = (), seed: int = 0
 ) -> FitPlan:
-    """Return a model and how it is trained on a dataset, both given by their specs.
+    """Return the plan of the training of a model on a dataset, both given by their specs.
 
-    One that has been trained elsewhere has the recipe that trains nothing; of the settings, those of chains are for it.
-    The others, and the recipe, are for the models beside it.
+    A model that was trained elsewhere has the recipe ``pretrained``, to which only settings of chains apply. The recipe
+    and other settings are for models that are trained.
 
     Args:
-        model: its spec.
-        dataset: its spec.
-        recipe: its name; None: the one made for the model, or the dataset's default.
+        model: the spec of the model.
+        dataset: the spec of the dataset.
+        recipe: the name of the recipe; None: the default of the model and the dataset.
         settings: ``key=value`` of the recipe.
         seed: of the fit.
 
     Raises:
-        SpecError: for a name or an option that does not exist, or a model that is to be trained by that recipe.
+        SpecError: if a name or an option does not exist, or the recipe ``pretrained`` is given for another model.
     """
-    look_again()
+    clear_caches()
     return fit_of(model, dataset, recipe, settings, seed)
 
 
 def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]) -> FitPlan:
-    """Return the plan of a trained model, with the recipe of its record, whatever the recipe's file says now.
+    """Return the plan of a trained model, with the recipe of its record instead of the recipe's present file.
 
     Args:
         record: of the model.
-        dataset: its spec, from wherever its files are taken.
-        where: the record's folder.
-        typed: the specs that the caller has named.
+        dataset: the spec of the dataset, whose files may be elsewhere now.
+        where: the folder of the record, for errors.
+        typed: the specs that the user has named.
 
     Raises:
-        SpecError: for a name or an option that does not exist, or code that only the record names.
-        DamagedError: if the record holds no recipe of this version.
+        SpecError: if a name or an option does not exist, or only the record names some code.
+        DamagedError: if the record has no recipe of this version.
     """
     return rebuilt(record.key.model, dataset, record.recipe, record.key.seed, where, typed)
 
@@ -208,9 +208,9 @@ def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]
 def rebuilt(
     model: str, dataset: str, recipe: Mapping[str, Any], seed: int, where: str, typed: Sequence[str] = ()
 ) -> FitPlan:
-    """Return the plan of a fit from a file that holds the whole recipe; errors and the last two arguments as above."""
+    """Return the plan of a fit with a whole recipe from a file; arguments and errors as for :func:`plan_again`."""
     trust.refuse_code([model, *trust.strings(recipe)], where, typed)
-    look_again()
+    clear_caches()
     whole = Record({"recipe": recipe}, where).read(Recipe, "recipe")
     return FitPlan(
         model=resolve_model(model, whole), dataset=registry.resolve("datasets", dataset), recipe=whole, seed=seed
@@ -218,6 +218,7 @@ def rebuilt(
 
 
 def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0) -> FitPlan:
+    """Return the plan of a fit without clearing caches; arguments and errors as for :func:`plan_fit`."""
     data = registry.resolve("datasets", dataset)
     chosen = recipes.load(recipe or recipes.default(model, dataset), settings)
     is_imported = any(setting.startswith("source=") for setting in settings)
@@ -232,13 +233,13 @@ PRETRAINED = "pretrained"
 """The recipe that trains nothing."""
 
 _NOT_OF_TRAINING = ("chains.", "source=")
-"""The beginnings of settings that the recipe ``pretrained`` takes."""
+"""The prefixes of settings of the recipe ``pretrained``."""
 
 
 def resolve_model(text: str, recipe: Recipe) -> Resolved:
-    """Return a model, with the recipe's options where its spec leaves them out: JEM++ is JEM with batch norm, for one.
+    """Return a model, with the recipe's options that its spec leaves out, such as the batch norm of JEM++.
 
-    Options that the model does not have do not concern it.
+    Options that the model does not have are ignored.
     """
     parsed, resolved = spec.parse(text), registry.resolve("models", text)
     options = {key: value for key, value in recipe.model.items() if key in resolved.bound.arguments}
@@ -256,16 +257,16 @@ def make_plan(
     """Cross the models, datasets, seeds and metrics of each block of a suite.
 
     Args:
-        suite: with the command line's choices in place of its own.
-        recipe: its name; None: the block's, or else the default of a model and a dataset.
-        settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe; stronger
-            than those of the suite.
-        limit: how many test images to evaluate; None: what the suite says.
+        suite: after the replacements of the command line.
+        recipe: the name of a recipe; None: that of the block, or else the default of a model and a dataset.
+        settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe; they
+            override those of the suite.
+        limit: the number of test images; None: that of the suite.
 
     Raises:
-        SpecError: for any name or option that does not exist, before anything is computed.
+        SpecError: if a name or an option does not exist, before anything is computed.
     """
-    look_again()
+    clear_caches()
     _check(suite, settings)
     limit = suite.limit if limit is None else limit
     cells: dict[str, CellPlan] = {}
@@ -284,9 +285,9 @@ def make_plan(
 
 
 def _check(suite: Suite, settings: Sequence[str]) -> None:
-    """Check that each block has something of everything, and that options that are set are of its metrics.
+    """Check that blocks are complete, and that options are set of metrics that are measured.
 
-    An option of a metric that is not measured would be looked for in the recipe.
+    An option of another metric would be taken for a key of the recipe.
     """
     metrics = {component.name for component in discovery.components("metrics")} - suite.metric_names
     for setting in (*(setting for run in suite.runs for setting in run.settings), *settings):
@@ -303,7 +304,7 @@ def _check(suite: Suite, settings: Sequence[str]) -> None:
 
 
 def _set(suite: Suite, settings: Sequence[str] = ()) -> list[Run]:
-    """Return the blocks of a suite with the options of metrics set; those of recipes remain in their settings."""
+    """Return the blocks of a suite with the options of metrics set; other settings remain, for recipes."""
     measured, found = suite.metric_names, []
     for run in suite.runs:
         stated = (*run.settings, *settings)
@@ -315,18 +316,18 @@ def _set(suite: Suite, settings: Sequence[str] = ()) -> list[Run]:
 
 
 def _options(metric: str, settings: Iterable[str]) -> dict[str, str]:
-    """Return the options of a metric that are set."""
+    """Return the options of a metric in the settings."""
     own = (setting.partition("=") for setting in settings if _owner(setting) == spec.parse(metric).name)
     return {target.rpartition(".")[2]: value for target, _, value in own}
 
 
 def _owner(setting: str) -> str:
-    """Return the name of what an option is set of: ``ece`` of ``ece.bins=15``. An import path has dots of its own."""
+    """Return the owner of an option, ``ece`` of ``ece.bins=15``, which may be an import path with dots."""
     return setting.partition("=")[0].rpartition(".")[0]
 
 
 def _fits(runs: Iterable[Run], datasets: Sequence[str], recipe: str | None = None) -> Iterator[tuple[Run, FitPlan]]:
-    """Yield a fit, for all seeds, of each model of each block on each dataset. No data are read."""
+    """Yield a fit of each model of each block on each dataset, for all seeds, without reading data."""
     for run in runs:
         for dataset in filter(run.covers, datasets):
             for model in run.models:
@@ -334,7 +335,7 @@ def _fits(runs: Iterable[Run], datasets: Sequence[str], recipe: str | None = Non
 
 
 def _known(fit: FitPlan) -> FitPlan:
-    """Return the fit, or one that says why its dataset cannot be known: a plan is made without it too."""
+    """Return the fit, marked as ``absent`` if its dataset is missing, so that a plan can be made without it."""
     try:
         fit.key  # noqa: B018 - a dataset that is known by its content is read here
     except Unavailable as error:
@@ -343,7 +344,7 @@ def _known(fit: FitPlan) -> FitPlan:
 
 
 def _metrics_on(run: Run, dataset: str) -> list[str]:
-    """Return the metrics of a block on a dataset: its own, then those of its grids."""
+    """Return the metrics of a block on a dataset, followed by those of its grids."""
     of_grids = (place.metric for grid in run.grid for place in grid.places)
     return [metric for metric in (*run.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
 
@@ -355,8 +356,8 @@ def _parts(
 
     Args:
         runs: the blocks.
-        fits: of the blocks, whose recipes have labels there.
-        rows: the names of fits that each block measures.
+        fits: of the blocks, for the labels of recipes.
+        rows: the blocks with the names of the fits that they measure.
     """
     parts: dict[str, Part] = {}
     for run in runs:
@@ -370,7 +371,7 @@ def _parts(
 
 
 def _names(fits: Iterable[tuple[Run, FitPlan]]) -> DisplayNames:
-    """Return the display names of models; where --set makes two trainings the same, both names."""
+    """Return the display names of models, joined if --set makes two trainings the same."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for run, fit in fits:
         if run.name:
@@ -378,16 +379,16 @@ def _names(fits: Iterable[tuple[Run, FitPlan]]) -> DisplayNames:
     return {key: " / ".join(names) for key, names in found.items()}
 
 
-# --- what a suite says of results that are there ----------------------------------------------------------------------
+# --- the parts and names of a suite for given results -----------------------------------------------------------------
 
 
 def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
-    """Return the parts of a suite as it stands, for results that are there already.
+    """Return the parts of a suite for given results.
 
-    A fit is shown with the blocks that train its dataset by its recipe; with all of them, if none does.
+    A fit belongs to the blocks that train on its dataset by its recipe, or to all blocks if none does.
 
     Raises:
-        SpecError: for a metric that does not exist, or has no such option.
+        SpecError: if a metric or an option does not exist.
     """
     runs, names = _set(suite), dict.fromkeys(fit.names for fit in fits)
     by_recipe = {name: [run for run in runs if _is_by(name, run)] for name in names}
@@ -401,10 +402,10 @@ def _is_by(names: Names, run: Run) -> bool:
 
 
 def fit_names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
-    """Return model, dataset, recipe and seed of each fit of a suite, in its order. No data are read for them.
+    """Return model, dataset, recipe and seed of each fit of a suite, in its order, without reading data.
 
     Raises:
-        SpecError: for any name or option that does not exist.
+        SpecError: if a name or an option does not exist.
     """
     _check(suite, ())
     fits = ((run, fit.model, fit.dataset, fit.recipe) for run, fit in _fits(_set(suite), suite.datasets))

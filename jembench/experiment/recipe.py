@@ -1,4 +1,4 @@
-"""Recipes: how a model is trained, as data; their files, and which one is the default. Imports no torch."""
+"""Recipes: the training of a model as data, their files, and the default recipe. Imports no torch."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ Count = Annotated[int, Range(least=0)]
 AtLeast1 = Annotated[int, Range(least=1)]
 
 Remedy = Literal["seed", "steps", "rate", "energy_l2"]
-"""What is tried against divergence; see :mod:`jembench.training.guard`."""
+"""The remedies against divergence; see :mod:`jembench.training.guard`."""
 
 GuardMode = Literal["off", "watch", "repair"]
-"""off: no checks. watch: the first divergence is recorded, and training goes on. repair: the ladder is applied."""
+"""off: no checks; watch: record the first divergence and continue; repair: apply the ladder of remedies."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Optimizer:
-    """An optimiser, with its constants."""
+    """An optimiser and its constants."""
 
     name: str  # spec: adam, sgd, another registered optimiser, or an import path such as torch.optim:AdamW
     learning_rate: Positive
@@ -43,31 +43,31 @@ class Optimizer:
     momentum: Decay = 0.0  # sgd
     weight_decay: NotNegative = 0.0
     sharpness: NotNegative = 0.0  # rho of sharpness-aware minimisation, 0: none
-    adaptive: bool = True  # its neighbourhood is measured relative to each weight (ASAM)
-    average: Decay = 0.0  # decay of the moving average of the weights that becomes the model; 0: the weights themselves
+    adaptive: bool = True  # the neighbourhood is relative to each weight (ASAM)
+    average: Decay = 0.0  # decay of the moving average of the weights, which is the model; 0: no average
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Schedule:
-    """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine over all of it.
+    """The learning rate over time: linear warm-up, a factor at each milestone, and half a cosine.
 
-    Iteration i of W of the warm-up has i / W of the rate, the first one 0, and a milestone within the warm-up, its end
-    included, has no effect: as in the code of JEM, JEM++ and SADA-JEM.
+    Iteration i of W of the warm-up has i / W of the rate, the first one 0. A milestone within the warm-up, its end
+    included, has no effect, as in the code of JEM, JEM++ and SADA-JEM.
     """
 
     warmup_iterations: Count = 0
     decay: NotNegative = 1.0
     decay_epochs: tuple[NotNegative, ...] = ()
-    linear_from: Share = 1.0  # the share of the training after which the rate falls linearly to 0; 1: it never does
+    linear_from: Share = 1.0  # the share of the training after which the rate falls linearly to 0; 1: no linear fall
     cosine: bool = False  # from 1 at the first iteration to 0 after the last
 
     name: str = ""  # spec of a further schedule: a registered one, or an import path
 
     def make(self) -> schedules.Schedule:
-        """Return the product of all of them.
+        """Return the product of all parts.
 
         Raises:
-            SpecError: for a name or an option that does not exist.
+            SpecError: if the further schedule or an option does not exist.
         """
         parts = [
             schedules.warmup(iterations=self.warmup_iterations),
@@ -84,15 +84,15 @@ class TrainingData:
     """The processing of the training images."""
 
     noise: NotNegative  # standard deviation of Gaussian noise, on [-1, 1]
-    validation: Count  # images held out of the training split
-    stratified: bool = False  # the held-out images: the same share of each class
-    pad: Count = 0  # reflected pixels, of which a random crop keeps the size
+    validation: Count  # number of validation images, held out of the training split
+    stratified: bool = False  # the same share of validation images of each class
+    pad: Count = 0  # reflected pixels on each side before a random crop
     flip: bool = False
     augmentation: str = ""  # spec of a further augmentation: a registered one, or an import path
-    augment_marginal: bool = True  # whether all of these are for the p(x) batch too
-    labelled: Count = 0  # images whose labels are used, the same share of each class; 0: all
-    labelled_batch: Count = 0  # images of the p(y|x) batch; 0: batch_size
-    shared: bool = False  # both terms are trained on the images of the p(y|x) batch; batch_size then counts chains
+    augment_marginal: bool = True  # True to augment the p(x) batch too
+    labelled: Count = 0  # number of images with labels, the same share of each class; 0: all
+    labelled_batch: Count = 0  # size of the p(y|x) batch; 0: batch_size
+    shared: bool = False  # train both terms on the p(y|x) batch; batch_size is then the number of chains
     epoch: Literal["marginal", "labelled"] = "marginal"  # one pass over the images of p(x), or of p(y|x)
 
 
@@ -100,14 +100,14 @@ class TrainingData:
 class Chains:
     """The model's own samples during training."""
 
-    sampler: str = ""  # spec; none in recipes of models that are trained without chains
+    sampler: str = ""  # spec; "" in recipes for models without chains
     mode: Literal["eval", "train"] = "eval"  # the model's mode while sampling
-    conditional: bool = False  # negatives for E(x) from chains on E(x, y), y drawn uniformly and thrown away
+    conditional: bool = False  # negatives for E(x) from chains on E(x, y), y drawn uniformly and ignored
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Compute:
-    """Execution of the network in sampling and in training. Nothing of it changes a result but for rounding."""
+    """The execution of the network in sampling and training. It changes results by rounding alone."""
 
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     layout: Literal["auto", "contiguous", "channels_last"] = "auto"
@@ -118,7 +118,7 @@ class Compute:
 class Guard:
     """The reaction to divergence: see :mod:`jembench.training.guard`.
 
-    Only a repair changes the training, so only the ladder of one is part of the identity.
+    Only repairs change the training, so that the ladder is part of the identity only in the mode ``repair``.
     """
 
     mode: GuardMode = "repair"
@@ -129,14 +129,14 @@ class Guard:
 class Recipe:
     """The training of a model, as data.
 
-    The learning rate of a model that needs no chains, and its whole budget, are the same as those of one that does.
+    Models with and without chains have the same learning rate and number of iterations.
     """
 
     name: str
     title: str
     epochs: Annotated[float, Range(above=0, most=1e6)]
     batch_size: AtLeast1
-    log_every: AtLeast1  # iterations between two looks at the losses: the only time the host waits for the device
+    log_every: AtLeast1  # iterations between two reads of the losses, for which the host waits for the device
     checkpoint_every: AtLeast1  # iterations between two validations and checkpoints; a multiple of log_every
     optimizer: Optimizer
     data: TrainingData
@@ -145,23 +145,23 @@ class Recipe:
     energy_l2: NotNegative = 0.0  # weight of the mean squared energies of data and samples, against divergence
     compute: Compute = Compute()
     guard: Guard = Guard()
-    model: Mapping[str, Option] = field(default_factory=dict)  # options of the model where its spec leaves them out
-    least_iterations: Count = 0  # however few images an epoch has
-    processes: AtLeast1 = 1  # that train together, each with other noise
+    model: Mapping[str, Option] = field(default_factory=dict)  # options of the model that its spec leaves out
+    least_iterations: Count = 0  # smallest number of iterations, for small datasets
+    processes: AtLeast1 = 1  # number of processes that train together, each with other noise
     source: str = ""  # of imported weights: the first 12 digits of the SHA-256 of their file; "": trained here
-    overrides: tuple[str, ...] = ()  # what --set made different from the file, "epochs=5"
+    overrides: tuple[str, ...] = ()  # differences from the file by --set, such as "epochs=5"
 
     @property
     def label(self) -> str:
-        """The name and what was overridden."""
+        """The name and the overrides."""
         return "+".join((self.name, *self.overrides))
 
     @property
     def components(self) -> list[Component]:
-        """The optimiser, schedule and augmentation that its specs name; samplers are resolved by the plan.
+        """The components of the optimiser, schedule and augmentation; the plan resolves the sampler.
 
         Raises:
-            SpecError: if one does not exist, or is an import path that the user did not name.
+            SpecError: if a component does not exist, or is an import path that the user did not name.
         """
         named: dict[Kind, str] = {
             "optimizers": self.optimizer.name,
@@ -172,22 +172,22 @@ class Recipe:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Everything that can be set to change the trained model."""
+        """All settings that can change the trained model."""
         incidental = ("name", "title", "overrides")
         return {key: value for key, value in dataclasses.asdict(self).items() if key not in incidental}
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All settings that make the trained model what it is; of the guard, the ladder of a repair alone."""
+        """All settings that determine the trained model; of the guard, only the ladder in the mode ``repair``."""
         ladder = self.guard.ladder if self.guard.mode == "repair" else ()
         return self.settings | {"guard": {"ladder": ladder}}
 
 
 def check_shares(recipe: Recipe, processes: int) -> None:
-    """Check that the recipe's batches, those of all processes together, can be divided evenly.
+    """Check that the recipe's batches can be divided evenly among processes.
 
     Raises:
-        SpecError: if a batch is no multiple of the number of processes.
+        SpecError: if a batch size is no multiple of the number of processes.
     """
     sizes = {"batch_size": recipe.batch_size, "data.labelled_batch": recipe.data.labelled_batch}
     for name, size in sizes.items():
@@ -202,19 +202,19 @@ def check_shares(recipe: Recipe, processes: int) -> None:
 
 
 def names() -> list[str]:
-    """Return the names of all recipes that are installed."""
+    """Return the names of all installed recipes."""
     return sorted(packages.files("recipes"))
 
 
 def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """Return the recipe of that name, or in that TOML file.
+    """Return the recipe of a name, or of a TOML file.
 
     Args:
         name: ``paper``, or the path of a file whose name ends in ``.toml``.
         overrides: ``key=value``, such as ``epochs=5`` or ``optimizer.learning_rate=1e-3``.
 
     Raises:
-        SpecError: for an unknown recipe or key, or a value that does not fit.
+        SpecError: if there is no such recipe or key, or a value is not valid.
     """
     return _loaded(packages.source("recipe", name, "recipes"), tuple(overrides))
 
@@ -228,17 +228,21 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
     _check(recipe)
     if not overrides:
         return recipe
-    before = _loaded(source, ()).settings | {"processes": recipe.processes}  # part of the identity, and of no name
+    before = _loaded(source, ()).settings | {"processes": recipe.processes}  # in the identity, not in the label
     return dataclasses.replace(recipe, overrides=_differences(before, recipe.settings))
 
 
 def _check(recipe: Recipe) -> None:
-    """Check the relations between fields."""
+    """Check the relations between fields.
+
+    Raises:
+        SpecError: if fields contradict one another, or a component does not exist.
+    """
     where = f"In recipe {recipe.name}"
-    _ = recipe.components  # each must exist
+    _ = recipe.components  # checks that each exists
     if recipe.data.shared and recipe.data.labelled:
         raise SpecError(
-            f"{where}, data.shared trains p(x) on the very images of p(y|x), which data.labelled would make others. "
+            f"{where}, data.shared trains p(x) on the images of p(y|x), and data.labelled on different ones. "
             "Leave one of them out."
         )
     if recipe.checkpoint_every % recipe.log_every:
@@ -262,14 +266,14 @@ def _override(fields: dict[str, Any], override: str, recipe: str) -> None:
 
 
 def _differences(before: Mapping[str, Any], after: Mapping[str, Any], table: str = "") -> tuple[str, ...]:
-    """Return the changes, each in one canonical form, so that one recipe has one label."""
-    found: list[str] = []
+    """Return the changes in canonical form, so that a recipe has only one label."""
+    changes: list[str] = []
     for key, value in after.items():
         if isinstance(value, Mapping):
-            found += _differences(before[key], value, f"{key}.")
+            changes += _differences(before[key], value, f"{key}.")
         elif value != before.get(key):
-            found.append(f"{table}{key}={_written(value)}")
-    return tuple(found)
+            changes.append(f"{table}{key}={_written(value)}")
+    return tuple(changes)
 
 
 def _written(value: Any) -> str:
@@ -278,24 +282,24 @@ def _written(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value).removesuffix(".0")
 
 
-# --- which recipe is the default --------------------------------------------------------------------------------------
+# --- the default recipe -----------------------------------------------------------------------------------------------
 
 _FOLDER, _SMALL, _MOST_IMAGES = "imagefolder", "small-images", 5000
-"""The dataset whose default goes by its size: the recipe up to that many training images."""
+"""The dataset whose default depends on its size, and the recipe up to this number of training images."""
 
 _NOTHING_STATED: Mapping[str, str] = MappingProxyType({})
 
 
 def default(model: str, dataset: str, stated: Mapping[str, str] = _NOTHING_STATED) -> str:
-    """Return the name of the recipe that a model is trained by on a dataset where none is given.
+    """Return the name of the default recipe of a model on a dataset.
 
-    It is the first that is installed under the name MODEL-DATASET or MODEL; else what is stated for the dataset; else
-    the one of the dataset's name, or ``paper``.
+    It is the first installed one of the names MODEL-DATASET and MODEL, or else the one that is stated for the dataset,
+    or else the one with the name of the dataset, or else ``paper``.
 
     Args:
-        model: its spec.
-        dataset: its spec.
-        stated: recipes by the names of datasets, or "default", for models that no recipe is named after.
+        model: the spec of the model.
+        dataset: the spec of the dataset.
+        stated: recipes by the names of datasets, or "default", for models without a recipe of their name.
     """
     name, data, installed = bare_name(model), bare_name(dataset), packages.files("recipes")
     for own in (f"{name}-{data}", name):
@@ -311,13 +315,13 @@ def default(model: str, dataset: str, stated: Mapping[str, str] = _NOTHING_STATE
 
 @functools.lru_cache(maxsize=100)
 def training_images(dataset: str) -> int | None:
-    """Return the number of training images of a dataset, given by its spec, where it is known without reading them.
+    """Return the number of training images of a dataset, given by its spec, if it is known without reading them.
 
-    It is looked up once, until ``cache_clear``.
+    The result is cached until ``cache_clear``.
     """
     with suppress(JembenchError), warnings.catch_warnings():
         warnings.simplefilter("ignore", Remark)
         resolved = registry.resolve("datasets", dataset)
-        found: int | None = getattr(resolved.factory(**resolved.bound.arguments), "train_size", None)
-        return found
+        size: int | None = getattr(resolved.factory(**resolved.bound.arguments), "train_size", None)
+        return size
     return None

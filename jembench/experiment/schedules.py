@@ -1,7 +1,7 @@
-"""Learning-rate schedules: what the rate of an iteration is multiplied by. Imports no torch.
+"""Learning-rate schedules: factors of the learning rate by iteration. Imports no torch.
 
 A schedule is a function of the iteration (from 0), the iterations per epoch and all iterations. A recipe multiplies
-those of its fields and the one that ``schedule.name`` names.
+those of its fields and the one of ``schedule.name``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ Schedule = Callable[[int, int, int], float]
 
 
 def product(parts: Sequence[Schedule]) -> Schedule:
-    """Return the schedule that multiplies several."""
+    """Return the product of schedules."""
     return lambda i, per_epoch, total: float(math.prod(part(i, per_epoch, total) for part in parts))
 
 
@@ -28,10 +28,10 @@ def steps(*, decay: float, epochs: str) -> Schedule:
 
 
 def milestones(decay: float, epochs: Sequence[float], *, warmup: int = 0) -> Schedule:
-    """Return a schedule with a factor ``decay`` from each of ``epochs`` on, but for those within the warm-up.
+    """Return a schedule with a factor ``decay`` from each of ``epochs`` on, except those within the warm-up.
 
-    In the code of JEM, JEM++ and SADA-JEM an iteration i <= W of a warm-up sets the rate, whatever it was, after the
-    milestone of its epoch: a decay at W or before is lost for good.
+    In the code of JEM, JEM++ and SADA-JEM an iteration i <= W of a warm-up sets the rate after the milestone of its
+    epoch, so that a decay at W or before has no effect.
     """
     end = warmup or -1
     return lambda i, per_epoch, total: float(decay ** sum(end / per_epoch < epoch <= i / per_epoch for epoch in epochs))

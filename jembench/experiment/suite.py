@@ -1,6 +1,6 @@
-"""Suites: blocks of models, datasets, metrics and seeds that are crossed, and the files that they are read from.
+"""Suites: blocks of models, datasets, metrics and seeds that are crossed, and their files.
 
-An experiment is a suite in a file of its own: it may also say how the work is carried out and what is written then.
+An experiment is a suite in a file of its own, which may also have the options of its execution and of its reports.
 Imports no torch.
 """
 
@@ -23,15 +23,15 @@ from jembench.experiment.recipe import AtLeast1, Positive
 from jembench.experiment.sweep import Grid, bare_name, covers
 
 Recipes = str | Mapping[str, Option]
-"""The recipe of all models; or dataset's name, or "default" -> the recipe of models that have none of their own."""
+"""The recipe of all models, or recipes of models without their own, by the dataset's name or "default"."""
 
 
 Shown = Mapping[str, Option | tuple[Option, ...]]
-"""Options of a command that shows results: one value or several."""
+"""Options of a command that shows results, each with one value or several."""
 
 
 class Imported(NamedTuple):
-    """An imported fit, which stands in a plan like a model: fields of its block."""
+    """An imported fit as a model of a suite: the fields of its block."""
 
     models: tuple[str]
     name: str
@@ -42,37 +42,37 @@ class Imported(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Run:
-    """A block of a suite: its models, datasets, seeds and metrics are crossed by themselves."""
+    """A block of a suite, whose models, datasets, seeds and metrics are crossed."""
 
-    title: str = ""  # of the table; blocks of one title share it
+    title: str = ""  # of the table, which blocks of the same title share
     models: tuple[str, ...] = ()
-    datasets: tuple[str, ...] = ()  # that the block is for, by their names; "!digits": all but digits; none: all
+    datasets: tuple[str, ...] = ()  # names of the block's datasets; "!digits": all but digits; (): all
     metrics: tuple[str, ...] = ()
     grid: tuple[Grid, ...] = ()
     seeds: tuple[int, ...] = (0,)
     recipe: Recipes = field(default_factory=dict)
-    settings: tuple[str, ...] = ()  # as for --set
-    name: str = ""  # of its only model in tables; "": its spec
-    label: str = ""  # of its recipe with these settings in tables
-    own_models: bool = False  # whether others do not replace them: of those, the ones of the same names stay
+    settings: tuple[str, ...] = ()  # as of --set
+    name: str = ""  # display name of its only model; "": the spec
+    label: str = ""  # display name of its recipe with these settings
+    own_models: bool = False  # True if other models only select among its own by name
 
     def covers(self, dataset: str) -> bool:
-        """Return whether the block is for a dataset, given by its spec."""
+        """Return whether the block has a dataset, given by its spec."""
         return covers(self.datasets, dataset)
 
     @property
     def metric_names(self) -> set[str]:
-        """The names of its metrics, whatever their options: ``{"accuracy", "ood"}``."""
+        """The names of the metrics without their options: ``{"accuracy", "ood"}``."""
         return {spec.parse(metric).name for metric in (*self.metrics, *(grid.metric for grid in self.grid))}
 
     def recipe_for(self, model: str, dataset: str) -> str:
-        """Return the name of the recipe that a model is trained by on a dataset, both given by their specs."""
+        """Return the name of the recipe of a model on a dataset, both given by their specs."""
         return self.recipe if isinstance(self.recipe, str) else recipes.default(model, dataset, self.recipe)
 
     def with_models(self, models: Sequence[str | Imported]) -> list[Run]:
-        """Return the block with other models: one block, or one for each model if some are imported.
+        """Return the block with other models: one block, or one per model if some are imported.
 
-        Of a block that has models of its own, those remain whose names are among ``models``.
+        A block with its own models keeps those whose names are among ``models``.
         """
         specs = tuple(model for model in models if isinstance(model, str))
         if self.own_models:
@@ -89,9 +89,9 @@ class Run:
         return found
 
     def under(self, block: Run, stated: Set[str]) -> list[Run]:
-        """Return the block as another one includes it, with the ``stated`` fields of that one in place of its own.
+        """Return the block included by another one, whose ``stated`` fields replace its own.
 
-        Settings are added. The recipes that the other names for datasets are for a block that names none.
+        Settings are added. Recipes by dataset of the other block apply if this one names no recipe.
         """
         replaced: dict[str, Any] = {key: getattr(block, key) for key in {"seeds", "name", "label"} & stated}
         if stated & {"metrics", "grid"}:
@@ -111,7 +111,7 @@ class Run:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Execution:
-    """Defaults of the execution, where neither the command line nor the environment states it."""
+    """The options of execution that neither the command line nor the environment sets."""
 
     store: str | None = None
     device: str | None = None
@@ -119,7 +119,7 @@ class Execution:
     max_hours: Positive | None = None
     skip_missing: bool | None = None
     trackers: tuple[str, ...] | None = None
-    format: str | None = None  # what is printed
+    format: str | None = None  # of the printed results
 
     @property
     def stated(self) -> dict[str, Any]:
@@ -129,28 +129,28 @@ class Execution:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Suite:
-    """Blocks of work, the datasets that they are carried out on, and how the results are shown."""
+    """Blocks of work, their datasets, and the presentation of results."""
 
     name: str
     title: str
     runs: tuple[Run, ...] = ()
-    datasets: tuple[str, ...] = ()  # specs; on each of them, the blocks that are for it
-    limit: AtLeast1 | None = None  # test images, None: all
+    datasets: tuple[str, ...] = ()  # specs
+    limit: AtLeast1 | None = None  # number of test images; None: all
     references: tuple[str, ...] = ()  # tables of published numbers, "paper/table"
-    claims: tuple[Claim, ...] = ()  # what is said of the results
+    claims: tuple[Claim, ...] = ()  # about the results
     execution: Execution = Execution()
-    report: tuple[Shown, ...] = ()  # what is written after a run: options of ``jembench report``
+    report: tuple[Shown, ...] = ()  # written after a run: options of ``jembench report``
     figures: tuple[Shown, ...] = ()  # of ``jembench figures``
-    text: str = ""  # the content of its file; "": it is installed
+    text: str = ""  # the content of its file; "": of an installed suite
 
     @property
     def metric_names(self) -> set[str]:
-        """The names of its metrics, whatever their options: ``{"accuracy", "ood"}``."""
+        """The names of the metrics without their options: ``{"accuracy", "ood"}``."""
         return set().union(*(run.metric_names for run in self.runs))
 
     @property
     def lacking(self) -> str:
-        """The first of models, metrics, datasets and seeds of which a block has none; "": each has all."""
+        """The first of models, metrics, datasets and seeds that a block lacks; "": blocks are complete."""
         for run in self.runs or [Run()]:
             stated = {"models": run.models, "datasets": self.datasets, "metrics": run.metrics or run.grid}
             if missing := [name for name, some in {**stated, "seeds": run.seeds}.items() if not some]:
@@ -165,13 +165,12 @@ class Suite:
         datasets: Sequence[str] | None = None,
         seeds: Sequence[int] | None = None,
     ) -> Suite:
-        """Return the suite with these specs and seeds in place of its own; None: its own.
+        """Return the suite with other specs and seeds; None keeps its own.
 
-        Metrics replace grids too. Of blocks that have models of their own, those remain whose names are among
-        ``models``.
+        Metrics replace grids too. Blocks with their own models keep those whose names are among ``models``.
 
         Raises:
-            SpecError: for a model that no block takes.
+            SpecError: if no block takes a model.
         """
         changes: dict[str, Any] = {}
         if metrics is not None:
@@ -208,7 +207,7 @@ def of_attack(
 
     Args:
         name: of an attack or of a metric.
-        options: of the attack, as :func:`jembench.experiment.attacks.attack_metrics` takes them.
+        options: as for :func:`jembench.experiment.attacks.attack_metrics`.
         models: specs, or imported fits.
         datasets: specs.
         seeds: of the models.
@@ -235,15 +234,15 @@ _OF_FILES = {"title", "datasets", "limit", "reference", "claim", "execution", "r
 
 
 def names() -> list[str]:
-    """Return the names of all suites that are installed."""
+    """Return the names of all installed suites."""
     return sorted(packages.files())
 
 
 def load(name: str) -> Suite:
-    """Return the suite of that name, or in that TOML file.
+    """Return the suite of a name, or of a TOML file.
 
     Raises:
-        SpecError: if there is none, or its file does not say what a suite must.
+        SpecError: if there is no such suite, or its file is not valid.
     """
     return _load(name, ())
 
@@ -282,9 +281,9 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
 
 
 def _blocks(fields: Mapping[str, Any], where: str) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Yield each block of a file, with what the head of the file says for all; a file without any is a block.
+    """Yield the blocks of a file, with the common fields above them; a file without blocks is one block.
 
-    Beside it are the keys that lead to it, for errors, and whether it names models of its own.
+    Each comes with the path of its keys, for errors, and whether it names its own models.
     """
     head = {key: fields[key] for key in fields.keys() & _OF_BLOCKS if key != "datasets"}
     if "run" not in fields:
@@ -298,7 +297,11 @@ def _blocks(fields: Mapping[str, Any], where: str) -> Iterator[tuple[str, dict[s
 
 
 def _tables(fields: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
-    """Return the tables of a key."""
+    """Return the tables of a key.
+
+    Raises:
+        SpecError: if the value is no list of tables.
+    """
     tables = fields.get(key, [])
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
         raise SpecError(f"In {where}, {key} is {tables!r}; it must be tables, each under a line [[{key}]].")
@@ -306,7 +309,7 @@ def _tables(fields: Mapping[str, Any], key: str, where: str) -> list[dict[str, A
 
 
 def _included(table: dict[str, Any], where: str) -> list[str]:
-    """Take the key ``include`` out of a block."""
+    """Remove the key ``include`` from a block, and return the names of suites."""
     include = table.pop("include", [])
     if not isinstance(include, list) or any(not isinstance(one, str) or packages.is_file(one) for one in include):
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
@@ -314,7 +317,7 @@ def _included(table: dict[str, Any], where: str) -> list[str]:
 
 
 def _expanded(run: Run, stated: Set[str], included: Collection[Suite], where: str) -> list[Run]:
-    """Return a block; or, where it includes suites, theirs with what it says in place of what they say."""
+    """Return a block, or the blocks of the suites that it includes, with the fields that it states."""
     run = dataclasses.replace(run, grid=tuple(dataclasses.replace(one, datasets=run.datasets) for one in run.grid))
     found = [new for other in included for of_other in other.runs for new in of_other.under(run, stated)]
     for one in found if included else [run]:
@@ -330,7 +333,7 @@ def _claims(tables: list[dict[str, Any]], suite: Suite, where: str, command: str
     """Return the claims of a file.
 
     Raises:
-        SpecError: if a table does not make a claim, or its metrics are not measured.
+        SpecError: if a table is no valid claim, or its metrics are not measured.
     """
     paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
     found = [claims.of_table(suite.name, {"where": "", "measure": [command], **table}, paper) for table in tables]
@@ -345,7 +348,11 @@ def _claims(tables: list[dict[str, Any]], suite: Suite, where: str, command: str
 
 
 def _refuse_former(fields: Mapping[str, Any], where: str) -> None:
-    """Check that a file has none of the tables that blocks stand in place of."""
+    """Check that a file has none of the former tables, which blocks have replaced.
+
+    Raises:
+        SpecError: if it has one.
+    """
     former = [f"[[{key}]]" for key in ("variant", "model", "arm", "attack") if key in fields]
     former += ["[run]"] * isinstance(fields.get("run"), Mapping)
     grids = fields.get("grid", [])

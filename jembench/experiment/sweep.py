@@ -16,11 +16,11 @@ from jembench.catalog.validation import Option, Rule
 from jembench.errors import JembenchError
 
 Axes = Mapping[str, tuple[Option, ...]]
-"""Options of a metric, and the values that a grid takes each of them through."""
+"""The options of a metric that a grid crosses, with their values."""
 
 
 class Place(NamedTuple):
-    """One metric of a grid, and where it stands there: the value of each option of its row and of its column."""
+    """A metric of a grid, and its place: the values of the options of its row and its column."""
 
     metric: str  # canonical spec
     row: tuple[str, ...]
@@ -29,26 +29,26 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Grid:
-    """One metric under every combination of some of its options; shown as a table of its own for each value."""
+    """A metric under every combination of some of its options, with a table for each value."""
 
     title: str
     metric: str
     columns: Axes = field(default_factory=dict)
     rows: Axes = field(default_factory=dict)
-    values: tuple[str, ...] = ()  # the labels that are shown; none: all
-    fixed: Mapping[str, Option] = field(default_factory=dict)  # options that are the same throughout
+    values: tuple[str, ...] = ()  # the labels in tables; (): all
+    fixed: Mapping[str, Option] = field(default_factory=dict)  # options with one value
     datasets: Annotated[tuple[str, ...], Rule("left out, since its block names datasets", lambda own: not own)] = ()
 
     def covers(self, dataset: str) -> bool:
-        """Return whether its block is for a dataset, given by its spec."""
+        """Return whether its block has a dataset, given by its spec."""
         return covers(self.datasets, dataset)
 
     @cached_property
     def places(self) -> list[Place]:
-        """Every combination, row by row.
+        """All places, row by row.
 
         Raises:
-            SpecError: if the metric does not exist, or has no such option or value.
+            SpecError: if the metric, an option or a value does not exist.
         """
         return [
             Place(self._metric((*row, *column)), row, column)
@@ -61,7 +61,7 @@ class Grid:
         return str(registry.resolve("metrics", with_options(self.metric, {**self.fixed, **options})))
 
     def pinned(self, options: Mapping[str, str]) -> Grid:
-        """Return the grid with these options of its metric set: one that it crosses keeps that value alone."""
+        """Return the grid with options of its metric set; an option that it crosses keeps only that value."""
         crossed = {*self.rows, *self.columns}
         fixed = {**self.fixed, **{key: value for key, value in options.items() if key not in crossed}}
         rows, columns = (
@@ -77,11 +77,11 @@ def combinations(axes: Axes) -> list[tuple[str, ...]]:
 
 
 def covers(datasets: Sequence[str], dataset: str) -> bool:
-    """Return whether a dataset is among some, whatever its options.
+    """Return whether a dataset is among some, by its name without options.
 
     Args:
-        datasets: specs; ``!digits`` stands for all but digits. None: all datasets.
-        dataset: its spec.
+        datasets: specs; ``!digits`` means all but digits. Empty: all datasets.
+        dataset: the spec of the dataset.
     """
     name = bare_name(dataset)
     named = [bare_name(one) for one in datasets if not one.startswith("!")]
@@ -94,9 +94,9 @@ def bare_name(text: str) -> str:
 
 
 def compares_with_itself(metric: str, dataset: str) -> bool:
-    """Return whether a metric's OOD set is the dataset's own test images, so that there is nothing to tell apart.
+    """Return whether a metric's OOD set is the dataset itself, so that there are no outliers.
 
-    Two folders of images are two data sets, although the names in their specs are the same.
+    Two folders of images are different datasets, even if the names in their specs are the same.
     """
     outliers = dict(spec.parse(metric).arguments).get("set")
     return (
@@ -107,7 +107,7 @@ def compares_with_itself(metric: str, dataset: str) -> bool:
 
 
 def _paths(text: str, name: str) -> list[str]:
-    """Return the options of a data set's spec that say which files it is made of."""
+    """Return the values of the options of a dataset's spec that are paths of its files."""
     known = [component for component in discovery.components("datasets") if component.name == name]
     try:
         options = {option for component in known for option in marked(discovery.load(component), Content)}

@@ -1,4 +1,4 @@
-"""The differences between a model to be trained and trained ones with the same names."""
+"""Differences between planned fits and trained ones with the same names."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from jembench.store.store import Store
 
 
 def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
-    """One sentence for each way in which models to be trained differ from trained ones with the same names.
+    """Return sentences about the differences of planned fits from trained ones with the same names.
 
-    The names are those of model, dataset, recipe and seed. Seeds that differ in the same way share a sentence.
+    The names are those of model, dataset, recipe and seed. Seeds with the same differences share a sentence.
     """
     planned = [fit for fit in fits if not fit.is_pretrained]
     twins = defaultdict[tuple[object, ...], list[FitRecord]](list)
-    with suppress(StoreError):  # where there cannot be a store, writing raises the error
+    with suppress(StoreError):  # if there can be no store, writing raises the error
         for record in store.trained() if planned else ():
             twins[*record.key.names, record.key.seed].append(record)
     found: dict[tuple[str, str], list[int]] = {}
@@ -41,18 +41,18 @@ def _seeds(seeds: list[int]) -> str:
 
 
 def between(record: FitRecord, fit: FitPlan) -> list[str]:
-    """Describe the differences between a trained model and one to be trained."""
+    """Describe the differences between a trained fit and a planned one."""
     return changes(record.identity, fit.identity) or ["nothing that was recorded"]
 
 
 def changes(old: Mapping[str, Any], new: Mapping[str, Any]) -> list[str]:
-    """Describe the differences between two identities of fits, the first one out of a file."""
+    """Describe the differences between two identities of fits, the first one from a file."""
     new = json.loads(json.dumps(new))
     return [change for part in new for change in _changes(old.get(part), new[part], part)]
 
 
 def _changes(old: Any, new: Any, path: str) -> Iterator[str]:
-    """Return the differences of two values of an identity, by their keys: ``model.net: small-2 -> auto``."""
+    """Yield the differences of two values of an identity, by their keys: ``model.net: small-2 -> auto``."""
     if old == new:
         return
     if path.endswith(".code"):

@@ -1,7 +1,7 @@
-"""Units of work: what is to be done for one fit, as plain data that any worker can carry out. Imports no torch.
+"""Units of work: the work on one fit as plain data, which any worker can carry out. Imports no torch.
 
 A unit is JSON of a few kB. The worker plans it again from its specs and its recipe, and refuses it if the identities
-that come out are others than those that the unit states: other code or data would give other results.
+differ from those in the unit, since other code or data would give other results.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from jembench.store.outcome import FitKey, Id, SpecText, encode
 
 @dataclass(frozen=True, slots=True)
 class WorkCell:
-    """One metric of a unit of work."""
+    """A metric of a unit of work."""
 
     metric: SpecText
-    id: Id  # of the cell, as the driver planned it
+    id: Id  # of the cell, planned by the driver
 
     @property
     def name(self) -> str:
-        """The known part of the names of its files: the store finds them by the id."""
+        """A part of the names of its files, which the store finds by the id."""
         return self.metric
 
 
@@ -46,29 +46,29 @@ Part = Annotated[tuple[int, int], Rule("[number, of] with 0 <= number < of", lam
 class Work:
     """A unit of work on one fit.
 
-    ``fit`` trains it if that is needed, and computes its cells; ``attack-part`` attacks a part of the images of its one
-    cell, which a later unit measures. A fit of which no cell is possible is not trained.
+    ``fit`` trains the fit if needed, and computes its cells; ``attack-part`` attacks a part of the images of its only
+    cell, which a later unit measures. A fit without a possible cell is not trained.
     """
 
     kind: WorkKind
-    model: SpecText  # with all options, also those of no identity
+    model: SpecText  # with all options, also those that are not part of the identity
     dataset: SpecText  # the same
     recipe: Mapping[str, Any]  # every field
-    fit: FitKey  # as the driver planned it
-    identity: Mapping[str, Any]  # what its family is the hash of
+    fit: FitKey  # planned by the driver
+    identity: Mapping[str, Any]  # of the fit, without the seed
     cells: Cells
-    later: Cells = ()  # that other units compute once the fit is trained
-    limit: Annotated[int, Range(least=1)] | None = None  # test images, None: all
-    part: Part = (0, 1)  # of ``attack-part``: its number, and how many there are
-    gpus: Annotated[int, Range(least=1)] = 1  # processes that train together, each on a GPU where there are any
-    after: tuple[Id, ...] = ()  # the units that must have ended before
+    later: Cells = ()  # cells that other units compute after the training
+    limit: Annotated[int, Range(least=1)] | None = None  # number of test images; None: all
+    part: Part = (0, 1)  # of ``attack-part``: its number, and the number of parts
+    gpus: Annotated[int, Range(least=1)] = 1  # processes that train together, each on its own GPU
+    after: tuple[Id, ...] = ()  # units that must end before
     deadline: float | None = None  # UTC, seconds since 1970
-    command: str = ""  # what the user ran, for the record of what was computed
-    versions: Mapping[str, str] = field(default_factory=dict)  # of its distributions, each with a digest of its code
+    command: str = ""  # of the user, for the provenance
+    versions: Mapping[str, str] = field(default_factory=dict)  # of the distributions, each with a digest of the code
 
     @property
     def id(self) -> str:
-        """The hash of what is to be done."""
+        """The hash of the work."""
         cells = [[cell.id for cell in cells] for cells in (self.cells, self.later)]
         return stable_hash({"kind": self.kind, "fit": self.fit.id, "cells": cells, "part": list(self.part)}, 16)
 
@@ -79,17 +79,17 @@ class Work:
 
     @property
     def is_late(self) -> bool:
-        """Return whether the deadline has passed."""
+        """True if the deadline has passed."""
         return self.deadline is not None and time.time() >= self.deadline
 
     @property
     def name(self) -> str:
-        """The unit in words."""
+        """The description of the unit in words."""
         part = f" part {self.part[0] + 1} of {self.part[1]}" if self.part[1] > 1 else ""
         return f"{self.kind}{part} {self.fit}"
 
     def job(self, order: int) -> Job:
-        """Return the unit as an executor sees it."""
+        """Return the unit as a job for executors."""
         text = records.text(encode(self))
         return Job(id=self.id, name=self.name, kind=self.kind, order=order, gpus=self.gpus, text=text)
 
@@ -100,19 +100,19 @@ def works(
     """Return the units of a plan, in an order in which they can be carried out one after the other.
 
     Args:
-        plan: what is to be done.
-        trained: whether a fit has been trained.
-        slots: how many units run at the same time. Where it is more than one, metrics that take long are units of
-            their own, and attacks are spread over workers that would have nothing to do.
-        deadline: when work stops, UTC.
-        command: what the user ran.
+        plan: the work.
+        trained: the function that says whether a fit is trained.
+        slots: the number of units that run at the same time. If it is above 1, metrics that take long become separate
+            units, and attacks are divided among idle workers.
+        deadline: the time at which work stops, UTC in seconds since 1970.
+        command: of the user.
 
     Raises:
-        Unavailable: if the files are missing that a dataset is known by.
+        Unavailable: if the files of a dataset are missing.
     """
     parts = _parts(plan) if slots > 1 else {}
     most = slots // max(sum(str(cell.metric) in parts for cell in plan.cells), 1)
-    found: list[Work] = []
+    units: list[Work] = []
     for fit in plan.fits:
         if fit.absent:
             raise Unavailable(fit.absent)
@@ -134,24 +134,24 @@ def works(
         )
         training = not fit.is_pretrained and not trained(fit.key)
         if training:
-            found.append(dataclasses.replace(unit, gpus=fit.recipe.processes))
+            units.append(dataclasses.replace(unit, gpus=fit.recipe.processes))
         elif unit.cells:
-            found.append(dataclasses.replace(unit, later=()))
+            units.append(dataclasses.replace(unit, later=()))
         for cell, named in zip(costly, unit.later, strict=True):
             alone = dataclasses.replace(unit, cells=(named,), later=(), after=(unit.id,) if training else ())
-            found += _apart(alone, min(most, parts[str(cell.metric)]))
-    return found
+            units += _apart(alone, min(most, parts[str(cell.metric)]))
+    return units
 
 
 def _parts(plan: Plan) -> dict[str, int]:
-    """Return the metrics of a plan that take long, and into how many parts each can be divided."""
+    """Return the metrics of a plan that take long, with the largest number of parts of each."""
     made = {str(cell.metric): cell.metric for cell in plan.cells}
     metrics = {spec: metric.make() for spec, metric in made.items()}
     return {spec: metric.parts for spec, metric in metrics.items() if hasattr(metric, "parts")}
 
 
 def _apart(unit: Work, parts: int) -> list[Work]:
-    """Return a unit of one cell, after those that attack the parts of its images."""
+    """Return the unit of one cell, after units that attack the parts of its images."""
     if parts == 1:
         return [unit]
     shards = [dataclasses.replace(unit, kind="attack-part", part=(number, parts)) for number in range(parts)]
@@ -163,7 +163,7 @@ def _named(cell: CellPlan) -> WorkCell:
 
 
 def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
-    """Return the version of each distribution that takes part, with a digest of its code."""
+    """Return the version of each distribution of a fit and its cells, with a digest of its code."""
     components = [*fit.components(sampled=True), *(part for cell in cells for part in cell.metric.uses)]
     packages = {"jembench": (__version__, "jembench")}
     packages |= {part.distribution: (part.version, part.module) for part in components if part.version}
@@ -173,10 +173,10 @@ def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
     }
 
 
-def code_of(found: Sequence[Work]) -> list[str]:
-    """Return the import paths in units: the user of the command named them, and workers may follow them."""
-    texts = {text for work in found for text in (work.model, work.dataset, *(cell.metric for cell in work.all_cells))}
-    texts |= {text for work in found for text in trust.strings(work.recipe)}
+def code_of(units: Sequence[Work]) -> list[str]:
+    """Return the import paths in units, which the user has named and workers may load."""
+    texts = {text for work in units for text in (work.model, work.dataset, *(cell.metric for cell in work.all_cells))}
+    texts |= {text for work in units for text in trust.strings(work.recipe)}
     return sorted({name for text in texts for name in trust.code_in(text)})
 
 
@@ -185,11 +185,11 @@ def planned(work: Work, where: str) -> Plan:
 
     Args:
         work: the unit.
-        where: the file that it is from.
+        where: the file of the unit.
 
     Raises:
-        SpecError: if it is not the same here, with what differs; for a component that is not installed, or code that
-            only the file names.
+        SpecError: if its identities differ here, with the differences; if a component is not installed, or only the
+            file names some code.
         Unavailable: if files are missing.
     """
     trust.refuse_code([work.dataset, *(cell.metric for cell in work.all_cells)], where)

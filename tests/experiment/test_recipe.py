@@ -156,7 +156,7 @@ def test_options_of_the_model_are_written_as_in_a_spec():
 
 
 def test_shared_images_cannot_be_others():
-    with pytest.raises(SpecError, match=r"data\.shared trains p\(x\) on the very images"):
+    with pytest.raises(SpecError, match=r"data\.shared trains p\(x\) on the images of p"):
         recipes.load("digits-paper", ["data.shared=true", "data.labelled=100"])
 
 
