@@ -88,7 +88,7 @@ def test_each_image_goes_its_own_way(linear, toy):
 class Wavering(nn.Module):
     """Sure of class 0 every second time."""
 
-    copies = passes = 1
+    copies = 1
 
     def __init__(self):
         super().__init__()

@@ -144,18 +144,6 @@ def test_through_the_chain_is_what_finite_differences_say(of):
     assert torch.autograd.gradcheck(answer, (x.requires_grad_(),), eps=1e-6, atol=1e-6, rtol=1e-4)
 
 
-@pytest.mark.parametrize(("of", "clip", "bound"), [(CLIPPED, 0.2, None), (BOUNDED, None, 1.0), (PROXIMAL, 0.3, 1.0)])
-def test_some_pixels_of_those_chains_are_clipped_or_at_a_bound(of, clip, bound):
-    """Else the test above would say nothing of either."""
-    model, x = Net(), 1.9 * images(2).requires_grad_()
-    (slope,) = torch.autograd.grad(model.energy(x).sum(), x)
-    assert clip is None or 0.1 < (slope.abs() > clip).double().mean() < 0.9
-    moved, generator = x.detach(), Generator().manual_seed(0)
-    for taken in range(2):
-        moved = refined(model, steps=3, grad="through", of=of).step(moved, taken, generator)
-    assert bound is None or 0 < (moved.abs() == bound).double().mean() < 0.9
-
-
 def test_through_a_chain_that_depends_on_the_energy_it_is_the_gradient_of_the_whole_graph():
     model, x = Net(), images(2)
 
@@ -229,14 +217,6 @@ def test_the_network_stays_as_it_was(grad, of):
 
 
 @pytest.mark.parametrize("grad", GRADIENTS)
-def test_the_way_back_is_in_evaluation_mode_too(grad):
-    x = images()
-    model = Net(dropout=0.5)
-    found = [gradient(refined(model.train(train), steps=3, grad=grad).logits, x) for train in (True, False)]
-    assert torch.equal(*found)
-
-
-@pytest.mark.parametrize("grad", GRADIENTS)
 def test_the_samplers_memory_is_not_touched(grad):
     chains = sampler("pcd:buffer=10,reinit=1")
     chains.finish(chains.init(10, generator=Generator().manual_seed(0))._replace(steps=5))
@@ -245,12 +225,6 @@ def test_the_samplers_memory_is_not_touched(grad):
     after = chains.state_dict()
     assert after.keys() == before.keys()
     assert all(torch.equal(after[name], before[name]) for name in before)
-
-
-def test_a_sampler_is_told_how_many_steps_it_has_taken():
-    chain = Cooling()
-    gradient(refined(Net(), steps=3, grad="through", of=chain).logits, images())
-    assert chain.met == [0, 1, 2, 2, 1, 0]
 
 
 class Meter:

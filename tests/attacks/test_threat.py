@@ -8,7 +8,7 @@ from torch import nn
 
 from jembench.attacks.eps import largest_distance, parse_eps
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Closest, distance, in_unit_ball, project, stabilise, starts, steepest, verify
+from jembench.attacks.threat import Closest, distance, in_unit_ball, project, stabilise, steepest, verify
 from jembench.errors import SpecError
 
 
@@ -79,18 +79,10 @@ def test_starts_fill_the_ball_evenly(norm):
     assert (far < 0.5).double().mean().item() == pytest.approx(1 / 16, abs=4 * math.sqrt(1 / 16 / 20_000))
 
 
-def test_the_first_restart_begins_at_the_image_itself():
-    found = starts(3, (1, 2, 2), "l2", torch.Generator().manual_seed(0))
-    assert found.shape == (3, 1, 2, 2)
-    assert found[0].eq(0).all()
-    assert found[1:].abs().sum() > 0
-    assert starts(1, (1, 2, 2), "l2", torch.Generator()).eq(0).all()
-
-
 class Chancy(nn.Module):
     """Wrong where the mean pixel is above .5; elsewhere half of the answers are."""
 
-    copies = passes = 1
+    copies = 1
 
     def __init__(self):
         super().__init__()

@@ -5,7 +5,6 @@ import pytest
 import torch
 from torchmetrics.classification import MulticlassCalibrationError
 
-from jembench.errors import NotApplicable
 from jembench.metrics.classification import ECE, NLL, AdaptiveECE, Brier, ClasswiseECE
 
 ERRORS = {"ece": ECE, "adaptive-ece": AdaptiveECE, "classwise-ece": ClasswiseECE}
@@ -90,26 +89,4 @@ def test_where_the_validation_images_need_no_scaling_it_changes_nothing(name, ev
     assert scaled.values[f"{name}-scaled"][:3] == pytest.approx(plain.values[name][:3], abs=1e-6)
 
 
-def test_without_validation_images_there_is_no_temperature(evaluation):
-    class Without(type(evaluation)):
-        def part(self, name):
-            if name == "validation":
-                raise NotApplicable("No image was held out.")
-            return super().part(name)
-
-    bare = Without(test_logits=evaluation.test_logits, labels=evaluation.labels, readings=evaluation.readings)
-    with pytest.raises(NotApplicable, match="No image was held out"):
-        ECE(scaling="temperature").compute(bare)
-
-
 # --- what holds of all ------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("name", ERRORS)
-def test_the_interval_holds_the_estimate_even_for_a_well_calibrated_model(name, fake):
-    """There every resample looks worse than the estimate, and a plain percentile interval would lie above it."""
-    generator = torch.Generator().manual_seed(0)
-    logits = torch.randn(300, 3, generator=generator)
-    labels = torch.multinomial(logits.softmax(1), 1, generator=generator)[:, 0]
-    found = ERRORS[name]().compute(fake.Evaluation(test_logits=logits, labels=labels)).values[name]
-    assert 0 <= found.low < found.value < found.high <= 100

@@ -48,24 +48,6 @@ def test_the_surest_64_are_found_in_their_order(evaluation):
     assert "shown=64" in found.protocol
 
 
-def test_confidences_that_round_to_one_are_told_apart(evaluation):
-    evaluation.model = Model(scale=200.0)
-    pixels = evaluation.sampled.flatten(1)[:, :3].double().sort(dim=1, descending=True).values
-    margin = (pixels[:, 0] - pixels[:, 1]).numpy()
-    found = ConfidentSamples(resamples=0).compute(evaluation).arrays
-    assert (found["confidence"] == 1).sum() > 64
-    assert sorted(margin[found["shown"]]) == sorted(margin)[-64:]
-
-
-def test_a_resample_has_64_surest_samples_of_its_own(evaluation):
-    metric = ConfidentSamples()
-    arrays = metric.compute(evaluation).arrays
-    least = np.argsort(arrays["log-odds"])[:20]
-    drawn = np.resize(least, 200)[None]
-    expected = np.sort(100 * arrays["confidence"][drawn[0]])[-64:].mean()
-    assert metric.resamplings(arrays)["confidence-64"].statistic(drawn) == pytest.approx([expected])
-
-
 def test_too_few_samples_are_refused(evaluation):
     evaluation.sampled = evaluation.sampled[:63]
     with pytest.raises(Unavailable, match=r"needs at least 64 samples.*there are 63"):

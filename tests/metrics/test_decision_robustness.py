@@ -2,7 +2,6 @@ import numpy as np
 import pytest
 from hyperplane import DATA, Linear, grey
 
-from jembench.errors import SpecError
 from jembench.metrics.attacks import choose
 from jembench.metrics.decisions import Boundary, Pointwise
 
@@ -43,18 +42,6 @@ def test_an_image_without_a_start_counts_with_the_largest_distance(evaluation, m
     assert (found.arrays["distance-linf"][without] == 1).all()
     assert found.values[f"{name}-l2"].n == 40
     assert found.values[f"{name}-l2@255/255"].value == pytest.approx(100 * without.mean())
-
-
-def test_the_gradient_of_refinement_is_no_part_of_the_protocol():
-    metric = Boundary(refine=2)
-    expected = {"refine": 2, "eot": 5, "sure": "5/5", "verified": "6/10", "queries": 25_000}
-    assert metric.protocol_options == expected
-    assert metric.requires == {"logits", "labels", "energy", "samples", "chains"}
-
-
-def test_what_it_cannot_be():
-    with pytest.raises(SpecError, match="queries of boundary is 0; it must be at least 1"):
-        Boundary(queries=0)
 
 
 def test_shards_do_not_matter_to_the_boundary_attack(evaluation, monkeypatch):

@@ -8,7 +8,7 @@ from torch import nn
 from jembench.attacks.distal import ascend
 from jembench.attacks.target import Target
 from jembench.data.pixels import to_float
-from jembench.errors import NotApplicable, SpecError
+from jembench.errors import SpecError
 from jembench.interfaces import DataSpec
 from jembench.metrics.distal import Distal
 from jembench.models.energies import LogitModel
@@ -124,21 +124,3 @@ def test_all_models_start_from_the_same_noise_and_fewer_images_are_the_first(eva
     assert np.array_equal(measured(evaluation, target="0", images=10).arrays["noise"], first[:10])
     assert first.std() == pytest.approx(255 / 12**0.5, rel=0.1)
     assert len(np.unique(first.reshape(M, -1), axis=0)) == M
-
-
-def test_protocol_and_cost(evaluation):
-    metric = Distal(images=M, steps=9, refine=2, eot=3)
-    assert metric.requires == {"logits", "gradients", "energy", "samples", "chains"}
-    assert measured(evaluation).protocol == (
-        f"distal:data=toy,images={M},refine=0,steps=40,target=all,test_images=40,threshold=0.9"
-    )
-
-
-def test_errors_of_use(evaluation):
-    with pytest.raises(SpecError, match="threshold of distal is 90; it must be greater than 0 and below 1"):
-        Distal(threshold=90.0)
-    with pytest.raises(SpecError, match="steps of distal is 0"):
-        Distal(steps=0)
-    evaluation.spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=0)
-    with pytest.raises(NotApplicable, match="toy has no classes"):
-        measured(evaluation)

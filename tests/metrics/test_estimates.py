@@ -20,26 +20,12 @@ def test_the_effective_number_of_classes_is_exp_of_the_entropy(classes):
     assert found == pytest.approx(np.exp(entropy(np.bincount(classes))), abs=1e-12)
 
 
-def test_resampled_classes_are_those_that_were_drawn():
-    classes = np.array([2, 0, 0, 1])
-    indices = np.array([[0, 0, 0, 0], [0, 1, 2, 3], [1, 2, 0, 0]])
-    expected = [1, np.exp(entropy([2, 1, 1])), 2]
-    assert effective_classes(classes, 3).resampling.statistic(indices) == pytest.approx(expected)
-
-
 def test_a_share_is_in_percent_with_wilsons_interval():
     flags = np.arange(40) < 30
     found, (low, high) = share(flags, "higher"), wilson(30, 40)
     assert value_of(found, RNG, 0) == pytest.approx((75.0, 100 * low, 100 * high, 40, "%", "higher"))
     drawn = np.array([np.arange(40), np.zeros(40, int)])
     assert found.resampling.statistic(drawn).tolist() == [75, 100]
-
-
-def test_a_share_of_the_highest_is_that_of_those_flags_alone():
-    flags = np.arange(40) < 30
-    top = among_highest(share(flags), np.arange(40), 32)
-    assert value_of(top, RNG, 0)[:1] + value_of(top, RNG, 0)[3:4] == (100 * 30 / 32, 32)
-    assert top.resampling.statistic(np.arange(40)[None]) == pytest.approx([100 * 30 / 32])
 
 
 @given(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import pickle
 import socket
 import urllib.error
@@ -75,18 +74,6 @@ def test_features_are_torch_fidelitys_and_grey_is_repeated_to_rgb(weights, extra
     expected_pool, expected_logits = extractor(images.repeat(1, 3, 1, 1))
     torch.testing.assert_close(pool, expected_pool, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(logits, expected_logits, rtol=1e-4, atol=1e-5)
-
-
-def test_only_inception_has_no_suffix_and_its_identity_is_its_files(weights, dataset):
-    network = prepared(dataset, weights=str(weights))
-    assert network.name == ""
-    assert network.identity == f"inception-2015-12-05@{hashlib.sha256(weights.read_bytes()).hexdigest()[:8]}"
-
-
-def test_weights_in_torch_hubs_cache_are_found(weights, dataset, hub):
-    hub.mkdir(parents=True)
-    (hub / features.WEIGHTS_FILE).symlink_to(weights)
-    assert prepared(dataset).identity == prepared(dataset, weights=str(weights)).identity
 
 
 def test_weights_that_are_nowhere_are_a_paragraph_with_the_remedy(dataset, hub):

@@ -29,14 +29,6 @@ def test_kid_of_all_images_agrees_with_the_definition():
     assert kid(x, y, subsets=1, subset_size=20).mean == pytest.approx(unbiased_mmd(x, y), rel=1e-10)
 
 
-def test_kid_over_subsets_is_torch_fidelity_s():
-    from torch_fidelity.metric_kid import kid_features_to_metric
-
-    x, y = (torch.randn(n, 7, generator=torch.Generator().manual_seed(n)) for n in (25, 31))
-    theirs = kid_features_to_metric(x.double(), y.double(), kid_subsets=4, kid_subset_size=20, verbose=False)
-    assert list(kid(x, y, subsets=4, subset_size=20)) == list(theirs.values())
-
-
 def test_the_resampled_kid_is_the_kid_of_the_resample(monkeypatch):
     monkeypatch.setattr(feature_scores, "_BLOCK", 7)
     x, y = features(20, 0), features(25, 1)

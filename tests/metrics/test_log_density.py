@@ -11,7 +11,6 @@ from jembench.metrics.densities import LogDensity, size_of_end
 from jembench.stats.intervals import wilson
 
 N = 60
-PER_IMAGE = ("log-px", "labels", "predicted", "confidence", "log-odds")
 
 
 class Classifier:
@@ -66,17 +65,6 @@ def test_values_are_those_of_sorted_images(evaluation):
     assert [values[label].unit for label in ("log-px-spread", "accuracy-top")] == ["nats", "%"]
 
 
-def test_arrays_are_in_the_order_of_the_test_images(evaluation):
-    arrays = LogDensity().compute(evaluation).arrays
-    probabilities = evaluation.test_logits.double().softmax(1)
-    assert np.array_equal(arrays["log-px"], -evaluation.test_energies.double().numpy())
-    assert np.array_equal(arrays["labels"], evaluation.labels.numpy())
-    assert np.array_equal(arrays["predicted"], evaluation.test_logits.argmax(1).numpy())
-    assert arrays["confidence"] == pytest.approx(probabilities.amax(1).numpy())
-    confidence = arrays["confidence"]
-    assert arrays["log-odds"] == pytest.approx(np.log(confidence / (1 - confidence)))
-
-
 def test_sheets_show_the_ends_in_their_order(evaluation):
     arrays = LogDensity().compute(evaluation).arrays
     for grid, scores in (
@@ -92,14 +80,6 @@ def test_sheets_show_the_ends_in_their_order(evaluation):
     assert arrays["images"].dtype == np.uint8
 
 
-def test_confidences_that_round_to_one_are_told_apart(evaluation):
-    evaluation.test_logits *= 60
-    ranked = evaluation.test_logits.double().sort(dim=1, descending=True).values
-    arrays = LogDensity(resamples=0).compute(evaluation).arrays
-    assert (arrays["confidence"] == 1).sum() > 15
-    assert np.array_equal(shown(arrays, "top-confidence"), np.argsort(-(ranked[:, 0] - ranked[:, 1]).numpy())[:15])
-
-
 def test_every_class_shows_its_highest_lowest_and_random_ones(evaluation):
     arrays = LogDensity().compute(evaluation).arrays
     for number in range(3):
@@ -110,14 +90,6 @@ def test_every_class_shows_its_highest_lowest_and_random_ones(evaluation):
         chosen = shown(arrays, arrays["random"][number])
         assert set(chosen) <= set(members)
         assert len(set(chosen)) == min(10, len(members))
-
-
-def test_the_details_are_the_make_up_of_both_ends(evaluation):
-    found = LogDensity().compute(evaluation)
-    labels = found.arrays["labels"]
-    assert found.details["top"] == 15
-    assert found.details["counts-top"] == np.bincount(labels[shown(found.arrays, "top")], minlength=3).tolist()
-    assert found.details["counts-bottom"] == np.bincount(labels[shown(found.arrays, "bottom")], minlength=3).tolist()
 
 
 def test_a_resample_has_ends_of_its_own(evaluation):

@@ -96,29 +96,12 @@ def test_a_set_that_overlaps_by_one_pair_is_no_surer_than_one_that_does_not(eval
     assert found[1].low <= found[0].low + 1e-3
 
 
-def test_scores_that_say_nothing_give_one_half(evaluation):
-    for name, n in (("test", 40), ("inverted", 30)):
-        evaluation.readings["energy", name] = torch.full((n,), 7.0)
-    assert OutOfDistribution(set="inverted").compute(evaluation).values["auroc"].value == 0.5
-
-
 @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("name", ["test", "inverted"])
 def test_a_score_that_is_not_finite_is_never_ranked(evaluation, wrong, name):
     evaluation.readings["energy", name][3] = wrong
     with pytest.raises(Diverged, match=f"The scores log-px of 1 of .* images of {name} are not finite"):
         OutOfDistribution(set="inverted").compute(evaluation)
-
-
-def test_what_a_score_needs_and_reads():
-    def needs(score):
-        metric = OutOfDistribution(set="inverted", score=score)
-        return metric.requires, metric.reads
-
-    assert needs("log-px") == ({"energy"}, {"energy"})
-    assert needs("max-py") == needs("max-logit") == ({"logits"}, {"logits"})
-    assert needs("grad-norm") == ({"energy"}, {"grad-norm"})
-    assert needs("refinement") == ({"energy", "samples", "chains"}, {"energy"})
 
 
 def test_the_protocol_says_which_images_they_were(evaluation):

@@ -23,12 +23,6 @@ def test_every_image_is_kept_once_and_a_grid_finds_it():
         assert np.array_equal(seen, chosen)
 
 
-def test_a_grid_without_any_image_is_empty():
-    found = pictures(numbered(3), {"grid": np.full((2, 2), -1)})
-    assert found["images"].shape == (0, 1, 2, 2)
-    assert found["grid"].tolist() == [[-1, -1], [-1, -1]]
-
-
 def test_rows_are_filled_one_after_the_other():
     assert in_rows(np.arange(12), 2).tolist() == [list(range(10)), [10, 11] + [-1] * 8]
     assert in_rows(np.arange(12), 1).tolist() == [list(range(10))]

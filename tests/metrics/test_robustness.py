@@ -6,7 +6,6 @@ from scipy.stats import norm as normal
 
 from jembench.attacks.threat import distance
 from jembench.data.pixels import to_float
-from jembench.errors import SpecError
 from jembench.metrics.attacks import BUDGETS, CURVE, Budget, choose, is_robust
 from jembench.metrics.pgd import PGD
 from jembench.stats.intervals import wilson
@@ -126,11 +125,6 @@ def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
     assert parts.protocol == whole.protocol
 
 
-def test_a_gpu_attacks_the_papers_images_together():
-    assert PGD().shard_size("cuda") == PGD().spent.images
-    assert PGD(refine=1).shard_size("cpu") < PGD(refine=1).shard_size("cuda") < PGD().shard_size("cuda")
-
-
 def test_shards_are_remembered_and_told(evaluation):
     metric = PGD(images=120, restarts=1)
     metric.compute(evaluation)
@@ -162,18 +156,6 @@ def test_a_refined_model_needs_chains():
     plain, refined = PGD(), PGD(refine=10, grad="bpda")
     assert plain.requires == {"logits", "labels", "gradients"}
     assert refined.requires == plain.requires | {"energy", "samples", "chains"}
-
-
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
-        ({"eps": "-1"}, "eps is '-1'"),
-        ({"refine": -1}, "refine of pgd is -1; it must be at least 0"),
-    ],
-)
-def test_what_it_cannot_be(options, text):
-    with pytest.raises(SpecError, match=text):
-        PGD(**options)
 
 
 def test_the_numbers_behind_a_name_never_change():

@@ -9,14 +9,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.catalog import registry
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Samples, Source
 from jembench.interfaces.evaluation import KEPT
 from jembench.metrics.base import protocol_id
 from jembench.metrics.sample_protocol import SampleProtocol, generated
-
-METRICS = ["is", "fid", "kid", "prc"]
 
 
 @pytest.mark.parametrize(
@@ -61,18 +58,6 @@ def test_an_evaluation_is_asked_for_what_the_options_say():
     asked = SampleProtocol(source="fresh", steps=5, images=100, conditional=True)
     assert asked.wanted == Source(chains="fresh", steps=5, images=100, conditional=True)
     assert SampleProtocol(pooling="mean", selection="model", top=0.1).wanted == Source(pooling="mean")
-
-
-@pytest.mark.parametrize("name", METRICS)
-def test_every_metric_of_samples_has_all_the_options(name):
-    spec = f"{name}:images=100,selection=model,source=fresh,steps=5,top=0.1"
-    resolved = registry.resolve("metrics", spec)
-    assert str(resolved) == spec
-    metric = resolved.make()
-    assert metric.wanted == Source(chains="fresh", images=100, steps=5)
-    assert metric.count(100) == 10
-    assert metric.requires == {"samples", "logits"}
-    assert registry.resolve("metrics", name).make().requires == {"samples"}
 
 
 def chosen():

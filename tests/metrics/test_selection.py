@@ -50,10 +50,6 @@ def test_of_each_class_its_most_confident_are_kept(top, seed):
     assert selected(asked, logits).tolist() == sorted(np.concatenate(expected).tolist())
 
 
-def test_of_equals_the_first_are_kept():
-    assert selected(SampleProtocol(selection="model", top=3), torch.zeros(9, 4)).tolist() == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from jembench.data.pixels import to_float
-from jembench.errors import NotApplicable, OutOfTime, SpecError
+from jembench.errors import NotApplicable, OutOfTime
 from jembench.interfaces import ChainState, StepInfo
 from jembench.metrics.pgd import PGD, Transfer
 from jembench.models.energies import LogitModel
@@ -169,21 +169,8 @@ def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(evaluation):
     assert np.array_equal(complete.arrays["adversarial"][:done], measured.arrays["adversarial"])
 
 
-def test_protocol_and_needs_have_nothing_of_a_gradient_through_the_chain(evaluation):
-    metric = Transfer(norm="l2", refine=3, eot=2, **BUDGET)
-    assert metric.compute(evaluation).protocol == (
-        f"transfer:data=toy,eot=2,images={N},norm=l2,refine=3,restarts=2,steps=10,tolerance=0.01,verified=6/10"
-    )
-    assert metric.requires == {"logits", "labels", "energy", "samples", "chains"}
-
-
 def test_a_model_without_chains_has_nothing_to_transfer_to(evaluation):
     evaluation.sampler = None
     with pytest.raises(NotApplicable, match="trained without chains"):
         Transfer(refine=1, **BUDGET).compute(evaluation)
     assert not evaluation.memory
-
-
-def test_transfer_needs_a_refined_model():
-    with pytest.raises(SpecError, match="refine of transfer is 0; it must be at least 1"):
-        Transfer(refine=0)

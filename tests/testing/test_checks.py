@@ -5,7 +5,7 @@ import sys
 import pytest
 
 from jembench.errors import SpecError, Unavailable
-from jembench.testing import check_model, parametrize
+from jembench.testing import check_model
 from jembench.testing import checks as framework
 from jembench.testing.checks import CheckFailed, DoesNotApply, Subject, checks_of, perform, promise
 
@@ -79,10 +79,6 @@ def test_every_outcome_of_a_check(checks, name, status, message):
     assert result.message.startswith(message)
 
 
-def test_an_unexpected_error_says_where_it_was_raised(checks):
-    assert "test_checks.py:" in perform(checks["breaks"]).message
-
-
 def test_the_docstring_of_a_check_is_its_promise(checks):
     assert checks["is-kept"].promise == "It is kept."
     assert {check.spec for check in checks.values()} == {"module_of_a_test:build"}
@@ -91,8 +87,3 @@ def test_the_docstring_of_a_check_is_its_promise(checks):
 def test_a_component_that_does_not_exist_is_refused():
     with pytest.raises(SpecError, match="There is no model named 'jemm'"):
         check_model("jemm")
-
-
-def test_pytest_gets_a_test_for_each_check_by_its_name(checks):
-    _, cases = parametrize(list(checks.values())).mark.args
-    assert [case.id for case in cases] == list(checks)

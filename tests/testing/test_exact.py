@@ -68,21 +68,6 @@ def test_a_model_that_exposes_some_methods_can_do_that_alone():
     assert capabilities(WithChains(model)) == {"logits", "energy", "log_prob", "samples"}
 
 
-def test_two_stages_are_the_same_and_share_nothing_that_changes():
-    first, second = stage.trained(), stage.trained()
-    assert same(first.evaluation().samples()._asdict(), second.evaluation().samples()._asdict())
-    assert same(first.sampler.state_dict(), second.sampler.state_dict())
-    first.test.images.zero_()
-    first.sampler.buffer.images.zero_()
-    assert not same(first.test, second.test)
-    assert not same(first.sampler.state_dict(), second.sampler.state_dict())
-
-
-def test_the_kept_chains_are_of_several_ages():
-    ages = stage.trained().evaluation().samples().ages
-    assert len(ages.unique()) > 5
-
-
 @pytest.mark.parametrize(
     ("a", "b", "expected"),
     [

@@ -108,11 +108,3 @@ def test_every_check_has_a_fault_that_it_finds():
 def test_a_tensor_that_stays_behind_is_found_on_a_gpu():
     failed = {name for name, r in results("faulty_models:StaysBehind").items() if r.status == "failed"}
     assert failed == NEED_A_GPU
-
-
-@pytest.mark.parametrize(
-    ("model", "status"),
-    [("Mixture", "passed"), ("HeavyTailed", "passed"), ("finished", "passed"), ("DiscretisedLogistic", "skipped")],
-)
-def test_a_density_is_integrated_over_all_of_space_or_within_the_bounds(model, status):
-    assert result("density-integrates-to-1", f"sound_models:{model}").status == status
