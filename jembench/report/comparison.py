@@ -93,8 +93,6 @@ class Comparison(NamedTuple):
     a: Row  # any of the model
     b: Row
     rows: tuple[Difference, ...]
-    only_a: tuple[str, ...]  # metrics that the other has no value of
-    only_b: tuple[str, ...]
     resamples: int
 
     @property
@@ -117,9 +115,7 @@ def compare(a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RES
     """
     ours, theirs = ({key[1:]: side for key, side in sides(rows).items()} for rows in (a, b))
     rows = [_row(side, theirs[place], read, resamples) for place, side in ours.items() if place in theirs]
-    only_a = {metric: None for metric, label in ours if (metric, label) not in theirs}
-    only_b = {metric: None for metric, label in theirs if (metric, label) not in ours}
-    found = Comparison(a[0], b[0], (), tuple(only_a), tuple(only_b), resamples)
+    found = Comparison(a[0], b[0], (), resamples)
     return found._replace(rows=tuple(replace(row, verdict=_verdict(row, found.names)) for row in adjusted(rows)))
 
 

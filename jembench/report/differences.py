@@ -129,8 +129,8 @@ def document_of(tables: Callable[[], Sequence[Table]], rows: Iterable[Difference
 def of_comparison(comparison: Comparison) -> Document:
     """Return a comparison for people and for programs."""
     a, b = ({"model": of.model, "dataset": of.dataset, "recipe": of.recipe} for of in (comparison.a, comparison.b))
-    about = {name: getattr(comparison, name) for name in ("resamples", "only_a", "only_b")}
-    return document_of(lambda: [_of_comparison(comparison)], comparison.rows, a=a, b=b, **about)
+    rows, resamples = comparison.rows, comparison.resamples
+    return document_of(lambda: [_of_comparison(comparison)], rows, a=a, b=b, resamples=resamples)
 
 
 def _of_comparison(comparison: Comparison) -> Table:
@@ -142,12 +142,7 @@ def _of_comparison(comparison: Comparison) -> Table:
         Line((value_name(row, rows),), row, (row.reason, *(f"{_seeds_text(row.seeds)} alone",) * (row.seeds < seeds)))
         for row in rows
     ]
-    only = [
-        f"Only of {of.model}, recipe {of.recipe}: {', '.join(metrics)}."
-        for of, metrics in ((a, comparison.only_a), (b, comparison.only_b))
-        if metrics
-    ]
-    return table(title, ["value"], comparison.names, lines, Footnotes(), *legend(rows, comparison.resamples), *only)
+    return table(title, ["value"], comparison.names, lines, Footnotes(), *legend(rows, comparison.resamples))
 
 
 def recipes_text(a: str | None, b: str | None) -> str:

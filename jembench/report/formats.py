@@ -16,7 +16,7 @@ from typing import Any
 
 from jembench.catalog import registry
 from jembench.errors import Unavailable
-from jembench.report.table import Table, TableCell
+from jembench.report.table import Table, TableCell, number_in
 from jembench.store.outcome import encode
 
 TERMINAL = "table"
@@ -105,15 +105,8 @@ def _joined(value: Any) -> Any:
 
 def _inert(value: Any) -> Any:
     value = _joined(value)
-    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@") and not _is_number(value) else value
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
+    may_run = isinstance(value, str) and value[:1] in tuple("=+-@") and number_in(value) is None
+    return f"'{value}" if may_run else value
 
 
 # --- Markdown (GitHub, GitLab, Pandoc, notebooks) ---------------------------------------------------------------------

@@ -121,8 +121,7 @@ class Layout:
         Args:
             best: finds the best values; None: none are marked.
         """
-        ours, theirs = self.both(best)
-        return [*ours, *theirs]
+        return [table for tables in self.both(best) for table in tables]
 
     def both(self, best: Best | None = None) -> tuple[list[Table], list[Table]]:
         """Return our tables, and the published tables that have numbers without a place in ours."""

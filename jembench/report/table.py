@@ -190,6 +190,14 @@ def flat(text: str) -> str:
     return " ".join(text.split())
 
 
+def number_in(text: str) -> float | None:
+    """Return the number that a text is; None if it is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
 def detail(unit: str, better: Better) -> str:
     """Return a unit, and an arrow towards the better: ``% ↑``."""
     return f"{unit} {_ARROWS[better]}".strip()

@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from jembench import drawing
-from jembench.interfaces import Value
 from jembench.report.figures.base import (
     Drawing,
     Planned,
@@ -23,7 +22,7 @@ from jembench.report.figures.base import (
 from jembench.report.rows import grouped
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+    pass
 
 _AXES = {
     "log-px": "log p(x) + constant, nats",
@@ -92,7 +91,9 @@ def auroc(results: Sequence[Result]) -> Drawing:
         for index, model in enumerate(models):
             points = [(sets.index(s), value) for m, c, s, value in found if (m, c) == (model, score)]
             shift = 0.6 * ((index + 0.5) / len(models) - 0.5)
-            _draw_points(axes, points, shift, index, model)
+            values, places = [value for _, value in points], [place + shift for place, _ in points]
+            style = {**drawing.line(index), "linestyle": "none", "elinewidth": 0.8}
+            axes.errorbar([one.value for one in values], places, xerr=error_bars(values), label=model, **style)
         axes.axvline(0.5, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":")
         axes.set_title(score)
         axes.set_yticks(range(len(sets)), sets)
@@ -107,15 +108,3 @@ def auroc(results: Sequence[Result]) -> Drawing:
         for model, score, name, value in found
     ]
     return Drawing(figure, rows)
-
-
-def _draw_points(axes: Axes, points: Sequence[tuple[int, Value]], shift: float, index: int, model: str) -> None:
-    values = [value for _, value in points]
-    axes.errorbar(
-        [value.value for value in values],
-        [place + shift for place, _ in points],
-        xerr=error_bars(values),
-        elinewidth=0.8,
-        label=model,
-        **{**drawing.line(index), "linestyle": "none"},
-    )

@@ -15,7 +15,7 @@ from jembench.report.formats import Document
 from jembench.report.page.content import Page
 from jembench.report.protocols import parsed
 from jembench.report.rows import Row
-from jembench.report.table import TableCell
+from jembench.report.table import TableCell, number_in
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -92,12 +92,7 @@ def _text(value: object) -> str:
 
 def key(cell: TableCell) -> str:
     """Return what a column is sorted by where it is a number."""
-    value = cell.row.value if cell.row else None
-    if cell.row is None:
-        try:
-            value = float(cell.value)
-        except ValueError:
-            return ""
+    value = cell.row.value if cell.row else number_in(cell.value)
     return repr(value) if value is not None and math.isfinite(value) else ""
 
 
