@@ -6,6 +6,7 @@ import dataclasses
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -17,7 +18,6 @@ from jembench.errors import SpecError
 from jembench.report.card import LICENSE
 from jembench.store import merge as merging
 from jembench.store import upkeep, walk
-from jembench.store.fits import FitRecord
 from jembench.store.store import Store
 from jembench.store.walk import Finding
 
@@ -31,34 +31,29 @@ _COPIED = {"ok", "copied"}
 def list_(store: Path, format: str) -> None:
     """List the trained models of a store, and the space that it takes."""
     found = upkeep.inventory(Store(store))
+    rows = [_row(entry) for entry in found.fits]
     if format == "json":
-        totals = {part: total._asdict() for part, total in found.totals.items()}
-        print_json({"fits": [_fields(entry) for entry in found.fits], "unfinished": found.unfinished, "totals": totals})
+        print_json({"fits": rows, "unfinished": found.unfinished, "sizes": found.sizes})
         return
-    rows = []
-    for record, cells, taken in found.fits:
-        state = "failed" if record.status == "failed" else str(record.iteration)
-        names = [str(getattr(record.key, name)) for name in _NAMES]
-        rows.append((*names, state, str(cells), size(taken), _time(record)[:16].replace("T", " ")))
-    print_table((*_NAMES, "iteration", "results", "size", "time"), rows)
+    for row in rows:
+        row["size"] = size(row["size"])
+        row["iteration"] = "failed" if row["status"] == "failed" else row["iteration"]
+    print_table(_COLUMNS, [[str(row[column]) for column in _COLUMNS] for row in rows])
     for name in found.unfinished:
         click.echo(f"Not finished: {name}")
-    parts = [f"{part} {size(total.size)} ({total.files} files)" for part, total in found.totals.items() if total.files]
+    parts = [f"{part} {size(taken)}" for part, taken in found.sizes.items() if taken]
     click.echo(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
 
 
-_NAMES = ("id", "model", "dataset", "recipe", "seed")
+_COLUMNS = ("id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "time")
 
 
-def _fields(entry: upkeep.Entry) -> dict[str, object]:
-    record = entry.record
-    fit = {name: str(getattr(record.key, name)) for name in _NAMES}
-    about = {"fit": fit, "status": record.status, "iteration": record.iteration}
-    return {**about, "cells": entry.cells, "size": entry.size, "time": _time(record)}
-
-
-def _time(record: FitRecord) -> str:
-    return str(record.provenance.get("time", ""))
+def _row(entry: upkeep.Entry) -> dict[str, Any]:
+    record, key = entry.record, entry.record.key
+    fit = {"id": key.id, "model": key.model, "dataset": key.dataset, "recipe": key.recipe, "seed": key.seed}
+    time = str(record.provenance.get("time", ""))[:16]
+    training = {"status": record.status, "iteration": record.iteration, "time": time}
+    return {**fit, **training, "results": entry.cells, "size": entry.size}
 
 
 def size(bytes: int) -> str:

@@ -20,13 +20,6 @@ from jembench.store.walk import walk
 # --- contents ---------------------------------------------------------------------------------------------------------
 
 
-class Total(NamedTuple):
-    """The files of a folder."""
-
-    files: int
-    size: int  # in bytes
-
-
 class Entry(NamedTuple):
     """A trained model of a store."""
 
@@ -40,7 +33,7 @@ class Inventory(NamedTuple):
 
     fits: list[Entry]
     unfinished: list[str]  # folders of trainings without a record that can be read
-    totals: dict[str, Total]  # by the folders of a store
+    sizes: dict[str, int]  # of the folders of a store, in bytes
 
 
 def inventory(store: Store) -> Inventory:
@@ -52,23 +45,23 @@ def inventory(store: Store) -> Inventory:
     """
     store.check_exists()
     measured = Counter(cell.fit.id for cell in store.contents().cells)
-    found = Inventory([], [], {part: _total(store.root / part) for part in PARTS})
+    found = Inventory([], [], {part: _size(store.root / part) for part in PARTS})
     for folder in filter(Path.is_dir, listed(store.root / "fits")):
         try:
             record = fits.read(folder)
-            found.fits.append(Entry(record, measured[record.key.id], _total(folder).size))
+            found.fits.append(Entry(record, measured[record.key.id], _size(folder)))
         except UNREADABLE:
             found.unfinished.append(folder.name)
     return found
 
 
-def _total(folder: Path) -> Total:
-    sizes = []
+def _size(folder: Path) -> int:
+    size = 0
     for place, _, names in os.walk(folder):
         for name in names:
             with suppress(FileNotFoundError):
-                sizes.append(Path(place, name).lstat().st_size)
-    return Total(len(sizes), sum(sizes))
+                size += Path(place, name).lstat().st_size
+    return size
 
 
 # --- garbage ----------------------------------------------------------------------------------------------------------

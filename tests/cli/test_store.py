@@ -22,8 +22,8 @@ def test_list(jembench, root):
     assert "Not finished: jem-digits-digits-s2-jem002" in done.out
     assert f"{root}: 4 trained models; fits " in done.out
     found = json.loads(jembench("store", "list", "--store", root, "--format", "json").out)
-    assert found["fits"][0]["fit"]["id"] == "baseline000"
-    assert found["totals"]["cells"]["files"] == 16
+    assert found["fits"][0]["id"] == "baseline000"
+    assert found["sizes"]["cells"] > 1000
 
 
 def test_merge_exits_with_0_only_if_everything_was_copied(jembench, root):
