@@ -191,20 +191,12 @@ def test_a_file_that_is_not_there():
     assert message("nowhere/mine.toml").startswith("There is no recipe file nowhere/mine.toml. Check the path, or ")
 
 
-@pytest.mark.parametrize("content", [b"epochs = ", b"\xff\xfe"])
-def test_a_file_that_is_no_toml(tmp_path, content):
-    path = tmp_path / "mine.toml"
-    path.write_bytes(content)
-    assert message(str(path)).startswith(f"{path} is not valid TOML: ")
-
-
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
+        ("epochs = 2\n", "epochs = ", "mine.toml is not valid TOML: "),
         ("epochs = 2\n", "epoch = 2\n", "There is no key in recipe mine named 'epoch'. Nearest: epochs"),
-        ("noise = 0\n", "nois = 0\n", "There is no key in data of recipe mine named 'nois'. Nearest: noise"),
         ("title", 'name = "yours"\ntitle', "There is no key in recipe mine named 'name'."),
-        ("epochs = 2\n", "", "recipe mine lacks epochs."),
         ("noise = 0\nvalidation = 10\n", "", "recipe mine lacks data.noise, data.validation."),
         ("epochs = 2", 'epochs = "2"', "In recipe mine, epochs is '2'; it must be a finite number."),
         ("epochs = 2", "epochs = nan", "In recipe mine, epochs is nan; it must be a finite number."),
@@ -212,9 +204,7 @@ def test_a_file_that_is_no_toml(tmp_path, content):
         ("batch_size = 8", "batch_size = true", "In recipe mine, batch_size is True; it must be a whole number."),
         ("noise = 0", "noise = 0\nflip = 1", "In recipe mine, data.flip is 1; it must be true or false."),
         ('"Mine"', "5", "In recipe mine, title is 5; it must be text."),
-        ('"sgd"', '"lion"', "There is no optimizer named 'lion'. Known: adam, sgd."),
-        ('title = "Mine"', 'title = "Mine"\nschedule = 3', "In recipe mine, schedule is 3; it must be a table."),
-        ('"sgd"', '"sgd"\nbetas = 5', "In recipe mine, optimizer.betas is 5; it must be a list of 2."),
+        ('"Mine"', '"Mine"\nschedule = 3', "In recipe mine, schedule is 3; it must be a table."),
         (
             '"sgd"',
             '"sgd"\nbetas = [0.9, "x"]',
@@ -222,47 +212,32 @@ def test_a_file_that_is_no_toml(tmp_path, content):
         ),
         (
             "[optimizer]",
+            '[guard]\nladder = ["pray"]\n[optimizer]',
+            "ladder[0] is 'pray'; it must be one of seed, steps",
+        ),
+        ('"sgd"', '"lion"', "There is no optimizer named 'lion'. Known: adam, sgd."),
+        (
+            "[optimizer]",
             "[model]\nnorm = [3]\n[optimizer]",
             "In recipe mine, model.norm is [3]; it must be text, a number",
         ),
-        (
-            "[optimizer]",
-            '[guard]\nladder = ["seed", "prayer"]\n[optimizer]',
-            "In recipe mine, guard.ladder[1] is 'prayer'; it must be one of seed, steps, rate, energy_l2.",
-        ),
-        ('"sgld"', '"sgld"\nprecision = "auto"', "There is no key in chains of recipe mine named 'precision'."),
     ],
 )
 def test_a_file_is_read_strictly(write, old, new, expected):
-    assert message(write(old, new)).startswith(expected)
+    assert expected in message(write(old, new))
 
 
 @pytest.mark.parametrize(
     ("override", "expected"),
     [
-        ("epochs=0", "In recipe mine, epochs is 0; it must be greater than 0 and at most 1,000,000."),
-        ("epochs=1e300", "In recipe mine, epochs is 1e+300; it must be greater than 0 and at most 1,000,000."),
-        ("batch_size=-1", "In recipe mine, batch_size is -1; it must be at least 1."),
-        ("optimizer.betas=[0.9,1]", "In recipe mine, optimizer.betas[1] is 1; it must be at least 0 and below 1."),
-        ("schedule.decay_epochs=[1,-1]", "In recipe mine, schedule.decay_epochs[1] is -1; it must be at least 0."),
-        (
-            "schedule.linear_from=2",
-            "In recipe mine, schedule.linear_from is 2; it must be at least 0 and at most 1.",
-        ),
-    ],
-)
-def test_numbers_beyond_their_range(write, override, expected):
-    assert message(write(), [override]) == expected
-
-
-@pytest.mark.parametrize(
-    ("override", "expected"),
-    [
-        ("checkpoint_every=7", "checkpoint_every is 7 and log_every 5: the first must be a multiple of the second."),
+        ("epochs=1e300", "epochs is 1e+300; it must be greater than 0 and at most 1,000,000."),
+        ("optimizer.betas=[0.9,1]", "optimizer.betas[1] is 1; it must be at least 0 and below 1."),
         ("optimizer.betas=[0.9]", "optimizer.betas is [0.9]; it must be a list of 2."),
+        ("schedule.decay_epochs=[1,-1]", "schedule.decay_epochs[1] is -1; it must be at least 0."),
+        ("checkpoint_every=7", "checkpoint_every is 7 and log_every 5: the first must be a multiple of the second."),
     ],
 )
-def test_values_that_do_not_go_together(write, override, expected):
+def test_values_that_cannot_be(write, override, expected):
     assert message(write(), [override]) == f"In recipe mine, {expected}"
 
 
