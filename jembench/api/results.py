@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from jembench.errors import Unavailable
 from jembench.experiment.claims import Claim
 from jembench.experiment.plan import Part, Plan, parts_of
-from jembench.report import formats, layout
+from jembench.report import formats, layout, references
 from jembench.report.formats import Document
 from jembench.report.page.content import collect
 from jembench.report.page.pictures import Pictures
 from jembench.report.page.render import render
 from jembench.report.references import Published
 from jembench.report.rows import Row
-from jembench.report.select import NO_NAMES, WHOLE, Names, Selected, Selection
+from jembench.report.select import NO_NAMES, WHOLE, Names, Selection
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -77,9 +77,13 @@ class Results(Shown, Sequence[Row]):
     Attributes:
         cells: the outcomes, one for each fit and metric, with protocol and provenance.
         stopped: the reason why a run ended early; None otherwise.
+        nothing: of a store without such results, a sentence that says so.
+        left_out: sentences on results of the store that are not shown.
     """
 
     stopped: BaseException | None = None
+    nothing: str = ""
+    left_out: Sequence[str] = ()
 
     def __init__(
         self,
@@ -109,14 +113,21 @@ class Results(Shown, Sequence[Row]):
         return cls(cells, plan.parts, published, names=plan.names, **of_page)
 
     @classmethod
-    def selected(
-        cls, found: Selected, selection: Selection, published: Sequence[Published], pictures: Pictures
-    ) -> Results:
-        """Return selected results of a store, in the tables of a suite or, without one, in one table."""
-        suite = selection.suite
+    def of_store(cls, store: Store, which: Selection, reference: Sequence[str] | None = None) -> Results:
+        """Return selected results of a store, in the tables of a suite or, without one, in one table.
+
+        Args:
+            store: the store.
+            which: the selection.
+            reference: published tables to show beside; None: those of the suite.
+        """
+        suite, found, pictures = which.suite, which.of(store), Pictures(store)
         parts = parts_of(suite, [cell.fit for cell in found.cells]) if suite else ()
         of_suite: dict[str, Any] = {"claims": suite.claims, "title": suite.title} if suite else {}
-        return cls(found.cells, parts, published, selection=selection, names=found.names, pictures=pictures, **of_suite)
+        published = references.load((suite.references if suite else ()) if reference is None else reference)
+        results = cls(found.cells, parts, published, selection=which, names=found.names, pictures=pictures, **of_suite)
+        results.nothing, results.left_out = found.nothing, found.left_out
+        return results
 
     def per_seed(self) -> Shown:
         """Return the values of each seed, for the formats csv, json and parquet.

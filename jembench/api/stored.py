@@ -16,8 +16,6 @@ from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import SpecError
 from jembench.experiment.imports import imports
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
-from jembench.report import references
-from jembench.report.page.pictures import Pictures
 from jembench.report.select import matching
 from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
@@ -68,12 +66,10 @@ class OpenStore:
             >>> [record.label for record in store.results(models=name, columns="ece,accuracy")]
             ['ece', 'accuracy']
         """
-        which = selection(suite, **selected)
-        found = which.of(self.store)
-        if not found.cells:
-            raise SpecError(found.nothing)
-        published = references.load(which.suite.references if which.suite else ())
-        return Results.selected(found, which, published, Pictures(self.store))
+        results = Results.of_store(self.store, selection(suite, **selected))
+        if not results.cells:
+            raise SpecError(results.nothing)
+        return results
 
     def merge(self, *sources: Location) -> list[Finding]:
         """Copy fits and results that this store lacks from other stores, as ``jembench store merge`` does.
@@ -92,7 +88,14 @@ class OpenStore:
             >>> store.merge(store.store.root)  # nothing is lacking
             []
         """
-        return [finding for source in sources for finding in merge(Store(Path(source)), self.store)]
+        for source in map(Path, sources):
+            if not source.is_dir():
+                raise SpecError(f"There is no store {source}. Nothing was copied.")
+        return [
+            finding._replace(file=str(Path(source) / finding.file))
+            for source in sources
+            for finding in merge(Store(Path(source)), self.store)
+        ]
 
     def push(self, fit: FitKey | str, to: Location, **how: Any) -> Pushed:
         """Share a trained model, as ``jembench push`` does.

@@ -13,7 +13,7 @@ from jembench.cli import options
 from jembench.cli.output import write_file
 from jembench.cli.parameters import PATH, Text
 from jembench.drawing import Format, Style, inches
-from jembench.errors import SpecError, error_text, printable, unknown
+from jembench.errors import error_text, printable, unknown
 from jembench.report.select import Selection, nothing
 from jembench.store.store import Store
 
@@ -28,7 +28,13 @@ EXAMPLES = options.examples(
 @options.selected
 @click.option("--output", type=PATH, metavar="FOLDER", help="Output folder. By default figures/ in the store.")
 @options.force
-@click.option("--format", "formats", default="png,svg", metavar="LIST", help="Image formats: png, svg, pdf.")
+@click.option(
+    "--format",
+    "formats",
+    type=Text("LIST", lambda: get_args(Format), several=True),
+    default="png,svg",
+    help="Image formats: png, svg, pdf.",
+)
 @click.option(
     "--figures",
     "only",
@@ -45,7 +51,7 @@ def figures(
     which: Selection,
     output: Path | None,
     force: bool,
-    formats: str,
+    formats: list[Format],
     only: list[str] | None,
     width: str | None,
     titles: bool,
@@ -58,7 +64,8 @@ def figures(
     """
     from jembench.report.figures import planning
 
-    wanted = _formats(formats)
+    if other := set(formats) - set(get_args(Format)):
+        raise unknown("image format", min(other), get_args(Format), "")
     style = Style(None if width is None else inches(width), titles)
     place = Store(store)
     place.sweep()
@@ -79,7 +86,7 @@ def figures(
         if only and not any(_is_named(planned.stem, name) for name in only):
             continue
         try:
-            files = planning.render(planned, wanted, style)
+            files = planning.render(planned, formats, style)
         except Exception as error:  # a figure that cannot be drawn stops no other
             leave_out(f"the figure {planned.stem} cannot be drawn: {' '.join(error_text(error).split())}")
             continue
@@ -95,14 +102,6 @@ def figures(
         suite = which.file or (which.suite.name if which.suite else None)
         click.echo(nothing(store, suite, which.limit, "results that have figures"))
     return int(bool(problems))
-
-
-def _formats(text: str) -> list[Format]:
-    known = get_args(Format)
-    asked = [part.strip() for part in text.split(",")]
-    if not set(asked) <= set(known):
-        raise SpecError(f"--format is {text!r}; it must be of {', '.join(known)}, several with commas between them.")
-    return [format for format in known if format in asked]
 
 
 def _is_named(stem: str, name: str) -> bool:

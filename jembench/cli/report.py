@@ -14,9 +14,7 @@ from jembench.cli import options, show
 from jembench.cli.output import emit
 from jembench.cli.parameters import COUNT, DATASET, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
-from jembench.report import references
 from jembench.report.formats import TERMINAL
-from jembench.report.page.pictures import Pictures
 from jembench.report.select import Selection
 from jembench.store.store import Store
 
@@ -64,18 +62,14 @@ def report(
             )
         emit(_claims(Store(store), which, format), output, force=force)
         return 0
-    named = options.published_tables(reference)
-    published = references.load(which.suite.references if which.suite and named is None else named or ())
-    place = Store(store)
-    found = which.of(place)
-    if not found.cells:
-        click.echo(found.nothing, err=format != TERMINAL)
-    for note in found.left_out:
+    results = Results.of_store(Store(store), which, options.published_tables(reference))
+    if not results.cells:
+        click.echo(results.nothing, err=format != TERMINAL)
+    for note in results.left_out:
         click.echo(f"Left out: {note}", err=True)
-    if found.cells or format != TERMINAL:
-        results = Results.selected(found, which, published, Pictures(place))
+    if results.cells or format != TERMINAL:
         emit((results.per_seed() if per_seed else results).table(format), output, force=force)
-    return show.exit_code(ctx, found.cells)
+    return show.exit_code(ctx, results.cells)
 
 
 def _claims(store: Store, which: Selection, format: str) -> Any:

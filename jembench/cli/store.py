@@ -11,12 +11,11 @@ from typing import Any
 import click
 
 from jembench.api import sharing
+from jembench.api.stored import OpenStore
 from jembench.cli import options
 from jembench.cli.output import check_file, plugins_aside, print_json, print_table
 from jembench.cli.parameters import PATH
-from jembench.errors import SpecError
 from jembench.report.card import LICENSE
-from jembench.store import merge as merging
 from jembench.store import upkeep, walk
 from jembench.store.store import Store
 from jembench.store.walk import Finding
@@ -91,15 +90,7 @@ def merge(stores: Sequence[Path], store: Path, format: str) -> int:
     kept as it is in --store, and so is a fit that a process is working on. The exit code is 1 if something was not
     copied. The same command completes a merge that was interrupted.
     """
-    target = Store(store)
-    for source in stores:
-        if not source.is_dir():
-            raise SpecError(f"There is no store {source}. Nothing was copied.")
-    found = [
-        finding._replace(file=str(source / finding.file))
-        for source in stores
-        for finding in merging.merge(Store(source), target)
-    ]
+    found = OpenStore(store).merge(*stores)
     print_findings(store, found, "fits and files", format)
     return int(any(finding.status != "copied" for finding in found))
 

@@ -13,8 +13,6 @@ from jembench.api.results import Results
 from jembench.cli import options
 from jembench.errors import SpecError
 from jembench.files import changed
-from jembench.report import references
-from jembench.report.page.pictures import Pictures
 from jembench.report.page.server import PageServer
 from jembench.report.select import Selection
 from jembench.store.store import Store
@@ -35,13 +33,12 @@ def view(which: Selection, store: Path, port: int, refresh: int | None, no_brows
     added since; `jembench status` shows what it is doing. Ctrl-C ends the command.
     """
     place = Store(store)
-    published = references.load(which.suite.references if which.suite else ())
 
     def state() -> Hashable:
         return changed(place.root / "cells")
 
     def page() -> str:
-        document = Results.selected(which.of(place), which, published, Pictures(place)).document
+        document = Results.of_store(place, which).document
         assert document.page
         return document.page(refresh)
 
