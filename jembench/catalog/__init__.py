@@ -1,1 +1,1 @@
-"""Specs, the components that there are and their options, and what identifies their code."""
+"""Specs, installed components and their options, code identity, trust, limits, and the validation of files."""

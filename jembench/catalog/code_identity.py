@@ -2,8 +2,8 @@
 
 Installed code has a version: the files that the RECORD of a distribution lists (unless it is installed with
 ``pip install -e``), the standard library, and jembench itself. Other files have no reliable version, so a hash of their
-code is part of a component's identity: no result is attributed to code that did not produce it. A module is hashed
-without being imported; only the packages that contain it are.
+code is part of a component's identity, and no result is attributed to other code. A module is hashed without importing
+it; only its parent packages are imported.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from types import ModuleType
 def code(module: str, *, of_package: bool = False) -> str:
     """Return a hash of a module's syntax tree, without comments and layout; empty for an installed one.
 
-    For an imported module it is the hash of the code that runs, even if the file has changed since.
+    For an imported module it is the hash of the imported code, even if the file has changed since.
 
     Args:
         module: the full name of the module.
-        of_package: whether to hash all modules of its package.
+        of_package: True to hash all modules of its package.
     """
     loaded = sys.modules.get(module)
     return _code_as_loaded(loaded, module, of_package) if loaded else _code(module, of_package)
@@ -48,22 +48,22 @@ def _code(module: str, of_package: bool) -> str:
     found = _file(module)
     if found is None:
         return ""
-    depth = module.count(".") + (found.name == "__init__.py")  # the module's full name leads on from parents[depth]
+    depth = module.count(".") + (found.name == "__init__.py")  # parents[depth] is the entry of sys.path
     if _is_installed(found, found.parents[depth]):
         return ""
     folder = found.parents[depth - 1] if of_package and depth else None  # of its outermost package
-    return _together(found, folder, _digest)
+    return _hash_modules(found, folder, _digest)
 
 
 @functools.cache
 def digest(package: str) -> str:
-    """Return a digest of the files of a package or module, installed or not; "" if there are none."""
+    """Return a digest of the files of a package or module, installed or not; "" if there are no files."""
     found = _file(package)
     folder = found.parent if found and found.name == "__init__.py" else None
-    return _together(found, folder, lambda source: hashlib.sha256(source).hexdigest())[:8] if found else ""
+    return _hash_modules(found, folder, lambda source: hashlib.sha256(source).hexdigest())[:8] if found else ""
 
 
-def _together(found: Path, folder: Path | None, digest: Callable[[bytes], str]) -> str:
+def _hash_modules(found: Path, folder: Path | None, digest: Callable[[bytes], str]) -> str:
     """Return a hash of a module, or of all modules in ``folder``."""
     together = hashlib.sha256()
     for file in _files(folder) if folder else [found]:
@@ -73,14 +73,14 @@ def _together(found: Path, folder: Path | None, digest: Callable[[bytes], str]) 
 
 
 def _files(package: Path) -> list[Path]:
-    """List the modules of a package, and not what editors and notebooks leave beside them."""
+    """List the modules of a package, without hidden files and folders of editors and notebooks."""
     found = (path for path in package.rglob("*.py") if path.is_file())
     return sorted(path for path in found if not any(part[0] == "." for part in path.relative_to(package).parts))
 
 
 def _file(module: str) -> Path | None:
     origin = getattr(sys.modules.get(module), "__file__", None)
-    with suppress(Exception, SystemExit):  # of the package that holds it; its use raises the error again
+    with suppress(Exception, SystemExit):  # of its parent package; loading the component raises the error again
         spec = None if origin else importlib.util.find_spec(module)
         origin = spec.origin if spec else origin
     path = Path(origin or "")
@@ -89,7 +89,7 @@ def _file(module: str) -> Path | None:
 
 @functools.cache
 def _is_installed(file: Path, folder: Path) -> bool:
-    """Check whether a file that is imported from ``folder``, an entry of ``sys.path``, has a version."""
+    """Return whether a file that is imported from ``folder``, an entry of ``sys.path``, has a version."""
     if folder.resolve() in _STANDARD_LIBRARY or file.is_relative_to(Path(__file__).parents[1]):
         return True
     line = f"\n{file.relative_to(folder).as_posix()},"
@@ -98,7 +98,7 @@ def _is_installed(file: Path, folder: Path) -> bool:
 
 @functools.cache
 def _records(folder: Path) -> tuple[str, ...]:
-    """Return the RECORD of each distribution in a folder that is not editable, each line behind a line break."""
+    """Return the RECORD of each distribution in a folder that is not editable, with a line break before each line."""
     found = importlib.metadata.distributions(path=[str(folder)])
     versioned = [one for one in found if not re.search(r'"editable":\s*true', one.read_text("direct_url.json") or "")]
     return tuple(f"\n{one.read_text('RECORD') or ''}" for one in versioned)
@@ -106,7 +106,10 @@ def _records(folder: Path) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1000)
 def _digest(source: bytes) -> str:
-    with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings():  # which cannot be imported
-        warnings.simplefilter("ignore")  # of odd escapes, which importing it tells
+    with (
+        suppress(SyntaxError, ValueError, RecursionError),
+        warnings.catch_warnings(),
+    ):  # code that cannot be imported
+        warnings.simplefilter("ignore")  # about escapes, which the import repeats
         source = ast.unparse(ast.parse(source)).encode()
     return hashlib.sha256(source).hexdigest()

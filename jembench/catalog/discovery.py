@@ -1,6 +1,6 @@
-"""The components that are installed: found through entry points without importing them, and loaded when they are used.
+"""Installed components: found through entry points without importing them, and loaded when they are used.
 
-Core's own components come through the same groups as those of plugins. Import paths are subject to
+Components of core are registered in the same groups as those of plugins. Import paths are subject to
 :mod:`jembench.catalog.trust`.
 """
 
@@ -33,7 +33,7 @@ KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 class Component(NamedTuple):
-    """The place that a component can be loaded from. Nothing of it has been imported."""
+    """A component that is not imported, and its place."""
 
     kind: Kind
     name: str
@@ -41,7 +41,7 @@ class Component(NamedTuple):
     version: str
     module: str
     attribute: str  # "" for a module: suites
-    api: int = API  # the version of the plugin interface that its distribution was written for, 0: it states none
+    api: int = API  # version of the plugin interface that its distribution states; 0: none
 
     @property
     def target(self) -> str:
@@ -63,7 +63,7 @@ class Unreadable(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Catalogue:
-    """Every component found, and the distributions that cannot be read. Each reading is a key for caches of its own."""
+    """All components, and the distributions that cannot be read. Each instance is a key of caches."""
 
     components: tuple[Component, ...]
     unreadable: tuple[Unreadable, ...]
@@ -71,16 +71,19 @@ class Catalogue:
 
 @cache
 def catalogue() -> Catalogue:
-    """Read the entry points of every installed distribution, once (``catalogue.cache_clear()`` forgets them)."""
+    """Read the entry points of every installed distribution, once until ``catalogue.cache_clear()``."""
     found: list[Component] = list(added)
     unreadable: list[Unreadable] = []
-    # "", the folder where the user stands, is no installation
+    # without "", the current folder, which is no installation
     for distribution in importlib.metadata.distributions(path=list(filter(None, sys.path))):
         parser = entrypoints.CaseSensitiveConfigParser(delimiters=("=",), interpolation=None)
         try:
             parser.read_string(distribution.read_text("entry_points.txt") or "")
             api = max(map(int, parser.options("jembench.api") if parser.has_section("jembench.api") else ()), default=0)
-        except (configparser.Error, ValueError) as error:  # also of bytes that are no text, and words for numbers
+        except (
+            configparser.Error,
+            ValueError,
+        ) as error:  # also for bytes that are no text
             unreadable.append(Unreadable(_name_and_version(distribution)[0], " ".join(str(error).split())))
             continue
         kinds = [kind for kind in KINDS if f"jembench.{kind}" in parser]
@@ -93,7 +96,7 @@ def catalogue() -> Catalogue:
             else:
                 where = point.module_name, point.object_name or ""
                 found.append(Component(kind, key, _normalised(name), version, *where, api))
-    # of a distribution that is on sys.path twice, the first counts
+    # the first one of a distribution that is on sys.path twice
     first = {(KINDS.index(one.kind), one.name, one.distribution): one for one in reversed(found)}
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(unreadable))
 
@@ -110,7 +113,7 @@ def _normalised(distribution: str) -> str:
 
 
 added: list[Component] = []
-"""What the files of this process declare that were added as plugins (:mod:`jembench.catalog.plugin_files`)."""
+"""The components of plugin files of this process (:mod:`jembench.catalog.plugin_files`)."""
 
 
 def components(kind: Kind) -> list[Component]:
@@ -119,11 +122,11 @@ def components(kind: Kind) -> list[Component]:
 
 
 def find(kind: Kind, name: str) -> Component:
-    """Return the component that ``name`` means: an entry point, ``distribution/name`` or an import path.
+    """Return the component of a name: an entry point, ``distribution/name`` or an import path.
 
     Raises:
-        SpecError: if nothing or more than one thing answers to the name, or it is an import path that the user did not
-            name (:mod:`jembench.catalog.trust`).
+        SpecError: if no component or several have the name, or it is an import path that the user did not name
+            (:mod:`jembench.catalog.trust`).
     """
     if ":" in name:
         if specs.parse(name) != specs.Spec(name):
@@ -147,7 +150,7 @@ def find(kind: Kind, name: str) -> Component:
 
 
 def singular(kind: str) -> str:
-    """Return the word for one component of a kind in a sentence."""
+    """Return the singular of a kind, for sentences."""
     names = {"features": "feature network", "ood_sets": "OOD set", "starts": "start of chains"}
     return names.get(kind, kind.removesuffix("s"))
 
@@ -156,8 +159,8 @@ def load(component: Component) -> Any:
     """Import a component's factory, or the package of a suite.
 
     Raises:
-        PluginError: if its distribution was written for another version of the plugin interface, or the import fails or
-            gives no factory; the message names the distribution and its entry point.
+        PluginError: if its distribution was written for another version of the plugin interface, the import fails, or
+            the entry point is no factory; the message names the distribution and the entry point.
     """
     if component.api != API:
         stated = f"was written for version {component.api}" if component.api else "states no version"
@@ -174,7 +177,7 @@ def load(component: Component) -> Any:
             raise TypeError(f"it is of type {type(loaded).__name__}, not a factory")
     except (JembenchError, *INTERRUPTS):
         raise
-    except BaseException as error:  # a module that exits when imported must not end the command either
+    except BaseException as error:  # also of a module that exits when it is imported
         of, remedy = "", "Check the path; the package must be importable from here."
         if component.distribution:
             of = f" of {component.distribution} {component.version}"

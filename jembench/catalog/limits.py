@@ -1,7 +1,6 @@
-"""Limits on what a spec, an option or a file may ask for, checked before anything is allocated or read.
+"""Limits on sizes in specs, options and files, which are checked before allocation and reading.
 
-A number that is too large by mistake is refused in a sentence. Each limit is raised by an environment variable, which
-the sentence names.
+The error names the environment variable that raises the limit.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ class Limit(NamedTuple):
 
     @property
     def value(self) -> int:
-        """The number that holds here.
+        """The value of the limit.
 
         Raises:
             SpecError: if the variable is no whole number from 1 up.
@@ -37,23 +36,23 @@ class Limit(NamedTuple):
 
 
 MEMORY = Limit("JEMBENCH_MAX_GIB", 8, "GiB")
-"""The memory that the images of a split, or an archive, may take."""
+"""The largest memory of the images of a split, or of an archive."""
 
 UNPACKED = Limit("JEMBENCH_MAX_UNPACKED_GIB", 1, "GiB")
-"""What a compressed file may unpack to."""
+"""The largest size of an unpacked file."""
 
 TENSORS = Limit("JEMBENCH_MAX_TENSORS", 10_000, "tensors")
-"""The number of tensors in a file of weights."""
+"""The largest number of tensors in a file of weights."""
 
 PIXELS = Limit("JEMBENCH_MAX_PIXELS", 178_956_970, "pixels")
-"""What an image file may hold: by default where Pillow suspects a decompression bomb."""
+"""The largest number of pixels of an image file; by default Pillow's limit for decompression bombs."""
 
 
 def check(what: str, number: int, limit: Limit) -> None:
-    """Compare a size with its limit.
+    """Check that a size is within its limit.
 
     Raises:
-        SpecError: if it is above.
+        SpecError: if it is not.
     """
     if number > limit.value:
         raise SpecError(
@@ -63,15 +62,15 @@ def check(what: str, number: int, limit: Limit) -> None:
 
 
 def check_bytes(what: str, number: int, limit: Limit = MEMORY) -> None:
-    """Compare a size in bytes with a limit in GiB, as :func:`check`."""
+    """Check that a size in bytes is within a limit in GiB; errors as for :func:`check`."""
     check(what, -(-number // GIB), limit)
 
 
 def check_archive(path: Path, archive: zipfile.ZipFile) -> None:
-    """Refuse a zip archive that unpacks to far more than it holds, by its directory alone.
+    """Check the unpacked size and the compression of a zip archive by its directory, without unpacking it.
 
     Raises:
-        SpecError: if it does, or is compressed by a method that ``zipfile`` does not unpack block by block.
+        SpecError: if it is too large, or compressed by a method that ``zipfile`` does not unpack block by block.
     """
     if odd := {info.compress_type for info in archive.infolist()} - {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
         raise SpecError(f"{path} is compressed by method {min(odd)} of zip. Compress it by deflate, or not at all.")

@@ -1,8 +1,8 @@
-"""The options of factories, each described once: by the annotation of a keyword-only parameter.
+"""The options of factories, described by the annotations of keyword-only parameters.
 
-``Annotated[int, Range(least=1)]`` gives the type and the range; other marks say what an option means for the identity
-of a component: :class:`Content`, :class:`Incidental`, :class:`Names` and :class:`OnlyWith`. A spec gives the values as
-text.
+``Annotated[int, Range(least=1)]`` gives the type and the range; other marks give the role of an option in the identity
+of a component: :class:`Content`, :class:`Incidental`, :class:`Names` and :class:`OnlyWith`. The values in
+specs are text.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ Mark = TypeVar("Mark")
 
 @dataclass(frozen=True, slots=True)
 class Incidental:
-    """An option that says where or how a component is got, such as a folder or a download, and not what it is.
+    """An option that says where or how a component is obtained, such as a folder or a download.
 
-    The same component from another place is still the same: its results are found again.
+    It is no part of the identity, so that results are found again for another value.
     """
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An option that is a path: another content is another component, another path is not. Empty text is no file.
+    """An option that is a path, whose content is part of the identity instead of the path. Empty text is no file.
 
     Args:
-        listing: from the value to the files that are read; by default, the value is the path of one file. Of a folder
-            it gives each file under its name there, and raises Unavailable, with the remedy, if some are missing.
+        listing: the function from the value to the files, by their names in a folder; it raises Unavailable, with the
+            remedy, if files are missing. By default the value is the path of one file.
     """
 
     listing: Listing = the_file
@@ -47,18 +47,18 @@ class Content:
 
 @dataclass(frozen=True, slots=True)
 class OnlyWith:
-    """An option that changes nothing, and is no part of the identity, unless another option has a certain value."""
+    """An option without effect, and no part of the identity, unless another option has a certain value."""
 
     option: str
     value: Scalar
 
 
 class Names:
-    """An option that is the spec of another component, whose identity and code count.
+    """An option that is the spec of another component, whose identity and code are parts of the identity.
 
     Args:
-        kinds: its kind, ``Names("starts")``, or several, of which the first that has the name counts; none: names of
-            the factory's own, and import paths.
+        kinds: the kind, ``Names("starts")``, or several, of which the first with the name is used; none: names of the
+            factory itself, and import paths.
     """
 
     def __init__(self, *kinds: Kind) -> None:
@@ -76,18 +76,18 @@ class Option:
 
 
 REQUIRED = inspect.Parameter.empty
-"""The default of an option that has none."""
+"""The default of an option without one."""
 
 
 def pretrained(factory: Factory) -> Factory:
-    """Mark a factory whose models are measured as they are made: they have been trained elsewhere."""
+    """Mark a factory whose models were trained elsewhere, so that they are measured without training."""
     factory.trained_elsewhere = True  # type: ignore[attr-defined]
     return factory
 
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A spec whose arguments have been typed by the signature of its factory, defaults included."""
+    """A spec with typed arguments of its factory, defaults included."""
 
     name: str
     arguments: Mapping[str, Scalar]
@@ -95,12 +95,12 @@ class Bound:
     incidental: frozenset[str] = frozenset()  # options that are no part of the identity
 
     def __str__(self) -> str:
-        """Return the canonical spec: only what makes a difference, sorted."""
+        """Return the canonical spec, with the sorted options that are in the identity and not at their defaults."""
         return self.without(self.incidental)
 
     @property
     def in_full(self) -> str:
-        """The spec with every option that is not at its default, as a command that is to be copied needs it."""
+        """The spec with every option that is not at its default, for other processes and commands."""
         return self.without(frozenset())
 
     def without(self, options: Set[str]) -> str:
@@ -111,7 +111,7 @@ class Bound:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The name and every option that counts: a default that changes later makes it another one."""
+        """The name and all options of the identity, also those at their defaults, which may change later."""
         essential = {key: value for key, value in sorted(self.arguments.items()) if key not in self.incidental}
         return {"name": self.name, "arguments": essential}
 
@@ -120,7 +120,7 @@ def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench 
     """Type the arguments of ``spec`` by the options of ``factory``.
 
     Raises:
-        SpecError: for an unknown key, a value of the wrong type or out of range, or a required key that is missing.
+        SpecError: if a key is unknown or a required one missing, or a value has the wrong type or is out of range.
     """
     options, given = options_of(factory), dict(spec.arguments)
     if extra := [key for key in given if key not in options]:
@@ -160,7 +160,7 @@ def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
 
 def _option(factory: Callable[..., Any], parameter: inspect.Parameter, namespace: dict[str, Any]) -> Option:
     holder = type("Holder", (), {"__annotations__": {"option": parameter.annotation}})
-    try:  # annotations may be text: the plugin's own source
+    try:  # annotations may be text, from the source of a plugin
         hint = typing.get_type_hints(holder, namespace, include_extras=True)["option"]
         bare = typing.get_type_hints(holder, namespace)["option"]
     except Exception as error:
@@ -171,5 +171,5 @@ def _option(factory: Callable[..., Any], parameter: inspect.Parameter, namespace
         ) from error
     default = parameter.default
     if type(default) is int and float in (bare, *get_args(bare)):
-        default = float(default)  # given or left out, it is the same value in the identity
+        default = float(default)  # so that the identity has the same value as for a given one
     return Option(hint, bare, getattr(hint, "__metadata__", ()), default)

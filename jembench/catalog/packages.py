@@ -1,4 +1,4 @@
-"""The data that suite packages bring: TOML files found through the entry-point group ``jembench.suites``."""
+"""The files of suite packages: TOML files found through the entry-point group ``jembench.suites``."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from jembench.errors import JembenchError, SpecError, unknown
 def files(folder: str = "") -> dict[str, Traversable]:
     """Return the TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
 
-    Folders are listed once, until the catalogue is read again: a plan asks for every recipe of every fit.
+    Folders are listed once until the catalogue is read again, since plans look up many recipes.
 
     Raises:
-        SpecError: if two packages bring a file of the same name.
+        SpecError: if two packages have a file of the same name.
     """
     return _files(discovery.catalogue(), folder)
 
@@ -31,7 +31,7 @@ def _files(catalogue: Catalogue, folder: str) -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
     for component in discovery.components("suites"):
         brought: dict[str, Traversable] = {}
-        with suppress(JembenchError):  # `jembench list` shows it
+        with suppress(JembenchError):  # `jembench list` shows the error
             brought = files_of(component, folder)
         if both := sorted(found.keys() & brought.keys()):
             raise SpecError(
@@ -57,28 +57,28 @@ def files_of(component: Component, folder: str = "") -> dict[str, Traversable]:
 
 
 def is_file(name: str) -> bool:
-    """Check whether a name that is not installed is the path of a file of a suite or a recipe."""
+    """Return whether a name that is not installed is the path of a file."""
     return name.endswith(".toml") or "/" in name or os.sep in name
 
 
 class Source(NamedTuple):
-    """A suite or a recipe as it is written."""
+    """The file of a suite or a recipe."""
 
     name: str
     content: bytes
-    where: str  # the file
+    where: str  # its path
 
 
 def source(kind: str, name: str, folder: str = "") -> Source:
-    """Return the suite or the recipe of that name, or in that TOML file. What it names may be used.
+    """Return the file of a suite or a recipe, given by name or path, and allow the code that an installed one names.
 
     Args:
-        kind: what it is called in errors.
-        name: of an installed one; or a path: it ends in ``.toml`` or holds a separator.
+        kind: "suite" or "recipe", for errors.
+        name: of an installed one, or a path: it ends in ``.toml`` or contains a separator.
         folder: of the suite packages.
 
     Raises:
-        SpecError: if there is none, if it is not TOML, or if a file that is not installed names code.
+        SpecError: if there is no such file, it is not TOML, or it names code and is not installed.
     """
     known = files(folder)
     is_path = name not in known and is_file(name)
@@ -91,7 +91,7 @@ def source(kind: str, name: str, folder: str = "") -> Source:
     if is_path:
         trust.refuse_code(_texts(found), f"The {kind} {file}")
     else:
-        trust.allow(_texts(found))  # it is installed
+        trust.allow(_texts(found))  # of an installed file
     return found
 
 

@@ -1,4 +1,4 @@
-"""Plugins that are files: ``--plugin my_ebm.py`` makes a file's components known without an installation."""
+"""Plugin files: ``--plugin my_ebm.py`` registers the components of a file without an installation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _Name = Annotated[str, Rule("a name such as my-ebm", re.compile(r"[A-Za-z_][\w.-
 
 
 class _Declared(NamedTuple):
-    """The variable of a plugin file that is read."""
+    """The variable of a plugin file that declares its components."""
 
     ENTRY_POINTS: Mapping[Kind, Mapping[_Name, str]] = {}
 
@@ -35,24 +35,24 @@ loaded: list[Path] = []
 
 
 def add(path: Path) -> None:
-    """Make a Python file a plugin of this process: it can be imported by its name, wherever it lies.
+    """Import a Python file as a plugin of this process, and register its components.
 
-    What it lists in a mapping ``ENTRY_POINTS`` has names as if it were installed, after the pattern of a distribution's
-    metadata: ``ENTRY_POINTS = {"models": {"my-ebm": "build"}}``.
+    The mapping ``ENTRY_POINTS`` of the file names components like entry points of a distribution:
+    ``ENTRY_POINTS = {"models": {"my-ebm": "build"}}``.
 
     Raises:
-        PluginError: if it is no such file, bears the name of another module, or cannot be imported.
+        PluginError: if it is no such file, has the name of another module, or cannot be imported.
     """
     if not path.is_file() or path.suffix != ".py" or not path.stem.isidentifier():
         raise PluginError(f"--plugin is {path}; it must be an existing Python file, named like a module: my_ebm.py.")
     _check_free(path)
     if path.absolute().parent == Path.cwd():
-        trust.make_current_folder_importable()  # for the modules beside it
+        trust.make_current_folder_importable()  # for modules in the same folder
     try:
         spec = importlib.util.spec_from_file_location(path.stem, path.absolute())
         assert spec is not None
         module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
-        # not by the loader, which may take a former version of the file out of its cache
+        # the loader could take a former version of the file from its cache
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
         declared = validation.read(_Declared, vars(module), str(path), form=_FORM).ENTRY_POINTS
     except BaseException as error:
@@ -72,17 +72,15 @@ def add(path: Path) -> None:
 
 def _check_free(path: Path) -> None:
     origin: str | None = "of this program"
-    with suppress(ValueError):  # of what this program made itself: __main__
+    with suppress(ValueError):  # for modules without a spec, such as __main__
         known = importlib.util.find_spec(path.stem)
         origin = known.origin if known else None
     if origin is not None and not (Path(origin).exists() and path.samefile(origin)):
-        raise PluginError(
-            f"The plugin {path} bears the name of another module, {path.stem} ({origin}). Rename the file."
-        )
+        raise PluginError(f"The plugin {path} has the name of another module, {path.stem} ({origin}). Rename the file.")
 
 
 def forget() -> None:
-    """Forget the files that were added as plugins."""
+    """Remove all plugin files from this process."""
     loaded.clear()
     discovery.added.clear()
     trust.plugin_modules.clear()

@@ -1,6 +1,6 @@
-"""From a spec to a component that can be made, and what it is identified by.
+"""The resolution of specs to components, and their identities.
 
-``resolve(kind, text).make(*context)`` leads from text to object, for a registered name and for an import path alike:
+``resolve(kind, text).make(*context)`` makes the component of a registered name or an import path:
 ``resolve("samplers", "pcd:steps=4")``, ``resolve("models", "mypackage.zoo:build:width=8")``.
 """
 
@@ -22,7 +22,7 @@ from jembench.stopping import contained
 
 @dataclass(frozen=True)
 class Resolved:
-    """A component, its factory and its typed arguments: all that is needed to make it."""
+    """A component with its factory and its typed arguments."""
 
     component: Component
     factory: Callable[..., Any]
@@ -33,22 +33,22 @@ class Resolved:
 
     @property
     def is_pretrained(self) -> bool:
-        """Return whether it is a model that is not trained here."""
+        """True for a model that was trained elsewhere."""
         return hasattr(self.factory, "trained_elsewhere")
 
     @cached_property
     def named(self) -> dict[str, Resolved]:
-        """The components that its options name, by the option; those that are not installed are left out."""
+        """The installed components that its options name, by option."""
         marks = options.marked(self.factory, options.Names)
         found = {option: _installed(mark.kinds, str(self.bound.arguments[option])) for option, mark in marks.items()}
         return {option: resolved for option, resolved in found.items() if resolved}
 
     @property
     def uses(self) -> list[Component]:
-        """The components that it is made of, itself first, import paths in its options among them.
+        """The component itself, followed by the components and import paths that its options name.
 
         Raises:
-            SpecError: for an import path that the user did not name.
+            SpecError: if the user did not name an import path.
         """
         found = [self.component]
         for option, names in options.marked(self.factory, options.Names).items():
@@ -59,13 +59,13 @@ class Resolved:
 
     @cached_property
     def identity(self) -> dict[str, Any]:
-        """All that makes it what it is: its name in its distribution, every option, and the content of its files.
+        """The identity: the name and distribution, all options, the content of files, and code without a version.
 
-        And its code, as far as no version tells of it: see :mod:`jembench.catalog.code_identity`.
+        See :mod:`jembench.catalog.code_identity`.
 
         Raises:
-            SpecError: if one of its files cannot be read.
-            Unavailable: with the remedy, if files of a data set are missing.
+            SpecError: if a file cannot be read.
+            Unavailable: if files of a dataset are missing; the message says the remedy.
         """
         identity = {**self.bound.identity, "name": self.component.name, "distribution": self.component.distribution}
         arguments = identity["arguments"]
@@ -77,12 +77,12 @@ class Resolved:
 
     @cached_property
     def id(self) -> str:
-        """A hash of its identity."""
+        """The hash of the identity."""
         return specs.stable_hash(self.identity)
 
     @cached_property
     def _contents(self) -> dict[str, str]:
-        """A hash of the files that each option stands for."""
+        """The hash of the files of each option that is a path."""
         values, marks = self.bound.arguments, options.marked(self.factory, options.Content)
         found = {
             name: content_of(self.component, name, str(values[name]), mark.listing) for name, mark in marks.items()
@@ -91,17 +91,17 @@ class Resolved:
 
     @property
     def content(self) -> str:
-        """A hash of the content of all its files; empty if it is not made of files."""
+        """The hash of the content of all files; "" if there are none."""
         return specs.stable_hash(self._contents) if self._contents else ""
 
     @cached_property
     def code(self) -> str:
-        """A hash of all code without a version that it is made of; empty if there is none."""
+        """The hash of all code without a version; "" if there is none."""
         codes = self._codes()
         return specs.stable_hash(codes) if codes else ""
 
     def _codes(self) -> dict[str, str]:
-        """Return a hash of each code without a version that it is made of, by what leads there."""
+        """Return the hashes of code without a version, by entry point or import path."""
         found = {component.target: code_of(component) for component in self.uses}
         return {target: code for target, code in sorted(found.items()) if code}
 
@@ -109,21 +109,21 @@ class Resolved:
         """Call the factory.
 
         Raises:
-            PluginError: if it ends the program.
+            PluginError: if the factory would end the program.
         """
         with contained(str(self)):
             return self.factory(*context, **self.bound.arguments)
 
 
 def code_of(component: Component) -> str:
-    """Return a hash of a component's code, if it has no version that tells of it; empty otherwise."""
+    """Return the hash of a component's code if it has no version; "" otherwise."""
     is_package = bool(component.distribution) and not component.distribution.endswith(".py")
     return code_identity.code(component.module, of_package=is_package)
 
 
 @cache
 def content_of(component: Component, option: str, value: str, listing: Listing) -> str:
-    """Return the content of an option's files as it is now, "" if there are none: nothing is read twice in a plan."""
+    """Return the hash of an option's files, "" if there are none; cached, so that a plan reads files once."""
     try:
         files = listing(value)
         return content(files) if files else ""
@@ -135,9 +135,9 @@ def content_of(component: Component, option: str, value: str, listing: Listing) 
 
 
 def _identity(named: Resolved) -> Any:
-    """Return the identity of what an option names, or its spec if its files cannot be read.
+    """Return the identity of the component that an option names, or its spec if its files cannot be read.
 
-    What is measured without them says so, and is measured again when they are there.
+    Results that need missing files are N/A, and computed again when the files are available.
     """
     with suppress(JembenchError):
         return named.identity
@@ -145,10 +145,10 @@ def _identity(named: Resolved) -> Any:
 
 
 def resolve(kind: Kind, text: str) -> Resolved:
-    """Return the component that a spec string names, ready to be made.
+    """Return the component of a spec.
 
     Raises:
-        SpecError: for a name or an option that is not there, or a value of the wrong type or out of range.
+        SpecError: if a name or an option does not exist, or a value has the wrong type or is out of range.
         PluginError: if the component cannot be imported.
     """
     spec = specs.parse(text)
@@ -160,7 +160,7 @@ def resolve(kind: Kind, text: str) -> Resolved:
 
 
 def _installed(kinds: tuple[Kind, ...], text: str) -> Resolved | None:
-    """Return the component of the first kind that has one of that spec; None if there is none that can be used."""
+    """Return the component of a spec of the first kind that has one; None if there is none."""
     for kind in kinds:
         with suppress(JembenchError):
             return resolve(kind, text)
@@ -168,13 +168,13 @@ def _installed(kinds: tuple[Kind, ...], text: str) -> Resolved | None:
 
 
 def canonical(kind: Kind, text: str) -> str:
-    """Return the canonical form of a spec; of a component that is not installed any more, as far as it can be known."""
+    """Return the canonical form of a spec, or the sorted spec if its component is not installed."""
     with suppress(JembenchError):
         return str(resolve(kind, text))
     return str(specs.parse(text))
 
 
 def _shortest(component: Component) -> str:
-    """Return the shortest name that means this component alone, so that one thing has one identity."""
+    """Return the shortest unique name of a component, so that it has only one identity."""
     namesakes = [other for other in discovery.components(component.kind) if other.name == component.name]
     return f"{component.distribution}/{component.name}" if len(namesakes) > 1 else component.name

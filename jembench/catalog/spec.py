@@ -1,7 +1,7 @@
-"""Spec strings: ``name:key=value,key=value``, the string that rebuilds a component.
+"""Spec strings: ``name:key=value,key=value``, which name a component with its options.
 
 A name is an entry point (``jem``), an entry point of one distribution (``jembench-jem/jem``) or an import path
-(``mypackage.zoo:build``). A value that holds a comma, a quote or a blank at its end is written as a JSON string.
+(``mypackage.zoo:build``). A value with a comma, a quote or a blank at an end is written as a JSON string.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Scalar = int | float | bool | str | None
 _NAME = r"[A-Za-z_][\w.-]*(?:/[A-Za-z_][\w.-]*)?"
 _HEAD = re.compile(rf"(?P<name>{_NAME}(?::[A-Za-z_][\w.]*(?=:|\Z))?)(?::(?P<arguments>.*))?", re.DOTALL)
 _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^,"]*)(?:,|\Z)')
-_PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')  # the last branch leaves an open quote for parse to refuse
+_PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')  # the last branch keeps an open quote, which parse refuses
 
 
 @dataclass(frozen=True, slots=True)
 class Spec:
-    """A parsed spec string: the values are still text."""
+    """A parsed spec string, with values as text."""
 
     name: str
     arguments: tuple[tuple[str, str], ...] = ()
@@ -40,7 +40,7 @@ def parse(text: str) -> Spec:
     """Parse one spec string.
 
     Raises:
-        SpecError: if the text is not of the form ``name:key=value,...`` or names a key twice.
+        SpecError: if the text does not have the form ``name:key=value,...`` or has a key twice.
     """
     match = _HEAD.fullmatch(text.strip())
     if match is None:
@@ -77,7 +77,7 @@ def _unquote(value: str, text: str) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """Split ``a:key=1,other=2,b`` into its specs: a comma before ``key=`` goes on with the spec it follows."""
+    """Split ``a:key=1,other=2,b`` into its specs; a comma before ``key=`` continues the spec before it."""
     specs: list[str] = []
     for piece in _PIECE.findall(text):
         if specs and re.match(r"\s*[A-Za-z_]\w*=", piece):
@@ -88,7 +88,7 @@ def split_list(text: str) -> list[str]:
 
 
 def format_value(value: Scalar) -> str:
-    """Return the text that :func:`~jembench.catalog.validation.read_text` reads back to ``value``."""
+    """Return the text of a value, the inverse of :func:`~jembench.catalog.validation.read_text`."""
     if isinstance(value, bool) or value is None:
         return str(value).lower()
     return repr(value) if isinstance(value, float) else str(value)

@@ -1,16 +1,15 @@
-"""Trust in import paths: those that the user named may become code, and never one that only a file names.
+"""Trust in import paths: only those that the user names are loaded, never one that only a file names.
 
-A spec out of a file (the header of an imported model, a cell of a store, a recipe) may have been written by anybody,
-and importing a module runs it. Such a spec, with the options in it, may therefore name installed components only.
+A spec in a file (the header of an imported model, a cell of a store, a recipe) may have any author, and importing a
+module runs its code. Such a spec and its options may therefore only name installed components.
 
-While a command runs, an import path is allowed if it stands in an option that holds specs, on the command line or in
-its environment variable, if a ``--plugin`` defines it (what that imports is code of others), or if installed code names
-it (the default of an option, a suite package). Everything else is refused where import paths become components
-(:func:`jembench.catalog.discovery.find`). Without a command, Python code calls the library and is trusted for its own
-strings; functions that read a spec out of a file pass it to :func:`refuse_code` in either case. What ``JEMBENCH_TRUST``
-lists is always allowed.
+During a command, an import path is allowed if it is in an option for specs, on the command line or in its environment
+variable, if a ``--plugin`` defines it (but not what the plugin imports), or if installed code names it (the default of
+an option, a suite package). Others are refused by :func:`jembench.catalog.discovery.find`. Without a command, Python
+code calls the library and is trusted for its own strings; functions that read a spec from a file pass it to
+:func:`refuse_code` in both cases. Import paths in ``JEMBENCH_TRUST`` are always allowed.
 
-The state belongs to the process, not to a thread or a context, so that work in other threads is not allowed more.
+The state belongs to the process, not to a thread or a context, so that other threads have the same permissions.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from jembench.catalog import spec
 from jembench.errors import SpecError
 
 VARIABLE = "JEMBENCH_TRUST"
-"""The environment variable for import paths that only a trusted file names, with commas between them."""
+"""The environment variable for import paths in trusted files, separated by commas."""
 
 plugin_modules: set[str] = set()
-"""The modules that ``--plugin`` made of files."""
+"""The modules of ``--plugin`` files."""
 
 _named: set[str] | None = None  # None: no command is running
 _DEEPEST = 20  # options within options
@@ -42,9 +41,9 @@ _LONGEST = 10_000  # characters of a spec
 
 @contextmanager
 def command(texts: Iterable[str] = ()) -> Iterator[None]:
-    """Allow what the user of one command has named, and nothing else.
+    """Allow only the import paths that the user of a command names, for the duration of the context.
 
-    The current folder is importable within it if an import path names a module there that is not installed.
+    The current folder is importable within the context if an import path names a module there that is not installed.
 
     Args:
         texts: of the user, as for :func:`name`, which adds more within the context.
@@ -61,7 +60,7 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
 
 
 def name(texts: Iterable[str]) -> None:
-    """Allow what the user of the running command names: specs, lists of specs or settings ``key=value``."""
+    """Allow the import paths in texts of the user: specs, lists of specs or settings ``key=value``."""
     if _named is not None:
         for text in texts:
             with suppress(SpecError):
@@ -71,26 +70,26 @@ def name(texts: Iterable[str]) -> None:
 
 
 def make_current_folder_importable() -> None:
-    """Let modules be found where the user stands, after all that is installed."""
+    """Add the current folder to ``sys.path``, after all that is installed."""
     if "" not in sys.path:
         sys.path.append("")
 
 
 def _is_here(name: str) -> bool:
     top = name.partition(":")[0].partition(".")[0]
-    with suppress(ValueError):  # of modules that have no spec, such as __main__
+    with suppress(ValueError):  # for modules without a spec, such as __main__
         return find_spec(top) is None and PathFinder.find_spec(top, [str(Path.cwd())]) is not None
     return False
 
 
 def allow(texts: Iterable[Any]) -> None:
-    """Allow what installed code names itself."""
+    """Allow the import paths in texts of installed code."""
     if _named is not None:
         _named.update(name for text in texts if isinstance(text, str) and ":" in text for name in code_in(text))
 
 
 def check(name: str) -> None:
-    """Check that this import path may be loaded.
+    """Check that an import path may be loaded.
 
     Raises:
         SpecError: if a command is running, and neither its user nor installed code named it.
@@ -100,15 +99,15 @@ def check(name: str) -> None:
 
 
 def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> None:
-    """Check that specs of a file name nothing but installed components.
+    """Check that specs of a file only name installed components.
 
     Args:
         texts: specs, lists of specs or settings ``key=value``.
         where: the file.
-        typed: texts of the caller's own, which may name what they like.
+        typed: texts of the user, whose import paths are allowed.
 
     Raises:
-        SpecError: naming the file and the import path that is not allowed, or a spec that is too long to be one.
+        SpecError: if an import path is not allowed, or a spec is too long; the message names the file.
     """
     named = {name for text in typed for name in code_in(text)}
     for name in (name for text in texts for name in code_in(text)):
@@ -120,7 +119,7 @@ def _is_allowed(name: str) -> bool:
     if name in os.environ.get(VARIABLE, "").split(",") or name in (_named or ()):
         return True
     module, _, attributes = name.partition(":")
-    with suppress(AttributeError):  # of a plugin file, what is its own, and nothing that it imports
+    with suppress(AttributeError):  # of a plugin file, only its own definitions
         return module in plugin_modules and bool(attrgetter(attributes)(sys.modules[module]).__module__ == module)
     return False
 
@@ -134,14 +133,14 @@ def _refused(where: str, name: str) -> SpecError:
 
 
 def code_in(text: str, depth: int = 0) -> Iterator[str]:
-    """Yield the import paths that a text names, in the options of its specs too.
+    """Yield the import paths in a text, also in the options of its specs.
 
     Args:
-        text: a spec, a list of specs, ``key=value``, or JSON that holds such texts.
-        depth: how many options it is in.
+        text: a spec, a list of specs, ``key=value``, or JSON that contains such texts.
+        depth: the number of options that contain it.
 
     Raises:
-        SpecError: if it is longer, or nested more deeply, than any spec.
+        SpecError: if the text is too long or nested too deeply.
     """
     if depth > _DEEPEST or len(text) > _LONGEST:
         raise SpecError(f"{text[:30]!r}... is longer than {_LONGEST} characters, or nested in {_DEEPEST} others.")
@@ -158,7 +157,7 @@ def code_in(text: str, depth: int = 0) -> Iterator[str]:
 
 
 def _parts(text: str) -> Iterator[str]:
-    """Yield the texts that a text may be read as: of a list, of ``key=value``, of JSON."""
+    """Yield the parts of a text as a list, as ``key=value`` and as JSON."""
     pieces = spec.split_list(text)
     if len(pieces) > 1:
         yield from pieces
@@ -171,7 +170,7 @@ def _parts(text: str) -> Iterator[str]:
 
 
 def strings(value: Any) -> Iterator[str]:
-    """Yield every text in a value of JSON or TOML, but for titles."""
+    """Yield all texts in a value of JSON or TOML, except titles."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, Mapping):

@@ -1,7 +1,7 @@
-"""A reader of TOML and JSON files, and of the values of specs: it checks names, types and ranges, all the way down.
+"""The reader of TOML and JSON files and of values of specs, which checks names, types and ranges at all levels.
 
-An error names the file, the key, the value and what is allowed. Every file of a fixed layout is read here: recipes,
-suites, published numbers, claims and the records of a store.
+An error names the file, the key, the value and what is allowed. It reads all files of a fixed layout: recipes, suites,
+published numbers, claims and the records of a store.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Reader = Callable[[Any], Any]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Range:
-    """The numbers that are allowed: ``Annotated[float, Range(above=0)]``."""
+    """A range of numbers: ``Annotated[float, Range(above=0)]``."""
 
     least: float = -math.inf
     most: float = math.inf
@@ -58,7 +58,7 @@ class Rule(NamedTuple):
 
 
 Option = Annotated[str, "option of a spec"]
-"""The value of an option in a spec: text, or a number or a boolean that becomes text."""
+"""The value of an option in a spec: text, or a number or a boolean, which is converted to text."""
 
 
 Printed = Annotated[float, "as printed"]
@@ -70,7 +70,7 @@ Style = Literal["toml", "json", "text"]
 
 
 class Format(NamedTuple):
-    """A kind of file: how strictly it is read, and the end of its errors."""
+    """A kind of file: its error, the end of messages, and the style of values."""
 
     error: type[JembenchError]
     remedy: str
@@ -98,7 +98,7 @@ def read(
     """Make a dataclass or a named tuple from a table of a file.
 
     Args:
-        cls: the class. Its type hints say what is allowed.
+        cls: the class, whose type hints give the allowed values.
         data: the table.
         where: the file, for errors.
         listing: the command that explains each key, if there is one.
@@ -107,7 +107,8 @@ def read(
         given: fields that the file may not set.
 
     Raises:
-        SpecError: or ``form.error``, naming the file, the key and what it must be.
+        SpecError: or ``form.error``, if a value is not allowed; the message names the file, the key and the allowed
+        values.
     """
     try:
         made: T = _make(cls, data, form.style, given)
@@ -118,16 +119,16 @@ def read(
 
 
 def read_text(text: str, hint: Any, what: str) -> Scalar:
-    """Return the value of a type that a text gives; ``8/255`` is read exactly.
+    """Read a value of a type from a text; ``8/255`` is read exactly.
 
     Args:
-        text: of a spec.
+        text: of an option in a spec.
         hint: int, float, bool, str, Literal[...] or one of these | None, with its range.
         what: the value, for errors.
 
     Raises:
-        SpecError: if the text is not of that type, or out of its range.
-        PluginError: if the type is another one.
+        SpecError: if the text is no value of the type, or out of its range.
+        PluginError: if the type is not one of these.
     """
     try:
         value: Scalar = _reader(hint, "text")(text)
@@ -141,14 +142,14 @@ def read_text(text: str, hint: Any, what: str) -> Scalar:
 
 
 def read_untyped(text: str) -> Any:
-    """Return the JSON value that a text is, or else the text."""
+    """Read a text as JSON, or return the text if it is no JSON."""
     with suppress(ValueError):
         return json.loads(text)
     return text
 
 
 class _Invalid(Exception):
-    """A wrong value: a function (file, keys, listing) -> sentence, and the keys that lead to the value."""
+    """A wrong value, with a function (file, keys, listing) -> sentence and the keys that lead to the value."""
 
     def __init__(self, describe: Callable[[str, str, str], str]) -> None:
         self.describe = describe
@@ -156,7 +157,7 @@ class _Invalid(Exception):
 
 
 def _at(key: str, reader: Reader, value: Any) -> Any:
-    """Read the value that a key leads to."""
+    """Read the value of a key, which is added to the keys of an error."""
     try:
         return reader(value)
     except _Invalid as error:
@@ -272,7 +273,7 @@ def _one_of(choices: tuple[Any, ...], style: Style, value: Any) -> Any:
 
 
 def _any_of(allows_none: bool, readers: Sequence[Reader], style: Style, value: Any) -> Any:
-    """Return the value as the first type that it has; an error is that of the last."""
+    """Read the value by the first type that allows it; an error is that of the last type."""
     if allows_none and (value.lower() == "none" if style == "text" else value is None):
         return None
     for reader in readers[:-1]:
@@ -288,7 +289,7 @@ _SCALARS: Mapping[Any, tuple[str, Callable[[str], Any]]] = {
     bool: ("true or false", lambda text: _TRUTH[text.lower()]),
     str: ("text", str),
 }
-"""The words for a type in errors, and its reader of the text of an option."""
+"""The words for a type in errors, and the reader of its text in options."""
 
 
 def _scalar(kind: Any, style: Style, value: Any) -> Any:

@@ -25,13 +25,13 @@ LIBRARIES = {
     "torch-fidelity": "torch_fidelity",
     "scikit-learn": "sklearn",
 }
-"""What must import, and the module to import: parts of PyTorch that do not fit each other fail only then."""
+"""Distributions that must be importable, and the module to import: incompatible parts of PyTorch fail only then."""
 
 ENOUGH_SPACE = 2**30  # bytes: some fits of a wide residual network with their samples
 
 
 class Finding(NamedTuple):
-    """One line of the report. jembench works without what is ``missing``; what is ``broken`` must be fixed."""
+    """A line of the report. jembench works without a ``missing`` part; a ``broken`` one must be fixed."""
 
     area: str
     mark: Literal["ok", "missing", "broken"]
@@ -63,7 +63,7 @@ def _versions() -> Iterator[Finding]:
 
 
 def check_library(distribution: str, module: str) -> Finding:
-    """Import a library."""
+    """Check that a library can be imported."""
     try:
         importlib.import_module(module)
         return Finding("versions", "ok", f"{distribution} {importlib.metadata.version(distribution)}")

@@ -1,4 +1,4 @@
-"""``jembench figures``: draw what a store holds."""
+"""``jembench figures``: the figures of a store's results."""
 
 from __future__ import annotations
 

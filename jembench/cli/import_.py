@@ -15,7 +15,7 @@ from jembench.errors import SpecError, printable
 from jembench.store.store import Store
 
 SHOWN = 5
-"""Names of what is not used, of however many."""
+"""The largest number of unused names that are printed."""
 
 EXAMPLES = options.examples(
     "jembench import jem CIFAR10_MODEL.pt --dataset cifar10 --name jem-authors",

@@ -1,4 +1,4 @@
-"""The entry point: the commands, and how errors are reported."""
+"""The entry point: the commands, and the report of errors."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from jembench.stopping import Stopped, listening
 
 
 class LazyCommand(NamedTuple):
-    """A command that has not been imported, and what ``--help`` says of it."""
+    """A command that is not imported yet, and its line in ``--help``."""
 
     target: str  # module:attribute
     help: str
 
 
 class LazyGroup(click.Group):
-    """A group whose commands are imported one at a time, when they run: ``--help`` imports none of them."""
+    """A group that imports only the command that runs; ``--help`` imports none."""
 
     def __init__(self, *args: Any, late: Mapping[str, LazyCommand | LazyGroup], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.late = late
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names, in the order in which they were given."""
+        """Return the names of commands in their order."""
         return list(self.late)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -55,7 +55,7 @@ class LazyGroup(click.Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the commands into the help, without importing them for their own."""
+        """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help or "") for name, command in self.late.items()])
 
@@ -69,10 +69,10 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command that ``args`` begin with, and allow the code that its options name.
+        """Find the command of ``args``, and allow the code that its options name.
 
         Raises:
-            SpecError: if there is none of that name; with the nearest ones.
+            SpecError: if there is no such command; the message has the nearest names.
         """
         if args[0] not in self.late and not args[0].startswith("-") and not ctx.resilient_parsing:
             raise unknown("command", args[0], self.late, f"{ctx.command_path} --help")
@@ -145,7 +145,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
 
 @dataclass
 class Settings:
-    """The values of the options of ``jembench`` itself."""
+    """The options of ``jembench`` itself."""
 
     arguments: Sequence[str] = ()  # the whole command line, repeated in other processes
     debug: bool = False
@@ -221,7 +221,7 @@ def _bug(error: BaseException, settings: Settings) -> int:
 
 
 def _note(show: Callable[..., None]) -> Callable[..., None]:
-    """Show each of our own warnings once, on one line; "Not compiled" once for every training."""
+    """Show each warning of jembench once, on one line; "Not compiled" once per training."""
     shown: set[str] = set()
 
     def show_warning(message: Warning, category: type[Warning], *place: Any) -> None:
@@ -258,7 +258,7 @@ def _usage(error: click.UsageError) -> str:
 
 
 def _tell(message: str, exit_code: int, settings: Settings) -> int:
-    """Print the error that is being handled as one paragraph: on a terminal wrapped, in a log on one line."""
+    """Print the current error as one paragraph, wrapped on a terminal, on one line in a log."""
     if settings.debug:
         traceback.print_exc()
     paragraph = ("" if exit_code == OutOfTime.exit_code else "Error: ") + printable(" ".join(message.splitlines()))

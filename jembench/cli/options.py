@@ -23,9 +23,9 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def shared(flag: str, help: str, *name: str, **given: Any) -> Callable[[Command], Command]:
-    """Return an option with an environment variable for all commands: ``JEMBENCH_STORE`` for ``--store``.
+    """Return an option with an environment variable for all commands, such as ``JEMBENCH_STORE`` for ``--store``.
 
-    Its parameter may have another name than the flag.
+    Its parameter may have a different name from the flag.
     """
     return click.option(flag, *name, envvar=f"JEMBENCH_{flag.removeprefix('--').upper()}", help=help, **given)
 
@@ -87,7 +87,7 @@ force = click.option("--force", is_flag=True, help="Replace files that exist.")
 
 
 def defaults_of_file(ctx: click.Context, parameter: click.Parameter, suite: str | None) -> str | None:
-    """Take an experiment's file as the defaults of options."""
+    """Use the options in an experiment's file as defaults."""
     if suite and Path(suite).is_file() and not ctx.resilient_parsing:
         from jembench.experiment import suite as suites
 
@@ -139,7 +139,7 @@ dry_run = click.option(
 
 
 def collected(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator for several options: the command gets what ``make`` returns for them as one argument."""
+    """Return a decorator for several options, which the command receives as one argument made by ``make``."""
 
     def decorate(command: Any) -> Any:
         @functools.wraps(command)
@@ -156,7 +156,7 @@ def collected(name: str, make: Callable[..., Any], *options: Callable[[Any], Any
 
 
 def executor_of(executor: str, jobs: str | None) -> str:
-    """Return the executor, which ``--jobs`` names too."""
+    """Return the executor of ``--executor`` or ``--jobs``."""
     if jobs is None:
         return executor
     ctx = click.get_current_context()
@@ -174,11 +174,11 @@ def _run_options(**given: Any) -> RunOptions:
 
 
 training = collected("how", _run_options, device, max_hours, trackers)
-"""How one model is trained."""
+"""The options of the training of one model."""
 
 
 class RunCommand(NamedTuple):
-    """The arguments of a command that carries out a plan, beside what it measures."""
+    """The arguments of a command that carries out a plan, except the plan's."""
 
     how: RunOptions
     store: Path
@@ -199,14 +199,14 @@ _new_store = click.option(
 )
 
 running = collected("command", _run_command, *_workers, detach, max_hours, store, skip_missing, trackers, *_results)
-"""How a plan is carried out."""
+"""The options of the execution of a plan."""
 
 measuring = collected("command", _run_command, _new_store, *_workers, max_hours, skip_missing, *_results)
-"""How results are measured again, in a new store."""
+"""The options of measuring results again, in a new store."""
 
 
 PLUGINS = "jembench.plugins"
-"""Where a command's context keeps what ``--plugin`` named on the command line."""
+"""The key of the files of ``--plugin`` in a command's context."""
 
 
 def _add_plugins(ctx: click.Context, parameter: click.Parameter, paths: Sequence[Path]) -> None:
@@ -275,7 +275,7 @@ selected = collected(
     names,
     click.option("--limit", type=parameters.COUNT, help="Show the results of `run --limit N`."),
 )
-"""Which results of a store are shown, and how their models are called."""
+"""The options of the selection of results, and of display names."""
 
 
 def _plan(**given: Any) -> FitPlan:
@@ -289,16 +289,16 @@ def _plan(**given: Any) -> FitPlan:
 model = click.argument("model", metavar="MODEL", type=parameters.MODEL)
 
 planned_fit = collected("fit", _plan, model, dataset, recipe, recipe_settings, seed)
-"""One model, and how it is trained, for commands with ``--store``; MODEL may be the name of an imported fit."""
+"""The argument MODEL, which may be the name of an imported fit, and the options of its training."""
 
 
 def examples(*commands: str) -> str:
-    """Return an epilogue for a command's help."""
+    """Return the examples at the end of a command's help."""
     return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
 
 
 def published_tables(names: str | None) -> list[str] | None:
-    """Return the tables that ``--reference`` names; None if it was not given."""
+    """Return the tables of ``--reference``; None if it is not given."""
     if names is None:
         return None
     return [] if names == "none" else [name.strip() for name in names.split(",")]

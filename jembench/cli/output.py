@@ -1,4 +1,4 @@
-"""Printed output of commands, and the files that they write where the user says."""
+"""The printed output of commands, and the files that they write."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _UNLIMITED = 10_000  # columns, where the output is no terminal: a file or a pip
 
 
 def plugins_aside() -> contextlib.AbstractContextManager[object]:
-    """Send what plugins print to stderr: stdout is for what was asked."""
+    """Redirect the output of plugins to stderr, since stdout is for results."""
     return contextlib.redirect_stdout(sys.stderr)
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows of text under their headings. A cell that is a status has its colour."""
+    """Print rows of text under headings, with statuses in colour."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -56,7 +56,7 @@ def print_json(value: Any) -> None:
 
 
 def check_file(path: Path, ending: str, *, force: bool, option: str = "--output") -> None:
-    """Raise an error unless a command may write this file, and can; call it before the work is done.
+    """Check that a command may and can write a file, before the work.
 
     Args:
         path: the value of ``option``.

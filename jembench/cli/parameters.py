@@ -1,4 +1,4 @@
-"""The types of options and arguments: what a text stands for, and the names that a shell completes in it.
+"""The types of options and arguments, which read texts and complete names in shells.
 
 ``eval "$(_JEMBENCH_COMPLETE=bash_source jembench)"`` turns completion on. Imports no torch.
 """
@@ -21,14 +21,14 @@ from jembench.experiment import recipe as recipes
 from jembench.experiment import suite as suites
 
 DIGITS = 18
-"""The most digits of a seed: PyTorch's seeds have 64 bits."""
+"""The largest number of digits of a seed, since PyTorch's seeds have 64 bits."""
 
 
 class Text(click.types.StringParamType):
-    """A text that stands for a value.
+    """A value given as text.
 
     Args:
-        metavar: what stands for it in helps.
+        metavar: its name in helps.
         names: a function that gives the names that are completed in it.
         read: from the text to the value.
         several: whether the text is a list with commas between the names.
@@ -50,7 +50,7 @@ class Text(click.types.StringParamType):
         self.read = split_list if several else read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a text; what an experiment's file says as a list stays one."""
+        """Read a text; a list from an experiment's file stays a list."""
         return self.read(value) if isinstance(value, str) else list(value)
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
@@ -58,7 +58,7 @@ class Text(click.types.StringParamType):
         return self.metavar
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        """Return the names that begin with what was typed, or with what follows its last comma."""
+        """Return the names that begin with the typed text, or with its part after the last comma."""
         before, comma, last = incomplete.rpartition(",") if self.several else ("", "", incomplete)
         found = [name for name in self.names() if name.startswith(last)]
         files = [CompletionItem(incomplete, type="file")] if self.file and not found else []
@@ -66,10 +66,10 @@ class Text(click.types.StringParamType):
 
 
 def seed_list(text: str) -> tuple[int, ...]:
-    """Return seeds that are separated by commas.
+    """Read seeds that are separated by commas.
 
     Raises:
-        SpecError: if one is not a whole number from 0 up, of 18 digits at most.
+        SpecError: if a seed is not a whole number from 0 up, of 18 digits at most.
     """
     seeds = [seed.strip() for seed in text.split(",")]
     if not all(seed.isdecimal() and len(seed) <= DIGITS for seed in seeds):
@@ -90,7 +90,7 @@ def pair(option: str, text: str) -> tuple[str, str]:
     """Return both sides of the first ``=``.
 
     Raises:
-        SpecError: if one is empty.
+        SpecError: if a side is empty.
     """
     first, _, second = (part.strip() for part in text.partition("="))
     if not first or not second:
@@ -106,7 +106,7 @@ class _Count(click.IntRange):
 
 
 class _Hours(click.FloatRange):
-    """A number above 0; unlike click's own range, not infinite and not "nan"."""
+    """A finite number above 0, unlike click's range, which allows infinity and "nan"."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         hours: float = super().convert(value, param, ctx)

@@ -1,4 +1,4 @@
-"""``jembench report`` and ``jembench compare``: the results of a store, and two models of it side by side."""
+"""``jembench report`` and ``jembench compare``: the results of a store, and the comparison of two models."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def report(
 
 
 def _claims(store: Store, which: Selection, format: str) -> Any:
-    """Return the verdicts on the claims of the suite that is selected, or else on those of papers."""
+    """Return the verdicts on the claims of the selected suite, or else on those of papers."""
     from jembench.experiment import claims
     from jembench.report import claims as verdicts
     from jembench.report import formats
@@ -127,8 +127,8 @@ def compare(a: str, b: str, format: str, **which: Any) -> None:
     """Compare two models of a store, image by image and seed by seed.
 
     Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name is enough if it is
-    unambiguous. If there are several recipes, the most recently requested one is used. Every value that both models
-    have under one protocol gets a confidence interval of the difference and a verdict.
+    unambiguous. Every value that both models have under one protocol gets a confidence interval of the difference and a
+    verdict.
     """
     found = comparison.compare(a, b, **which)
     click.echo(found.table(format), nl=False)

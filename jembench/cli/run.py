@@ -96,7 +96,7 @@ def run(
 
 
 def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], command: RunCommand) -> int:
-    """Carry out the unfinished part of a plan and print its results; with ``--dry-run``, print what would be done.
+    """Carry out the unfinished part of a plan and print its results; with ``--dry-run``, print the work.
 
     Returns:
         the exit code.
@@ -120,7 +120,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], co
 
 
 def _detach(store: Store, arguments: Sequence[str]) -> int:
-    """Start the same command in a session of its own, and let it go."""
+    """Start the same command in a new session in the background."""
     store.check_writable()
     log = store.works.folder / f"run-{time.time_ns():x}.log"
     log.parent.mkdir(exist_ok=True)
@@ -143,10 +143,10 @@ def _detach(store: Store, arguments: Sequence[str]) -> int:
 
 
 def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
-    """Print what would be done.
+    """Print the work of a plan.
 
     Raises:
-        SpecError: for a format that a plan has not.
+        SpecError: if plans do not have the format.
         Unavailable: after the plan, if it could not be carried out because something is missing.
     """
     from jembench.models import devices

@@ -1,4 +1,4 @@
-"""The output of a run: its tables, where everything lies, and the commands that may come next."""
+"""The output of a run: its tables, the paths of its files, and the next commands."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def results(
     found: Results,
     format: str,
 ) -> int:
-    """Print the tables of a plan's cells, and where everything lies.
+    """Print the tables of a plan's cells, and the paths of its files.
 
     Returns:
         the exit code.
@@ -57,7 +57,7 @@ def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
 
 
 def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
-    """Say before training which models of the store have the same names as the fits, and how they differ."""
+    """Print the differences of the fits from models of the store with the same names, before training."""
     from jembench.running import session
 
     session.check(fits, how)
@@ -68,7 +68,7 @@ def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
 def _following(
     ctx: click.Context, plan: Plan, sampled: Sequence[FitPlan], results: Results
 ) -> Iterator[tuple[str, Sequence[str]]]:
-    """Yield the commands that may come next, complete enough to be pasted."""
+    """Yield the next commands, with all their options."""
     again, seeds = ctx.obj.arguments, sorted({fit.seed for fit in plan.fits})
     if failed := sum(cell.outcome.status == "failed" for cell in results.cells):
         click.echo(f"  failed  {failed} of {outcomes(len(results.cells))}; this tries them again and shows tracebacks:")
@@ -88,7 +88,7 @@ def _following(
 
 
 def _given(ctx: click.Context, *names: str) -> list[str]:
-    """Return options of the command line, or of the file of the experiment, as words; the environment stays."""
+    """Return options of the command line or of the experiment's file as words, without those of the environment."""
     sources = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
     stood = [name for name in names if ctx.get_parameter_source(name) in sources]
     return [word for name in stood for word in (f"--{name}", str(ctx.params[name]))]

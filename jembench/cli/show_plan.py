@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jembench.running.check import FitPreview
 
 NAMED = 3
-"""Up to this many variants of one metric are listed by name; more are counted."""
+"""The largest number of variants of a metric that are listed by name."""
 
 
 def print_preview(fits: Sequence[FitPreview], format: str) -> None:
@@ -53,7 +53,7 @@ def _measuring(fit: FitPreview) -> str:
 
 
 def _counted(metrics: Sequence[str]) -> str:
-    """Return the metrics in words; those of a grid, one metric under many options, as ``42 of ood``."""
+    """Return the metrics in words, those of a grid as ``42 of ood``."""
     counts = Counter(map(bare_name, metrics))
     many = {name: f"{count} of {name}" for name, count in counts.items() if count > NAMED}
     return ", ".join(dict.fromkeys(many.get(bare_name(metric), metric) for metric in metrics))

@@ -17,10 +17,10 @@ COMMANDS: Mapping[str, click.Command] = {"report": report, "figures": figures}
 
 
 def check(ctx: click.Context, plan: Plan, file: str) -> None:
-    """Check that every table has options of its command, before the work is done.
+    """Check that every table has only options of its command, before the work.
 
     Raises:
-        SpecError: for a key that is no option; with the nearest names.
+        SpecError: if a key is no option; the message has the nearest names.
         UsageError: for a value that the option cannot have.
     """
     for name, number, table in _tables(plan):

@@ -1,4 +1,4 @@
-"""``jembench status``: what runs where."""
+"""``jembench status``: the units of work of a store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from jembench.cli.output import print_json, print_table
 from jembench.progress import duration
 
 QUEUED = 20
-"""Up to this number, units that wait are listed one by one."""
+"""The largest number of waiting units that are listed one by one."""
 
 
 @click.command("status", epilog=options.examples("jembench status", "jembench status --store /shared/runs"))
@@ -47,7 +47,7 @@ def _name(unit: UnitStatus) -> str:
 
 
 def _progress(unit: UnitStatus) -> Iterator[str]:
-    """Yield how far a unit is, or why it is no further."""
+    """Yield the progress of a unit, or the reason why it has stopped."""
     counted = f"{unit.done:,} of {unit.total:,} {unit.counted}" if unit.total else ""
     yield ", ".join(filter(None, [counted, unit.text]))
     if unit.state in ("refused", "failed", "lost"):

@@ -56,7 +56,7 @@ def _row(entry: upkeep.Entry) -> dict[str, Any]:
 
 
 def size(bytes: int) -> str:
-    """Return a number of bytes as people read it."""
+    """Return a number of bytes in a readable unit."""
     from rich.filesize import decimal
 
     return decimal(bytes)
@@ -96,7 +96,7 @@ def merge(stores: Sequence[Path], store: Path, format: str) -> int:
 
 
 def print_findings(store: Path, found: Sequence[Finding], what: str, format: str) -> None:
-    """Print what was done with files, but for those that were copied or are whole."""
+    """Print the findings, except files that were copied or are intact."""
     counts = Counter(finding.status for finding in found)
     shown = [finding for finding in found if finding.status not in _COPIED]
     if format == "json":

@@ -1,4 +1,4 @@
-"""``jembench work``: carries out units of work. It is the command of every worker of a run."""
+"""``jembench work``: the command of workers, which carries out units of work."""
 
 from __future__ import annotations
 

@@ -167,9 +167,9 @@ def test_a_broken_file_is_one_paragraph(jembench, command, text, cause):
     [
         ("nowhere.py", "--plugin is nowhere.py; it must be an existing Python file, named like a module: my_ebm.py."),
         (".", "--plugin is .; it must be an existing Python file"),
-        ("__main__.py", "bears the name of another module, __main__ ("),
-        ("json.py", "bears the name of another module, json ("),
-        ("sys.py", "bears the name of another module, sys (built-in). Rename the file."),
+        ("__main__.py", "has the name of another module, __main__ ("),
+        ("json.py", "has the name of another module, json ("),
+        ("sys.py", "has the name of another module, sys (built-in). Rename the file."),
     ],
 )
 def test_what_is_no_plugin_is_told(jembench, name, text):
