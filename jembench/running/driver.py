@@ -62,11 +62,6 @@ class RunOptions(NamedTuple):
         """The time at which work stops, UTC in seconds since 1970; None: never."""
         return None if self.max_hours is None else time.time() + 3600 * self.max_hours
 
-    @property
-    def tracked_by(self) -> Sequence[str]:
-        """The trackers that were chosen."""
-        return chosen_trackers() if self.trackers is None else self.trackers
-
 
 _DEFAULT = RunOptions()
 
@@ -122,7 +117,7 @@ def carry_out(plan: Plan, store: Store, executor: Executor, events: Events, how:
         options=() if isinstance(executor, LocalExecutor) else _options(plan, store, how),
         environment={  # workers may only load code that the user of this command has named
             trust.VARIABLE: ",".join(sorted(trusted)),
-            VARIABLE: ",".join(how.tracked_by),
+            VARIABLE: ",".join(chosen_trackers(how.trackers)),
             plugin_files.VARIABLE: "",
             "PYTHONSAFEPATH": "1",
         },

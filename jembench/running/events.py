@@ -50,11 +50,13 @@ Report = Callable[[Event], None]
 """The function that sends one event."""
 
 
-def chosen_trackers() -> list[str]:
-    """Return the specs in ``JEMBENCH_TRACKERS``, which may name code, since the user sets it."""
-    text = os.environ.get(VARIABLE, "")
-    trust.name([text])
-    return split_list(text)
+def chosen_trackers(specs: Sequence[str] | None = None) -> Sequence[str]:
+    """Return the specs, or for None those in ``JEMBENCH_TRACKERS``, which may name code, since the user sets it."""
+    if specs is None:
+        text = os.environ.get(VARIABLE, "")
+        trust.name([text])
+        specs = split_list(text)
+    return specs
 
 
 def ending_of(error: BaseException) -> Ending:

@@ -9,7 +9,7 @@ from jembench.interfaces.running import Driver, Ended, Job
 
 
 class LocalExecutor:
-    """An executor that carries out units one after the other, in this process."""
+    """One unit of work after the other, in this process."""
 
     slots = 1
     here = True
@@ -40,8 +40,3 @@ class LocalExecutor:
 
     def close(self) -> None:
         """Do nothing, since no worker was started."""
-
-
-def local() -> LocalExecutor:
-    """Carry out one unit of work after the other, in this process."""
-    return LocalExecutor()

@@ -17,9 +17,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import IO
+from typing import IO, Annotated
 
-from jembench.errors import SpecError
+from jembench.catalog.validation import Range
 from jembench.interfaces.running import Driver, Ended, Job
 
 DRIVER = "JEMBENCH_DRIVER"
@@ -52,11 +52,12 @@ class _Worker:
                 yield Ended(**json.loads(line))
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, kw_only=True)
 class Processes:
-    """An executor that starts a worker on this machine for each batch of units.
+    """Several units of work at once on this machine: a worker per GPU, or per core of the CPU.
 
-    A batch is a share of the waiting units, so that batches get smaller and all places end at about the same time.
+    A worker carries out a batch, a share of the waiting units, so that batches get smaller and all places end at about
+    the same time.
 
     Args:
         jobs: the number of places; None: one per GPU, or per core of the CPU.
@@ -66,9 +67,9 @@ class Processes:
 
     here = True
 
-    jobs: int | None
-    per_gpu: int
-    retries: int
+    jobs: Annotated[int, Range(least=1)] | None = None
+    per_gpu: Annotated[int, Range(least=1)] = 1
+    retries: Annotated[int, Range(least=0)] = 2
     _queue: list[Job] = field(default_factory=list, init=False)
     _workers: list[_Worker] = field(default_factory=list, init=False)
     _deaths: Counter[str] = field(default_factory=Counter, init=False)  # by the id of the unit
@@ -214,13 +215,3 @@ class Processes:
 def _cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def processes(*, jobs: int | None = None, per_gpu: int = 1, retries: int = 2) -> Processes:
-    """Carry out several units of work at once on this machine: one for each GPU, or for each core of the CPU."""
-    if (jobs is not None and jobs < 1) or per_gpu < 1 or retries < 0:
-        raise SpecError(
-            f"processes has jobs={jobs}, per_gpu={per_gpu} and retries={retries}; jobs and per_gpu must be at least 1, "
-            "retries at least 0."
-        )
-    return Processes(jobs, per_gpu, retries)

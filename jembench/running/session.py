@@ -20,7 +20,7 @@ from jembench.experiment.recipe import check_shares
 from jembench.interfaces import Event
 from jembench.running import driver
 from jembench.running.driver import RunOptions
-from jembench.running.events import Events, beating
+from jembench.running.events import Events, beating, chosen_trackers
 from jembench.running.local import LocalExecutor
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell
@@ -80,7 +80,7 @@ def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
                 f"--device is {how.device}, and the executor {how.executor} assigns a GPU to each worker. Write "
                 "--device cuda, cpu or auto."
             )
-    for tracker in how.tracked_by:
+    for tracker in chosen_trackers(how.trackers):
         registry.resolve("trackers", tracker)
 
 
@@ -112,7 +112,8 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     with showing(display) as shown:
         with progress.phase("loading PyTorch"):
             executor = _executor(pending, store, how)
-        with Events(shown, store, how.tracked_by if isinstance(executor, LocalExecutor) else ()) as events:
+        trackers = chosen_trackers(how.trackers) if isinstance(executor, LocalExecutor) else ()
+        with Events(shown, store, trackers) as events:
             try:
                 driver.carry_out(pending, store, executor, events, how)
             except (OutOfTime, Stopped, WorkFailed) as error:
@@ -187,7 +188,7 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: Display = nul
         store.sweep()
         store.check_writable()
         with devices.threads_for(dataset.spec, device):
-            with Events(shown, store, how.tracked_by) as events:
+            with Events(shown, store, chosen_trackers(how.trackers)) as events:
                 report, bank = events.of(fit.key), FeatureBank(dataset, store, device)
                 report(Event(kind="progress"))
                 work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=how.deadline)

@@ -136,7 +136,14 @@ class _Unit(FitWork):
             _Busy: if another process is at the same work.
         """
         has_picture = self.store.is_trained(self.fit.key) and (self.folder / SAMPLES).exists()
-        possible = self._possible()
+        possible = []
+        for cell in self.cells:
+            if self.store.is_settled(cell):
+                continue
+            if reason := self.ready.reasons.get(str(cell.metric)):
+                self._write(cell, Measured(not_applicable(reason), {}))
+            else:
+                possible.append(cell)
         trained, failure = self._trained(possible)
         if trained and self.work.kind == "fit":
             if not has_picture and "samples" in self.ready.has:
@@ -154,18 +161,6 @@ class _Unit(FitWork):
         with progress.phase(f"measuring {cell.metric}") as shown:
             evaluation = trained.evaluation(used, cell.metric.code, shown, self.work.part)
             return measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
-
-    def _possible(self) -> list[CellPlan]:
-        """Return the cells to compute. For cells that cannot be computed, the reason becomes the outcome."""
-        possible = []
-        for cell in self.cells:
-            if self.store.is_settled(cell):
-                continue
-            if reason := self.ready.reasons.get(str(cell.metric)):
-                self._write(cell, Measured(not_applicable(reason), {}))
-            else:
-                possible.append(cell)
-        return possible
 
     def _trained(self, cells: Sequence[CellPlan]) -> tuple[TrainedFit | None, str]:
         """Load or train the model if a cell needs it. The reason of a failure becomes their outcome and is returned."""

@@ -62,7 +62,7 @@ def test_the_environment_chooses_too(chosen, monkeypatch):
         (["--executor", "nowhere"], "There is no executor named 'nowhere'"),
         (["--executor", "processes:job=2"], "There is no option of processes named 'job'. Nearest: jobs"),
         (["--executor", "processes:jobs=two"], "jobs of processes is 'two'; it must be"),
-        (["--executor", "processes:jobs=0"], "jobs and per_gpu must be at least 1, retries at least 0"),
+        (["--executor", "processes:jobs=0"], "jobs of processes is 0; it must be at least 1"),
     ],
 )
 @pytest.mark.parametrize("more", [[], ["--detach"]])

@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from jembench.errors import SpecError
 from jembench.interfaces.running import Driver, Job
 from jembench.running import processes as module
-from jembench.running.processes import processes
+from jembench.running.processes import Processes
 
 
 class FakeProcess:
@@ -75,7 +74,7 @@ def open_processes(tmp_path, started, gpus):
     opened = []
 
     def make(**options):
-        found = processes(**options)
+        found = Processes(**options)
         opened.append(found)
         found.open(Driver(store=tmp_path, options=["-o"], environment={"MINE": "1"}, carry_out=lambda job: None))
         return found
@@ -152,7 +151,7 @@ def test_the_cores_are_shared_out(open_processes, started, monkeypatch):
     assert [process.env["OMP_NUM_THREADS"] for process in started] == ["2", "2"]
     assert started[0].env["MINE"] == "1"
     assert started[0].command[1:] == ["-P", "-m", "jembench", "work", "a", "-o"]
-    assert processes().slots == 8
+    assert Processes().slots == 8
 
 
 def test_the_fewer_units_wait_the_smaller_is_a_batch(open_processes, started):
@@ -166,12 +165,6 @@ def test_the_fewer_units_wait_the_smaller_is_a_batch(open_processes, started):
     started[0].die()
     executor.ended(0), executor.ended(0)
     assert started[2].ids == ["e"]
-
-
-@pytest.mark.parametrize("options", [{"jobs": 0}, {"per_gpu": 0}, {"retries": -1}])
-def test_options_that_cannot_be(options):
-    with pytest.raises(SpecError, match="jobs and per_gpu must be at least 1, retries at least 0"):
-        processes(**options)
 
 
 # --- endings ----------------------------------------------------------------------------------------------------------
