@@ -8,7 +8,7 @@ Legend: N attacked images, C channels, H height, W width.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.attacks.eps import Norm, largest_distance, parse_eps, rounding
@@ -19,13 +19,11 @@ from jembench.interfaces import Need
 from jembench.metrics.base import MOST, Metric, NotNegative, OptionalCount, mean, median, share
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from jembench.attacks.target import Target
     from jembench.interfaces import Evaluation, Measurement
-    from jembench.metrics.base import Arrays, Estimate
+    from jembench.metrics.base import Array, Arrays, Estimate
 
 SHARD, SHARD_REFINED = 50, 25
 """Images per shard on a CPU, without and with refinement. A kill loses at most the work on one shard."""
@@ -52,8 +50,7 @@ BudgetName = Literal["paper", "quick"]
 Gradient = Literal["through", "bpda"]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     """The limits of an attack; each number can be set by itself."""
 
     images: int
@@ -106,7 +103,7 @@ class Found(NamedTuple):
 class Attacked(NamedTuple):
     """The result of an attack so far."""
 
-    arrays: dict[str, NDArray[Any]]
+    arrays: dict[str, Array]
     wanted: int  # images
 
     @property
@@ -160,8 +157,8 @@ class Attack(Metric):
     @property
     def spent(self) -> Budget:
         """The budget, with the numbers that options of the same names replace."""
-        options: dict[str, Any] = {field.name: getattr(self, field.name, None) for field in fields(Budget)}
-        return replace(BUDGETS[self.budget], **{name: value for name, value in options.items() if value is not None})
+        options: dict[str, Any] = {name: getattr(self, name, None) for name in Budget._fields}
+        return BUDGETS[self.budget]._replace(**{name: value for name, value in options.items() if value is not None})
 
     @property
     def grad(self) -> Gradient | None:
@@ -393,9 +390,7 @@ def distance_estimates(name: str, arrays: Arrays, norms: Sequence[Norm]) -> Iter
             yield from accuracies(f"{name}-{norm}@{eps}", arrays, robust, wrong)
 
 
-def accuracies(
-    label: str, arrays: Arrays, robust: NDArray[np.bool_], wrong: NDArray[np.float64]
-) -> Iterator[tuple[str, Estimate]]:
+def accuracies(label: str, arrays: Arrays, robust: Array, wrong: Array) -> Iterator[tuple[str, Estimate]]:
     """Yield the share of robust images; for random predictions, the expected accuracy as well.
 
     Args:
@@ -409,11 +404,11 @@ def accuracies(
         yield f"{label}-expected", mean(100 * (1 - wrong), "%", "higher", (0.0, 100.0))
 
 
-def is_robust(arrays: Arrays, norm: Norm, eps: float) -> NDArray[np.bool_]:
+def is_robust(arrays: Arrays, norm: Norm, eps: float) -> Array:
     """Return whether each image has no adversarial one within eps, bool (N,).
 
     Rounding is allowed for: a change of 8 levels by the pointwise attack may measure 8.00001/255.
     """
     reach = eps + rounding(norm, arrays["image"][0].size)
-    robust: NDArray[np.bool_] = ~arrays["found"] | (arrays[f"distance-{norm}"] > reach)
+    robust: Array = ~arrays["found"] | (arrays[f"distance-{norm}"] > reach)
     return robust

@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Generator
 
-    Arrays = Mapping[str, NDArray[Any]]
+    Array = NDArray[Any]
 else:
-    Arrays = Mapping[str, Any]
+    Array = Any
+
+Arrays = Mapping[str, Array]
 
 MOST = 1_000_000
 """The largest count: more would take too long or too much memory."""
@@ -49,18 +51,18 @@ class Estimate(NamedTuple):
     better: Better = ""
     n: int | None = None  #: number of observations; None: the size of the smallest sample
     value: float | None = None  #: computed by a library; None: the statistic of the observations themselves
-    flags: NDArray[np.bool_] | None = None  #: bool (N,): the value is their share, with Wilson's interval
+    flags: Array | None = None  #: bool (N,): the value is their share, with Wilson's interval
 
 
 def mean(
-    values: NDArray[Any], unit: str = "", better: Better = "", within: tuple[float, float] = (-math.inf, math.inf)
+    values: Array, unit: str = "", better: Better = "", within: tuple[float, float] = (-math.inf, math.inf)
 ) -> Estimate:
     """Return the mean of per-example values (N,), whose range is ``within``."""
     return Estimate(Resampling(lambda drawn: values[drawn].mean(axis=1), (len(values),), within), unit, better)
 
 
 def median(
-    values: NDArray[Any], unit: str = "", better: Better = "", within: tuple[float, float] = (0.0, math.inf)
+    values: Array, unit: str = "", better: Better = "", within: tuple[float, float] = (0.0, math.inf)
 ) -> Estimate:
     """Return the median of non-negative per-example values (N,)."""
     import numpy as np
@@ -68,7 +70,7 @@ def median(
     return Estimate(Resampling(lambda drawn: np.median(values[drawn], axis=1), (len(values),), within), unit, better)
 
 
-def share(flags: NDArray[np.bool_], better: Better = "") -> Estimate:
+def share(flags: Array, better: Better = "") -> Estimate:
     """Return the share of examples whose flag (N,) is set, in %, with Wilson's interval."""
     percent = 100.0 * flags
     resampling = Resampling(lambda drawn: percent[drawn].mean(axis=1), (len(flags),), (0.0, 100.0), len(flags))

@@ -14,17 +14,13 @@ from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import Diverged, NotApplicable
 from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling
-from jembench.metrics.base import Arrays, Estimate, Metric, NotNegative, describe_test_images, mean, share
+from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images, mean, share
 
 if TYPE_CHECKING:
-    import numpy as np
     from jaxtyping import Float, Int
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from jembench.stats.intervals import Indices, Statistic
-
-    Floats = NDArray[np.float64]
 
 LOWEST, HIGHEST = 0.01, 100.0
 """The range of temperatures that is searched."""
@@ -238,14 +234,14 @@ class ClasswiseECE(ECE):
 # --- calibration errors -----------------------------------------------------------------------------------------------
 
 
-def equal_width(confidence: Floats, bins: int) -> NDArray[np.int64]:
+def equal_width(confidence: Array, bins: int) -> Array:
     """Return the bin of each confidence among M of equal width on [0, 1]: [a, b), the last one [a, 1]."""
     import numpy as np
 
     return np.minimum(np.searchsorted(np.linspace(0, 1, bins + 1), confidence, side="right") - 1, bins - 1)
 
 
-def binned_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
+def binned_error(confidence: Array, hit: Array, bins: int) -> Statistic:
     """Return the sum over M bins of equal width of |sum of (hit - confidence)| / N, in 0..1, of index matrices (R, N).
 
     The weight of a bin is its share of the examples, so this is the weighted mean of |frequency - mean confidence|. For
@@ -259,7 +255,7 @@ def binned_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Stati
     return lambda indices: np.abs(sums(indices)).sum(axis=0) / gaps.size
 
 
-def debiased_squared_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
+def debiased_squared_error(confidence: Array, hit: Array, bins: int) -> Statistic:
     """Return the mean over examples of the squared gap of their bin, without bias, of index matrices (R, N).
 
     The squared mean of (hit - confidence) of a bin with n_b examples is too large by that mean's variance, which is
@@ -271,18 +267,18 @@ def debiased_squared_error(confidence: Floats, hit: NDArray[np.bool_], bins: int
     gaps = hit - confidence
     sums = _sums_in_bins(np.stack([np.ones_like(gaps), gaps, gaps**2]), equal_width(confidence, bins), bins)
 
-    def errors(indices: Indices) -> Floats:
+    def errors(indices: Indices) -> Array:
         count, first, second = sums(indices).reshape(3, bins, -1)
         several = np.maximum(count, 2)
         # n_b (mean^2 - variance / n_b) = (sum^2 - sum of squares) / (n_b - 1)
         of_bins = np.where(count > 1, (first**2 - second) / (several - 1), 0.0)
-        total: Floats = of_bins.sum(axis=0) / indices.shape[1]
+        total: Array = of_bins.sum(axis=0) / indices.shape[1]
         return total
 
     return errors
 
 
-def _sums_in_bins(values: Floats, where: NDArray[np.int64], bins: int) -> Statistic:
+def _sums_in_bins(values: Array, where: Array, bins: int) -> Statistic:
     """Return the sums in bins of the drawn examples, (S M, R), for S rows of values and bins, (S, N)."""
     import numpy as np
     from scipy.sparse import csr_array
@@ -295,7 +291,7 @@ def _sums_in_bins(values: Floats, where: NDArray[np.int64], bins: int) -> Statis
     return lambda indices: into_bins @ multiplicities(indices, n).T
 
 
-def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Statistic:
+def adaptive_error(confidence: Array, hit: Array, bins: int) -> Statistic:
     """Return the sum of :func:`binned_error` over M bins of equal mass, which are those of each resample.
 
     An example is in bin ceil(F M), where F is the share of examples that are not more confident. So bins hold N / M
@@ -306,7 +302,7 @@ def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Sta
     distinct, group = np.unique(confidence, return_inverse=True)
     gap = hit - confidence
 
-    def errors(indices: Indices) -> Floats:
+    def errors(indices: Indices) -> Array:
         rows, n = indices.shape
         places = (group[indices] + len(distinct) * np.arange(rows)[:, None]).ravel()
         shape = (rows, len(distinct))
@@ -315,7 +311,7 @@ def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Sta
         where = np.maximum(-(-count.cumsum(axis=1) * bins // n) - 1, 0)  # integer division, rounded up
         where += bins * np.arange(rows)[:, None]
         sums = np.bincount(where.ravel(), weights=gaps.ravel(), minlength=rows * bins).reshape(rows, bins)
-        total: Floats = np.abs(sums).sum(axis=1) / n
+        total: Array = np.abs(sums).sum(axis=1) / n
         return total
 
     return errors
@@ -324,13 +320,13 @@ def adaptive_error(confidence: Floats, hit: NDArray[np.bool_], bins: int) -> Sta
 class Reliability(NamedTuple):
     """A reliability diagram: the examples of each bin, their accuracy and confidence; NaN for an empty bin."""
 
-    edges: Floats  # (M + 1,)
-    counts: NDArray[np.int64]  # (M,)
-    accuracy: Floats  # (M,) in 0..1
-    confidence: Floats  # (M,) mean, in 0..1
+    edges: Array  # (M + 1,)
+    counts: Array  # (M,)
+    accuracy: Array  # (M,) in 0..1
+    confidence: Array  # (M,) mean, in 0..1
 
 
-def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int) -> Reliability:
+def reliability(confidence: Array, correct: Array, bins: int) -> Reliability:
     """Return accuracy and mean confidence in M bins of equal width. Guo et al. (2017), arXiv:1706.04599, figure 1."""
     import numpy as np
 
@@ -345,28 +341,16 @@ def reliability(confidence: Floats, correct: NDArray[np.bool_], bins: int) -> Re
 # --- logits -----------------------------------------------------------------------------------------------------------
 
 
-class Classified(NamedTuple):
-    """The classification of each image by a model."""
-
-    predicted: NDArray[np.int64]  # (N,) the class of the largest logit
-    confidence: NDArray[np.float64]  # (N,) its p(y|x)
-    log_odds: NDArray[np.float64]  # (N,) log(p / (1 - p)), distinct even where p rounds to 1
-
-    def arrays(self) -> Arrays:
-        """Return the arrays by the names under which metrics store them."""
-        return {"predicted": self.predicted, "confidence": self.confidence, "log-odds": self.log_odds}
-
-
-def classified(evaluation: Evaluation, images: str | Tensor = "test") -> Classified:
-    """Classify images, in float64.
+def classified(evaluation: Evaluation, images: str | Tensor = "test") -> dict[str, Array]:
+    """Classify images: ``predicted`` class, ``confidence`` p(y|x), and ``log-odds`` of each, float64 (N,).
 
     Raises:
         Diverged: if a logit is not finite.
     """
     logits = evaluation.predictions.read("logits", images).cpu().double()
     require_finite(logits, "logits", "test images" if images == "test" else "samples")
-    confidence = logits.softmax(dim=1).amax(dim=1)
-    return Classified(logits.argmax(dim=1).numpy(), confidence.numpy(), log_odds(logits).numpy())
+    values = {"predicted": logits.argmax(dim=1), "confidence": logits.softmax(dim=1).amax(dim=1)}
+    return {name: value.numpy() for name, value in (values | {"log-odds": log_odds(logits)}).items()}
 
 
 def log_odds(logits: Float[Tensor, "N K"]) -> Float[Tensor, " N"]:

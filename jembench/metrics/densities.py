@@ -10,12 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from jembench.catalog.spec import Scalar
 from jembench.interfaces import Classifier, Evaluation, Measurement, Need, Quantity, Resampling, Split
-from jembench.metrics.base import Arrays, Estimate, Metric, describe_test_images, mean, share
+from jembench.metrics.base import Array, Arrays, Estimate, Metric, describe_test_images, mean, share
 from jembench.metrics.classification import classified, require_finite
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from jembench.stats.intervals import Indices
@@ -104,7 +102,7 @@ class LogDensity(Metric):
         if test.labels is not None:
             arrays["labels"] = test.labels.cpu().numpy()
         if isinstance(evaluation.model, Classifier):
-            arrays |= classified(evaluation).arrays()
+            arrays |= classified(evaluation)
         arrays |= _images_at_ends(arrays, test, num_classes, evaluation)
         n = len(arrays["log-px"])
         estimates = self.estimates(arrays) | _detection(arrays)
@@ -136,7 +134,7 @@ class LogDensity(Metric):
         return estimates
 
 
-def energies(evaluation: Evaluation, images: str | Tensor = "test") -> NDArray[Any]:
+def energies(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
     """Return E(x), or -log p(x) of a normalised density, of the test images or of samples: (N,), nats.
 
     Raises:
@@ -144,11 +142,11 @@ def energies(evaluation: Evaluation, images: str | Tensor = "test") -> NDArray[A
     """
     energy = evaluation.predictions.read("energy", images).cpu()
     require_finite(energy, "energies", "test images" if images == "test" else "samples")
-    array: NDArray[Any] = energy.numpy()
+    array: Array = energy.numpy()
     return array
 
 
-def log_px(evaluation: Evaluation, images: str | Tensor = "test") -> NDArray[np.float64]:
+def log_px(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
     """Return log p(x) = -E(x) up to an unknown constant, in nats; errors as for :func:`energies`."""
     return -energies(evaluation, images).astype("float64")
 
@@ -158,12 +156,12 @@ def size_of_end(n: int) -> int:
     return max(1, min(END, n // 4))
 
 
-def highest_first(values: NDArray[Any]) -> NDArray[np.int64]:
+def highest_first(values: Array) -> Array:
     """Return the order from the highest value to the lowest; equal values keep their order."""
     return (-values).argsort(kind="stable")
 
 
-def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
+def effective_classes(classes: Array, num_classes: int) -> Estimate:
     """Return the effective number of classes, 1 to K: exp(H) of their shares among the classes (N,) of images.
 
     It is the Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
@@ -173,15 +171,15 @@ def effective_classes(classes: NDArray[np.int64], num_classes: int) -> Estimate:
 
     from jembench.stats.intervals import multiplicities
 
-    def hill_number(indices: Indices) -> NDArray[np.float64]:
+    def hill_number(indices: Indices) -> Array:
         counts = multiplicities(classes[indices], num_classes)
-        numbers: NDArray[np.float64] = np.exp(entr(counts / counts.sum(axis=1, keepdims=True)).sum(axis=1))
+        numbers: Array = np.exp(entr(counts / counts.sum(axis=1, keepdims=True)).sum(axis=1))
         return numbers
 
     return Estimate(Resampling(hill_number, (len(classes),), (1.0, float(num_classes))))
 
 
-def among_highest(estimate: Estimate, order: NDArray[np.int64], n: int) -> Estimate:
+def among_highest(estimate: Estimate, order: Array, n: int) -> Estimate:
     """Return a statistic restricted to the n highest images of each resample.
 
     Args:
@@ -194,11 +192,9 @@ def among_highest(estimate: Estimate, order: NDArray[np.int64], n: int) -> Estim
     rank, statistic = np.empty_like(order), estimate.resampling.statistic
     rank[order] = np.arange(len(order))
 
-    def highest(indices: Indices) -> Indices:
-        return order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]
-
     resampling = estimate.resampling._replace(
-        statistic=lambda indices: statistic(highest(indices)), trials=min(n, estimate.resampling.trials)
+        statistic=lambda indices: statistic(order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]),
+        trials=min(n, estimate.resampling.trials),
     )
     flags = None if estimate.flags is None else estimate.flags[order[:n]]
     return estimate._replace(resampling=resampling, n=n, flags=flags)

@@ -19,12 +19,10 @@ from jembench.metrics.attacks import Attack, Attacked, Chosen, Gradient, Shard, 
 from jembench.metrics.base import Count, Estimate, median, share
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from jembench.interfaces import DataSpec, Evaluation, Planned
-    from jembench.metrics.base import Arrays
+    from jembench.metrics.base import Array, Arrays
 
 ALL = "all"
 _RANGE = (0.0, 1.0)
@@ -153,9 +151,9 @@ def density_gain(arrays: Arrays) -> Resampling:
     ends, noise = (arrays[name][arrays["reached"]] for name in ("log-px", "log-px-noise"))
     test = arrays["log-px-test"]
 
-    def gain(ascents: NDArray[np.int64], images: NDArray[np.int64]) -> NDArray[np.float64]:
+    def gain(ascents: Array, images: Array) -> Array:
         begin = noise[ascents].mean(axis=1)
-        part: NDArray[np.float64] = 100 * (ends[ascents].mean(axis=1) - begin) / (test[images].mean(axis=1) - begin)
+        part: Array = 100 * (ends[ascents].mean(axis=1) - begin) / (test[images].mean(axis=1) - begin)
         return part
 
     return Resampling(gain, (len(ends), len(test)))

@@ -84,9 +84,7 @@ class InceptionFeatures:
 
     def features(self, images: UInt8[Tensor, "N C H W"]) -> Features:
         """Return the features of images of any size, float32 on the CPU; grey images are expanded to RGB."""
-        assert self._net is not None, "prepare() comes first"
-        device = next(self._net.parameters()).device
-        return _in_batches(lambda batch: self._net(batch.to(device).expand(-1, 3, -1, -1)), images, _INCEPTION_BATCH)
+        return _in_batches(self._net, lambda batch: self._net(batch.expand(-1, 3, -1, -1)), images, _INCEPTION_BATCH)
 
     def _read(self) -> bytes:
         """Read the weights, after downloading them if ``download`` is set."""
@@ -209,14 +207,11 @@ class CnnFeatures:
         """Return 64 pooled features and K logits of each image, float32 on the CPU."""
         from jembench.data.pixels import to_float
 
-        assert self._net is not None, "prepare() comes first"
-        device = next(self._net.parameters()).device
-
         def evaluate(batch: Tensor) -> tuple[Tensor, Tensor]:
-            pool = self._net[:-1](to_float(batch.to(device), self._data.bounds))
+            pool = self._net[:-1](to_float(batch, self._data.bounds))
             return pool, self._net[-1](pool)
 
-        return _in_batches(evaluate, images, _CNN_BATCH)
+        return _in_batches(self._net, evaluate, images, _CNN_BATCH)
 
 
 def _check_classes(data: DataSpec) -> None:
@@ -273,13 +268,15 @@ def _train(spec: DataSpec, images: Tensor, labels: Tensor) -> Any:
     return net.eval()
 
 
-def _in_batches(evaluate: Callable[[Tensor], Any], images: Tensor, size: int) -> Features:
+def _in_batches(net: Any, evaluate: Callable[[Tensor], Any], images: Tensor, size: int) -> Features:
     """Evaluate pooled features and logits in batches of ``size`` images, float32 on the CPU."""
     import torch
 
     from jembench import progress
 
+    assert net is not None, "prepare() comes first"
+    device = next(net.parameters()).device
     with torch.no_grad():
         batches = progress.track(torch.split(images, size), "features", f"batches of {size}")
-        parts = [evaluate(batch) for batch in batches]
+        parts = [evaluate(batch.to(device)) for batch in batches]
     return Features(*(torch.cat(part).cpu() for part in zip(*parts, strict=True)))

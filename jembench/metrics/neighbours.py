@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from jembench.errors import NotApplicable
 from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
-from jembench.metrics.base import Arrays, Estimate, Resamples
+from jembench.metrics.base import Array, Arrays, Estimate, Resamples
 from jembench.metrics.generation import FeatureMetric
 from jembench.metrics.sample_protocol import Generated, foresee, generated, pool_of, require_images
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
     from jaxtyping import Float, UInt8
-    from numpy.typing import NDArray
     from torch import Tensor
 
     from jembench.stats.intervals import Indices, Statistic
@@ -146,7 +144,7 @@ def nearest(
     return Nearest(distance, index)
 
 
-def memorised(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> Statistic:
+def memorised(distance: Array, of_test: Array) -> Statistic:
     """Return the share of images, in %, as near to a training image as the nearest 1 % of test images.
 
     It is a statistic of index matrices (R, N) and (R, M). The threshold is the smallest distance that at least 1 % of
@@ -156,15 +154,15 @@ def memorised(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> St
 
     place = -(-PERCENTILE * len(of_test) // 100) - 1
 
-    def shares(drawn: Indices, drawn_test: Indices) -> NDArray[np.float64]:
+    def shares(drawn: Indices, drawn_test: Indices) -> Array:
         threshold = np.partition(of_test[drawn_test], place, axis=1)[:, place]
-        percent: NDArray[np.float64] = 100 * (distance[drawn] <= threshold[:, None]).mean(axis=1)
+        percent: Array = 100 * (distance[drawn] <= threshold[:, None]).mean(axis=1)
         return percent
 
     return shares
 
 
-def median_ratio(distance: NDArray[np.float64], of_test: NDArray[np.float64]) -> Statistic:
+def median_ratio(distance: Array, of_test: Array) -> Statistic:
     """Return the median distance to a training image divided by that of the test images: about 1 for new images.
 
     It is a statistic of index matrices (R, N) and (R, M).

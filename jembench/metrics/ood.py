@@ -14,12 +14,11 @@ from jembench.catalog.options import Names
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned, Quantity
-from jembench.metrics.base import Arrays, Estimate, Metric, NotNegative, describe_test_images
+from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images
 from jembench.metrics.classification import require_finite
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,7 +101,7 @@ class OutOfDistribution(Metric):
             for label, resampling in ranking.resamplings(arrays["inside"], arrays["outside"]).items()
         }
 
-    def _scores(self, evaluation: Evaluation, images: str) -> NDArray[np.float64]:
+    def _scores(self, evaluation: Evaluation, images: str) -> Array:
         from jembench.data.ood_sets.resolve import resolve
 
         noise = self.data_noise * (1.0 if images == "test" else getattr(resolve(images).make(), "noise", 1.0))
@@ -114,5 +113,5 @@ class OutOfDistribution(Metric):
             "they cannot be ranked. Train the model again if it has diverged; choose another score if the gradient "
             "of its density overflows in float32.",
         )
-        array: NDArray[np.float64] = scores.numpy()
+        array: Array = scores.numpy()
         return array

@@ -12,13 +12,11 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Features, Need, Planned, Quantity, Source
-from jembench.metrics.base import OptionalCount
+from jembench.metrics.base import Array, OptionalCount
 from jembench.metrics.classification import log_odds, require_finite
 
 if TYPE_CHECKING:
-    import numpy as np
     from jaxtyping import Float, Int, UInt8
-    from numpy.typing import NDArray
     from torch import Tensor
 
 _INCEPTION_FROM_HEIGHT = 32
@@ -242,13 +240,13 @@ def pool_of(evaluation: Evaluation, features: str, images: Literal["train", "tes
     return finite(evaluation.services.features_of(features_spec(features, evaluation.data.spec), images).pool, what)
 
 
-def canonical_order(images: UInt8[Tensor, "N C H W"]) -> NDArray[np.int64]:
+def canonical_order(images: UInt8[Tensor, "N C H W"]) -> Array:
     """Return the indices (N,) that sort images by their bytes."""
     import numpy as np
 
     rows = np.ascontiguousarray(images.cpu().numpy().reshape(len(images), -1))
     content = rows.view(np.dtype((np.void, rows.shape[1]))).ravel()
-    order: NDArray[np.int64] = np.argsort(content, kind="stable")
+    order: Array = np.argsort(content, kind="stable")
     return order
 
 

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
 from jembench.interfaces import Density, Energy, Evaluation, Measurement, Need, Planned, Resampling
-from jembench.metrics.base import Arrays, Estimate, Metric, OptionalCount, mean, median, share
+from jembench.metrics.base import Array, Arrays, Estimate, Metric, OptionalCount, mean, median, share
 from jembench.metrics.classification import classified
 from jembench.metrics.densities import among_highest, effective_classes, highest_first, log_px, size_of_end
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, require_images
 
 if TYPE_CHECKING:
-    import numpy as np
-    from numpy.typing import NDArray
-
     from jembench.stats.intervals import Indices, Statistic
 
 CONFIDENT = 0.9
@@ -78,16 +75,16 @@ class ClassSamples(Metric):
 
         images, labels, source, _ = evaluation.samples(self.samples.wanted)
         seen, num_classes = classified(evaluation, images), evaluation.data.spec.num_classes
-        arrays: dict[str, Any] = {"predicted": seen.predicted, "confidence": seen.confidence}
+        arrays: dict[str, Any] = {"predicted": seen["predicted"], "confidence": seen["confidence"]}
         if labels is not None:
             arrays["labels"] = labels.cpu().numpy()
         elif isinstance(evaluation.model, (Energy, Density)):
             arrays["log-px"] = log_px(evaluation, images)
         generator = evaluation.services.generator(f"{self.name} images")
-        rows = random_of_classes(arrays.get("labels", seen.predicted), num_classes, generator)
+        rows = random_of_classes(arrays.get("labels", seen["predicted"]), num_classes, generator)
         arrays |= pictures(images, {"grid": rows})
         parts = self.samples.description(len(images), len(images), source) | {"confident": CONFIDENT, "data_noise": 0}
-        details = {"source": source, "counts": np.bincount(seen.predicted, minlength=num_classes).tolist()}
+        details = {"source": source, "counts": np.bincount(seen["predicted"], minlength=num_classes).tolist()}
         return self.measurement(evaluation, arrays, parts=parts, details=details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -130,10 +127,10 @@ class ConfidentSamples(Metric):
         n = len(samples.images)
         self.require(n)
         seen = classified(evaluation, samples.images)
-        shown = highest_first(seen.log_odds)[:SHOWN]
+        shown = highest_first(seen["log-odds"])[:SHOWN]
         arrays: dict[str, Any] = {
-            **seen.arrays(),
-            "counts": np.bincount(seen.predicted[shown], minlength=evaluation.data.spec.num_classes),
+            **seen,
+            "counts": np.bincount(seen["predicted"][shown], minlength=evaluation.data.spec.num_classes),
             "images": samples.images[torch.from_numpy(shown)].numpy(),
             "shown": shown,
         }
@@ -167,7 +164,7 @@ class ChainAge(Metric):
         if samples.ages is None:
             raise NotApplicable("The model keeps no chains with their ages: only a replay buffer does.")
         seen, n = classified(evaluation, samples.images), len(samples.images)
-        arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen.predicted, "confidence": seen.confidence}
+        arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen["predicted"], "confidence": seen["confidence"]}
         details = _by_class(arrays["ages"], arrays["predicted"], evaluation.data.spec.num_classes)
         parts = ALL_KEPT.description(n, n, samples.source) | {"data_noise": 0}
         return self.measurement(evaluation, arrays, parts=parts, details=details)
@@ -179,7 +176,7 @@ class ChainAge(Metric):
         return {self.name: median(ages, "steps"), "age-dependence": Estimate(dependence)}
 
 
-def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Statistic:
+def epsilon_squared(ages: Array, classes: Array) -> Statistic:
     """Return the share of the variance of ages' ranks between classes, 0 to 1, as a statistic of indices (R, N).
 
     It is H / (N - 1) with the H of Kruskal and Wallis, corrected for ties, and 0 if all ages are equal. Tomczak &
@@ -192,7 +189,7 @@ def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Stat
     different, place = np.unique(ages, return_inverse=True)
     num_classes = int(classes.max()) + 1
 
-    def statistic(indices: Indices) -> NDArray[np.float64]:
+    def statistic(indices: Indices) -> Array:
         rows, n = indices.shape
         drawn, drawn_classes = place[indices], classes[indices]
         counts = multiplicities(drawn, len(different))
@@ -202,13 +199,13 @@ def epsilon_squared(ages: NDArray[np.int64], classes: NDArray[np.int64]) -> Stat
         members = np.maximum(multiplicities(drawn_classes, num_classes), 1)
         between = (sums.reshape(rows, num_classes) ** 2 / members).sum(axis=1)
         total = (counts * ranks**2).sum(axis=1)
-        shares: NDArray[np.float64] = np.divide(between, total, out=np.zeros(rows), where=total > 0)
+        shares: Array = np.divide(between, total, out=np.zeros(rows), where=total > 0)
         return shares
 
     return statistic
 
 
-def _by_class(ages: NDArray[np.int64], classes: NDArray[np.int64], num_classes: int) -> dict[str, Any]:
+def _by_class(ages: Array, classes: Array, num_classes: int) -> dict[str, Any]:
     """Return the ages of chains by class, and the p-value of a test that the class does not depend on them."""
     import numpy as np
     from scipy.stats import kruskal

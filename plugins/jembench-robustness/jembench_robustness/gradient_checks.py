@@ -7,7 +7,6 @@ Legend: N images, S settings of an attack, R resamples.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -91,7 +90,7 @@ class GradientChecks(attacks.GradientAttack):
     def spent(self) -> attacks.Budget:
         """The budget, with at most ``CHECKED`` images unless the option gives their number."""
         spent = super().spent
-        return spent if self.images else dataclasses.replace(spent, images=min(CHECKED, spent.images))
+        return spent if self.images else spent._replace(images=min(CHECKED, spent.images))
 
     @property
     def protocol_options(self) -> dict[str, Any]:
