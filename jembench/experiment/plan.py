@@ -365,8 +365,9 @@ def _parts(
         metrics = tuple(dict.fromkeys((*part.metrics, *run.metrics)))
         grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
         labels = {fit.recipe.label: run.label for one, fit in fits if one is run and run.label}
-        asked = {names: (*part.rows.get(names, ()), *_metrics_on(run, names[1])) for one, names in rows if one is run}
-        parts[run.title] = Part(run.title, metrics, grids, part.rows | asked, part.variants | labels)
+        parts[run.title] = part = Part(run.title, metrics, grids, part.rows, part.variants | labels)
+        for names in (names for one, names in rows if one is run):
+            part.rows[names] = tuple(dict.fromkeys((*part.rows.get(names, ()), *_metrics_on(run, names[1]))))
     return tuple(parts.values())
 
 
