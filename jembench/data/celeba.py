@@ -7,7 +7,6 @@ importing torch, so that its content is hashed while a run is planned.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -20,45 +19,36 @@ from jembench.errors import Unavailable
 from jembench.files import data_folder
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
-_FACES, _PARTITION = "img_align_celeba", "list_eval_partition.txt"
-_PARTS = {"train": "0", "test": "2"}  # 1 is validation
+_PARTS: dict[str, SplitName] = {"0": "train", "2": "test"}  # 1 is validation
 
 
-def celeba_root(root: str) -> Path:
-    """Return the folder with the faces and the list of their splits.
+def _faces(root: str) -> dict[SplitName, dict[str, Path]]:
+    """Return the files of both splits, in the order of the list.
 
     Raises:
-        Unavailable: if one of them is missing.
+        Unavailable: if the faces or their list are missing, or a listed file is.
     """
     folder = data_folder(root)
     folder = folder / "celeba" if (folder / "celeba").is_dir() else folder
-    missing = [name for name in (_FACES, _PARTITION) if not (folder / name).exists()]
-    if missing:
+    faces, partition = folder / "img_align_celeba", folder / "list_eval_partition.txt"
+    if missing := [path.name for path in (faces, partition) if not path.exists()]:
         raise Unavailable(
             f"CelebA is not available: {' and '.join(missing)} not found in {folder}. Fetch the aligned and cropped "
             "images and the evaluation partition from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, unpack "
             "them into a folder named celeba, and name the folder that holds it: celeba:root=... or JEMBENCH_DATA=..."
         )
-    return folder
-
-
-def faces(folder: Path, name: SplitName) -> dict[str, Path]:
-    """Return the files of a split, in the order of the list.
-
-    Raises:
-        Unavailable: if a listed file is missing.
-    """
-    lines = (line.split() for line in (folder / _PARTITION).read_text(encoding="utf-8").splitlines())
-    listed = [words[0] for words in lines if len(words) == 2 and words[1] == _PARTS[name]]
-    with os.scandir(folder / _FACES) as entries:
-        there = {entry.name for entry in entries}
-    absent = [file for file in listed if file not in there]
-    if absent or not listed:
+    parts: dict[SplitName, dict[str, Path]] = {"train": {}, "test": {}}
+    for words in map(str.split, partition.read_text(encoding="utf-8").splitlines()):
+        if len(words) == 2 and words[1] in _PARTS:
+            parts[_PARTS[words[1]]][words[0]] = faces / words[0]
+    there = {path.name for path in faces.iterdir()}
+    absent = [name for files in parts.values() for name in files if name not in there]
+    if absent or not all(parts.values()):
         raise Unavailable(
-            f"CelebA is not complete: {len(absent)} of the {len(listed)} {name} images that {folder / _PARTITION} "
-            f"lists are not in {folder / _FACES}, the first of them {absent[0] if absent else 'all'}. Unpack it again."
+            f"CelebA is not complete: {len(absent)} of the images that {partition} lists are not in {faces}, the "
+            f"first of them {absent[0] if absent else 'all'}. Unpack it again."
         )
-    return {file: folder / _FACES / file for file in listed}
+    return parts
 
 
 def files_of_celeba(root: str) -> Mapping[str, Path]:
@@ -67,9 +57,7 @@ def files_of_celeba(root: str) -> Mapping[str, Path]:
     Raises:
         Unavailable: if files are missing.
     """
-    folder = celeba_root(root)
-    parts: dict[SplitName, dict[str, Path]] = {"train": faces(folder, "train"), "test": faces(folder, "test")}
-    return {f"{part}/{name}": path for part, files in parts.items() for name, path in files.items()}
+    return {f"{part}/{name}": path for part, files in _faces(root).items() for name, path in files.items()}
 
 
 def celeba(
@@ -85,11 +73,12 @@ def celeba(
         JembenchError: if an image cannot be decoded; raised when its split is read.
     """
     spec = DataSpec(name="celeba", shape=(3, size, size), num_classes=0)
-    return LazyDataset(spec, partial(_read_celeba, celeba_root(root), size))
+    return LazyDataset(spec, partial(_read_celeba, _faces(root), size))
 
 
-def _read_celeba(folder: Path, size: int, name: SplitName) -> Split:
+def _read_celeba(faces: Mapping[SplitName, Mapping[str, Path]], size: int, name: SplitName) -> Split:
     from jembench.data.decoding import Form, decoded
 
     form = Form(mode="RGB", height=size, width=size, square=True)
-    return Split(decoded(f"celeba-{name}", folder / name, faces(folder, name), form), None)
+    place = next(iter(faces[name].values())).parents[1] / name
+    return Split(decoded(f"celeba-{name}", place, faces[name], form), None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import warnings
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -18,7 +17,7 @@ from jembench.catalog.options import Content
 from jembench.catalog.validation import Range
 from jembench.data.datasets import LazyDataset
 from jembench.data.decoding import Form, decoded, is_grey, opened
-from jembench.errors import Remark, SpecError, Unavailable
+from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 _LAYOUT = "It must hold train/<class>/* and test/<class>/*, or <class>/* alone, one folder of images a class."
@@ -124,20 +123,14 @@ def imagefolder(
     mode: Literal["RGB", "L"] = "L" if grey or only_grey else "RGB"
     form = Form(mode=mode, height=height, width=width, square=size > 0, only_grey=only_grey)
     classes = tuple(dict.fromkeys(map(_class_of, parts["train"])))
-    spec = DataSpec(
-        name=name or folder.name,
-        shape=(len(mode), height, width),
-        num_classes=len(classes),
-        class_names=classes,
-    )
-    sizes = {part: len(images) for part, images in parts.items()}
-    return LazyDataset(
-        spec, partial(_read, folder, parts, spec, form), train_size=sizes["train"], test_size=sizes["test"]
-    )
+    shape = len(mode), height, width
+    spec = DataSpec(name=name or folder.name, shape=shape, num_classes=len(classes), class_names=classes)
+    read = partial(_read, folder, parts, spec, form)
+    return LazyDataset(spec, read, train_size=len(parts["train"]), test_size=len(parts["test"]))
 
 
 def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Images]:
-    """List the images for training and for tests, with a remark on their numbers if the folder is split here.
+    """List the images for training and for tests.
 
     Raises:
         Unavailable: if a class is too small to be split.
@@ -161,20 +154,10 @@ def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Image
     chosen: set[str] = set()
     for files in by_class.values():
         count = min(max(round(split * len(files)), 1), len(files) - 1)
-        chosen.update(sorted(files, key=lambda file: _place(file, seed))[:count])
+        place = {file: hashlib.sha256(f"{seed}/{file}".encode(errors="surrogateescape")).digest() for file in files}
+        chosen.update(sorted(files, key=place.__getitem__)[:count])
     train = {file: path for file, path in parts[""].items() if file in chosen}
-    test = {file: path for file, path in parts[""].items() if file not in chosen}
-    warnings.warn(
-        f"{folder} has no train/ and test/: {len(train)} images are for training and {len(test)} for tests "
-        f"(split={split:g},seed={seed}).",
-        Remark,
-        stacklevel=3,
-    )
-    return {"train": train, "test": test}
-
-
-def _place(file: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}/{file}".encode(errors="surrogateescape")).digest()
+    return {"train": train, "test": {file: path for file, path in parts[""].items() if file not in chosen}}
 
 
 def _read(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec, form: Form, name: SplitName) -> Split:

@@ -48,7 +48,6 @@ def write_png(
         StoreError: if the file cannot be written.
     """
     from PIL import Image
-    from PIL.PngImagePlugin import PngInfo
 
     _, channels, height, width = images.shape
     scale = max(1, math.ceil(SMALLEST / min(height, width)))
@@ -61,6 +60,4 @@ def write_png(
     sheet = F.pad(sheet, (0, gap, 0, gap), value=128)
     array = sheet.permute(1, 2, 0).numpy()
     picture = Image.fromarray(array.squeeze(2) if channels == 1 else array)
-    mark = PngInfo()
-    mark.add_text("Software", "jembench")
-    write_atomically(path, lambda stream: picture.save(stream, format="PNG", pnginfo=mark), option)
+    write_atomically(path, lambda stream: picture.save(stream, format="PNG"), option)

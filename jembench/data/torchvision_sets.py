@@ -76,9 +76,9 @@ def _paths(name: str) -> list[str]:
 def _unavailable(name: str, folder: Path, cause: object) -> Unavailable:
     urls = [_CIFAR[name].url] if name in _CIFAR else [tv.SVHN.split_list[part][0] for part in ("train", "test")]
     return Unavailable(
-        f"{_ABOUT[name][0]} is not available in {folder}: {cause}. To get it, use --dataset {name}:download=true, or "
+        f"{_ABOUT[name][0]} is not available in {folder}: {cause}. To get it, write {name}:download=true, or "
         f"fetch {' and '.join(urls)} yourself and put {' and '.join(_paths(name))} in that folder. If you have it "
-        f"elsewhere, name its folder: --dataset {name}:root=... or JEMBENCH_DATA=..."
+        f"elsewhere, name its folder: {name}:root=... or JEMBENCH_DATA=..."
     )
 
 

@@ -15,7 +15,7 @@ from jembench.catalog.validation import Range
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec, Start
     from jembench.sampling.pcd import PersistentChains
-    from jembench.sampling.sgld import Langevin, ShortRun
+    from jembench.sampling.sgld import ShortRun
     from jembench.sampling.starts import ClassGaussianStart, UniformStart
 
 Count = Annotated[int, Range(least=1)]
@@ -39,9 +39,10 @@ def sgld(
 
     ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images after every step.
     """
-    from jembench.sampling.sgld import ShortRun
+    from jembench.sampling.sgld import Langevin, ShortRun
 
-    langevin = _langevin(data, steps=steps, step_size=step_size, noise=noise, clip=clip, bounded=bounded)
+    bounds = data.bounds if bounded else None
+    langevin = Langevin(steps=steps, step_size=step_size, noise=noise, clip=clip, bounds=bounds)
     return ShortRun(data, langevin, _start(start, data))
 
 
@@ -63,8 +64,10 @@ def pcd(
     SADA-JEM (Yang, Su & Ji, 2023) has steps=10, noise=0, clip=1, bounded=true, start=class-gaussian.
     """
     from jembench.sampling.pcd import PersistentChains
+    from jembench.sampling.sgld import Langevin
 
-    langevin = _langevin(data, steps=steps, step_size=step_size, noise=noise, clip=clip, bounded=bounded)
+    bounds = data.bounds if bounded else None
+    langevin = Langevin(steps=steps, step_size=step_size, noise=noise, clip=clip, bounds=bounds)
     return PersistentChains(data, langevin, _start(start, data), buffer_size=buffer, reinit=reinit)
 
 
@@ -112,12 +115,3 @@ def _start(spec: str, data: DataSpec) -> Start:
     """Make the start of chains that a spec names."""
     start: Start = registry.resolve("starts", spec).make(data)
     return start
-
-
-def _langevin(
-    data: DataSpec, *, steps: int, step_size: float, noise: float, clip: float | None, bounded: bool
-) -> Langevin:
-    from jembench.sampling.sgld import Langevin
-
-    bounds = data.bounds if bounded else None
-    return Langevin(steps=steps, step_size=step_size, noise=noise, clip=clip, bounds=bounds)

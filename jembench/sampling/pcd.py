@@ -27,6 +27,7 @@ class ReplayBuffer:
     """
 
     def __init__(self, size: int, data: DataSpec) -> None:
+        self.size = size
         self.num_classes = data.num_classes
         self.images = torch.zeros((size, *data.shape))  # placeholders until ``fill``
         self.ages = torch.zeros(size, dtype=torch.int64)
@@ -41,11 +42,6 @@ class ReplayBuffer:
         self.images = images
         self.ages = torch.zeros(self.size, dtype=torch.int64, device=images.device)
 
-    @property
-    def size(self) -> int:
-        """The number of slots, N."""
-        return len(self.ages)
-
     def check(self, n: int, *, of_class: bool) -> None:
         """Check that n different slots can be drawn, all of one class if ``of_class``.
 
@@ -54,11 +50,11 @@ class ReplayBuffer:
         """
         slots = self._slots_per_class() if of_class else self.size
         if n > slots:
-            if of_class:
-                problem = f"may ask for {n} chains of one class, and its part of the replay buffer has {slots} images"
-            else:
-                problem = f"of {n} chains does not fit a replay buffer of {slots} images"
-            raise SpecError(f"A batch {problem}. Make the sampler's buffer larger or the batch smaller.")
+            each = " for each class" if of_class else ""
+            raise SpecError(
+                f"A batch of {n} chains does not fit a replay buffer of {slots} images{each}. Make the buffer "
+                "of the sampler larger or the batch smaller."
+            )
 
     def draw(self, n: int, generator: Generator) -> Int[Tensor, " n"]:
         """Draw n different slots. (The reference code draws with replacement, so that two chains may share a slot.)"""
@@ -66,20 +62,11 @@ class ReplayBuffer:
         return torch.randperm(self.size, generator=generator, device=generator.device)[:n]
 
     def draw_of_class(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:
-        """Draw different slots, one of each of the classes y.
-
-        Raises:
-            SpecError: if there are more chains of a class than slots.
-        """
+        """Draw different slots, one of each of the classes y, none of which is wanted more often than it has slots."""
         per_class = self._slots_per_class()
         order = torch.rand((self.num_classes, per_class), generator=generator, device=generator.device).argsort(1)
         same = y[:, None] == y[None, :]
         rank = same.tril(-1).sum(1)  # number of earlier chains of the batch with the same class
-        if len(y) > per_class and int(rank.max()) >= per_class:
-            raise SpecError(
-                f"A batch asks for {int(rank.max()) + 1} chains of one class, but its part of the replay buffer has "
-                f"{per_class} images. Make the sampler's buffer larger or the batch smaller."
-            )
         return y * per_class + order[y, rank]
 
     def _slots_per_class(self) -> int:

@@ -100,7 +100,7 @@ def test_what_is_missing_can_be_left_for_later(run, nothing_downloaded, outcomes
     found = {metric: cell for (*_, metric), cell in outcomes("runs").items()}
     assert found["accuracy"]["status"] == "ok"
     assert (found["ood:set=svhn"]["status"], found["ood:set=svhn"]["details"]) == ("na", {})
-    assert "use --metrics ood:set=svhn:download=true" in found["ood:set=svhn"]["reason"]
+    assert "write svhn:download=true" in found["ood:set=svhn"]["reason"]
     assert run(**arguments).code == 2  # it is still missing, and asked for
 
 

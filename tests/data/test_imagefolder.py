@@ -14,7 +14,7 @@ from jembench.catalog import registry
 from jembench.catalog.spec import stable_hash
 from jembench.data import decoding, folders
 from jembench.data.factories import imagefolder
-from jembench.errors import Fallback, JembenchError, Remark, SpecError, Unavailable
+from jembench.errors import Fallback, JembenchError, SpecError, Unavailable
 
 
 @pytest.fixture(autouse=True)
@@ -142,8 +142,7 @@ def flat(tmp_path: Path) -> Path:
 
 def split_of(folder: Path, **options: float) -> list[tuple[int, ...]]:
     """The labels of train and of test."""
-    with pytest.warns(Remark, match=r"has no train/ and test/"):
-        dataset = imagefolder(root=str(folder), **options)
+    dataset = imagefolder(root=str(folder), **options)
     return [tuple(dataset.split(part).labels.tolist()) for part in ("train", "test")]
 
 
@@ -156,8 +155,7 @@ def test_each_class_is_split(flat: Path) -> None:
 
 def images_for_tests(flat: Path, seed: int) -> set[bytes]:
     """The pixels of the test images."""
-    with pytest.warns(Remark, match=rf"10 images are for training and 3 for tests \(split=0.8,seed={seed}\)"):
-        dataset = imagefolder(root=str(flat), seed=seed)
+    dataset = imagefolder(root=str(flat), seed=seed)
     assert (dataset.train_size, dataset.test_size) == (10, 3)
     images = {part: {image.numpy().tobytes() for image in dataset.split(part).images} for part in ("train", "test")}
     assert len(images["train"] | images["test"]) == 10  # the dogs are three of the cats
@@ -176,7 +174,6 @@ def test_the_split_is_frozen(flat: Path) -> None:
     assert {random_pixels(number).transpose(2, 0, 1).tobytes() for number in last} <= images_for_tests(flat, 7)
 
 
-@pytest.mark.filterwarnings("ignore::jembench.errors.Remark")
 def test_a_new_image_moves_few_others(flat: Path) -> None:
     before = {*folders._split_parts(str(flat), 0.8, 0)["test"]}
     save(flat / "cat" / "new.png", random_pixels(99))

@@ -158,7 +158,7 @@ def test_missing_files_are_named_with_the_folder_and_the_remedy(factory: Callabl
         factory(root=str(tmp_path / "data"))
     message = str(raised.value)
     assert f"is not available in {tmp_path / 'data'}" in message
-    assert f"--dataset {factory.__name__}:download=true" in message
+    assert f"write {factory.__name__}:download=true" in message
     assert "fetch http" in message
     assert "\n" not in message
     assert not (tmp_path / "data").exists()

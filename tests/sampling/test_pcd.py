@@ -58,7 +58,7 @@ def test_every_slot_of_a_class_is_drawn_equally_often():
     ("act", "text"),
     [
         (lambda: chains().init(21, generator=seeded()), "A batch of 21 chains does not fit a replay buffer of 20"),
-        (lambda: chains().init(5, ONE_CLASS, generator=seeded()), "5 chains of one class"),
+        (lambda: chains().check_batch(5, conditional=True), "A batch of 5 chains .* of 4 images for each class"),
         (lambda: chains(size=21).init(5, ONE_CLASS, generator=seeded()), "multiple of the number of classes"),
     ],
 )

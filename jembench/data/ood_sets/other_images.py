@@ -16,7 +16,7 @@ from torch import Tensor
 
 from jembench import seeds
 from jembench.data.decoding import central_square
-from jembench.errors import NotApplicable, Unavailable
+from jembench.errors import NotApplicable
 from jembench.interfaces import Dataset, DataSpec, Split
 
 _MODES = {1: "L", 3: "RGB"}
@@ -34,12 +34,7 @@ class OtherDataset:
     name: str  # of the component, which the random choice is derived from
 
     def draw(self, test: Split, data: DataSpec) -> Tensor:
-        try:
-            dataset = self.make()
-        except NotApplicable:
-            raise
-        except Unavailable as error:  # it advises on the option of a training dataset
-            raise Unavailable(str(error).replace("--dataset ", "--metrics ood:set=")) from error
+        dataset = self.make()
         images = dataset.split("test").images
         if _holds(images, test.images):
             raise NotApplicable(f"{dataset.spec.name} is the in-distribution dataset itself.")

@@ -8,7 +8,6 @@ from jembench.catalog import discovery, registry, spec
 from jembench.catalog.options import Content, marked
 from jembench.catalog.registry import Resolved
 from jembench.data.ood_sets.other_images import OtherDataset
-from jembench.errors import SpecError, unknown
 from jembench.interfaces import OODSet
 
 _KINDS: tuple[discovery.Kind, ...] = ("ood_sets", "datasets")
@@ -40,19 +39,7 @@ def resolve(text: str) -> ResolvedOODSet:
         SpecError: if neither has the name, or there is no such option.
         PluginError: if the component cannot be imported.
     """
-    name = spec.parse(text).name
-    if name in _names("ood_sets") or ":" in name:
-        return ResolvedOODSet(registry.resolve("ood_sets", text), is_dataset=False)
-    if name in _names("datasets"):
-        return ResolvedOODSet(registry.resolve("datasets", text), is_dataset=True)
-    raise _unknown(name)
-
-
-def _names(kind: discovery.Kind) -> set[str]:
-    components = discovery.components(kind)
-    return {each.name for each in components} | {f"{each.distribution}/{each.name}" for each in components}
-
-
-def _unknown(name: str) -> SpecError:
-    known = {component.name for kind in _KINDS for component in discovery.components(kind)}
-    return unknown("OOD set and no dataset", name, known, "jembench list ood_sets")
+    name = spec.parse(text).name.rpartition("/")[2]
+    sets, datasets = ({each.name for each in discovery.components(kind)} for kind in _KINDS)
+    is_dataset = name in datasets - sets
+    return ResolvedOODSet(registry.resolve(_KINDS[is_dataset], text), is_dataset=is_dataset)

@@ -98,7 +98,7 @@ def test_the_dataset_itself_is_none_of_its_own_outliers():
 
 
 def test_a_name_that_nothing_has_names_what_there_is():
-    with pytest.raises(SpecError, match=r"no OOD set and no dataset named 'interpol'\. Nearest: interp"):
+    with pytest.raises(SpecError, match=r"no OOD set named 'interpol'\. Nearest: interp"):
         resolve("interpol")
     with pytest.raises(SpecError, match="no option of interp named 'levels'"):
         resolve("interp:levels=3")
