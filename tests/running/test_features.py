@@ -1,14 +1,12 @@
 """Feature networks and features of real images: made once, shared, kept, and made again when damaged."""
 
-import multiprocessing
-import time
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from jembench.catalog import registry
 from jembench.interfaces import Features
-from jembench.metrics import features
 from jembench.running import caches
 from jembench.running.caches import FeatureBank
 from jembench.store.store import Store
@@ -61,38 +59,13 @@ def test_features_are_computed_once_for_each_network_and_images(network, tmp_pat
     assert network.asked == 3
 
 
-# --- several processes ------------------------------------------------------------------------------------------------
-
-
-def _prepare(log, root, data):
-    identity = FeatureBank(data, Store(root), torch.device("cpu")).network("cnn").identity
-    with log.open("a") as file:
-        file.write(f"{identity}\n")
-
-
-@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_several_processes_train_a_network_once(zoo_of_tests, tmp_path, monkeypatch):
-    import zoo_of_tests as zoo
-
-    log = tmp_path / "log"
-
-    def train(spec, images, labels):
-        with log.open("a") as file:
-            file.write("trained\n")
-        time.sleep(0.1)  # the others come meanwhile
-        return features._make_net(spec).eval()
-
-    monkeypatch.setattr(features, "_train", train)
-    monkeypatch.setattr(caches, "WAIT", 0.01)
-    fork = multiprocessing.get_context("fork")
-    crowd = [fork.Process(target=_prepare, args=(log, tmp_path / "runs", zoo.data())) for _ in range(3)]
-    for one in crowd:
-        one.start()
-    for one in crowd:
-        one.join()
-        assert one.exitcode == 0
-    first, *identities = log.read_text().splitlines()
-    assert first == "trained"
-    assert len(identities) == 3
-    assert len(set(identities)) == 1
-    assert list((tmp_path / "runs" / "leases").iterdir()) == []
+def test_a_network_that_is_trained_here_is_left_to_the_process_that_trains_it(network, tmp_path, monkeypatch):
+    store, data = Store(tmp_path), SimpleNamespace(spec=SimpleNamespace(name="three"))
+    network.trained_here = True
+    other = store.lease("features-three-net")
+    other.__enter__()
+    monkeypatch.setattr(caches.time, "sleep", lambda seconds: [other.__exit__(None, None, None), waited.append(1)])
+    waited = []
+    assert FeatureBank(data, Store(tmp_path), torch.device("cpu")).network("net") is network
+    assert (waited, network.prepared) == ([1], 1)
+    assert not store.in_work()
