@@ -36,11 +36,12 @@ def latex(document: Document, *, width: str = "column", interval: Interval = "be
 
 def _float(table: Table, width: str, interval: Interval, labels: dict[str, int]) -> str:
     star = "*" if width == "page" else ""
+    caption = table.title.replace(" · ", ": ", 1).replace(" · ", ", ")
     widest = width if width[0].isdigit() else r"\linewidth"
     lines = [
         rf"\begin{{table{star}}}[tp]",
         r"\centering\small",
-        rf"\caption{{{escaped(_caption(table.title))}.}}\label{{{_label(table.title, labels)}}}\smallskip",
+        rf"\caption{{{escaped(caption)}.}}\label{{{_label(table.title, labels)}}}\smallskip",
         *(_scaled(table, widest, interval) if table.rows else [escaped(note.text) for note in table.footnotes]),
         rf"\end{{table{star}}}",
     ]
@@ -104,10 +105,9 @@ def _protected(text: str) -> str:
 def _notes(table: Table, interval: Interval) -> list[Footnote]:
     if interval == "below":
         return list(table.footnotes)
-    has_half = any(text.half for row in table.rows for text in row)
-    kept = [note for note in table.footnotes if has_half or not note.text.startswith(INTERVAL)]
-    half = "± of one seed: half the width of the 95 % interval"
-    return [note._replace(text=note.text.replace(INTERVAL, half).replace(ENDS, "")) for note in kept]
+    half = Footnote("± of one seed: half the width of the 95 % interval.")
+    has_half = any(cell.half for row in table.rows for cell in row)
+    return [*[half] * has_half, *(note for note in table.footnotes if not note.text.startswith((INTERVAL, ENDS)))]
 
 
 def _label(title: str, taken: dict[str, int]) -> str:
@@ -115,11 +115,6 @@ def _label(title: str, taken: dict[str, int]) -> str:
     name = slug(re.sub(r"[^a-z0-9]+", "-", title.partition(" · ")[0].lower()), 50) or "table"
     taken[name] = taken.get(name, 0) + 1
     return f"tab:{name}" if taken[name] == 1 else f"tab:{name}-{taken[name]}"
-
-
-def _caption(title: str) -> str:
-    first, *rest = title.split(" · ")
-    return f"{first}: {', '.join(rest)}" if rest else first
 
 
 # --- characters -------------------------------------------------------------------------------------------------------

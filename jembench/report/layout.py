@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from jembench.errors import SpecError
 from jembench.experiment.plan import Part
@@ -75,26 +75,23 @@ def build(
 
 def _not_run(rows: Sequence[Row], parts: Iterable[Part]) -> list[Row]:
     """Return a row for each value that a part of a suite asks for and a trained model lacks."""
-    known = {(row.fit, row.metric) for row in rows}
-    fits = {row.fit: row for row in rows}
+    known, fits = {(row.fit, row.metric) for row in rows}, {row.fit: row for row in rows}
     labels: dict[str, dict[str, Row]] = {}
     for row in rows:
         labels.setdefault(row.metric, {}).setdefault(row.label, row)
+    asked = dict.fromkeys((fit, metric) for part in parts for fit in part.rows for metric in part.rows[fit])
     found = []
-    for part in parts:
-        for fit, row in fits.items():
-            if fit not in part.rows:
-                continue
-            model = {name: getattr(row, name) for name in ("model", "name", "dataset", "recipe", "dataset_name")}
-            for metric in part.rows[fit]:
-                if (fit, metric) not in known:
-                    known.add((fit, metric))
-                    others = labels.get(metric, {"": Row(name="", dataset="")})
-                    found += [
-                        Row(**model, metric=metric, label=label, status="not run", unit=one.unit, better=one.better)
-                        for label, one in others.items()
-                    ]
+    for fit, metric in asked:
+        if fit in fits and (fit, metric) not in known:
+            model: dict[str, Any] = {name: getattr(fits[fit], name) for name in _MODEL}
+            for label, like in labels.get(metric, {"": Row(name="", dataset="")}).items():
+                value: dict[str, Any] = {"label": label, "unit": like.unit, "better": like.better}
+                found.append(Row(**model, **value, metric=metric, status="not run"))
     return found
+
+
+_MODEL = ("model", "name", "dataset", "recipe", "dataset_name")
+"""The fields of a row that are of its model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -262,7 +259,6 @@ class _Tables:
         legend = (
             *([BOLD] if best else []),
             *_legend(ours, (cell.value for line in table.rows for cell in line)),
-            *_positive_class(row.label for row in ours),
             *(f"{variants[label]}: recipe {label}." for label in recipes if label in variants),
         )
         yield replace(table, footnotes=(*_differing_protocols(ours), *self.notes.take(legend)))
@@ -345,41 +341,31 @@ def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
             )
 
 
-def _positive_class(labels: Iterable[str]) -> Iterator[str]:
-    """Yield which class is positive under FPR95 and AUPR: half of the literature has it the other way round."""
-    if {"fpr95-in", "fpr95-out", "aupr-in", "aupr-out"} & set(labels):
-        yield (
-            "-in: in-distribution is the positive class (fpr95-in: the share of outliers above the threshold that 95 % "
-            "of the test images pass); -out: outliers are, which is OpenOOD's convention for FPR95."
-        )
-
-
-_BIASED = (
-    *("ece", "adaptive-ece", "classwise-ece", "fid", "is", "precision", "recall"),
-    *("classes", "age-dependence", "steps", "larger-eps"),
-)
-
-
-def _biased(labels: Iterable[str]) -> Iterator[str]:
-    """Yield of which values the mean over as many images is not the value for infinitely many."""
-    shown = [f"{label}-" for label in labels if not label.startswith("fid-infinity")]
-    biased = [name for name in _BIASED if any(label.startswith(f"{name}-") for label in shown)]
-    if biased:
-        yield (
-            f"{', '.join(biased)}: few images shift this mean, for a perfect model as well, and the interval does not "
-            "allow for it; debiased-ece and fid-infinity are not shifted."
-        )
+_REMARKS = {
+    "-in: in-distribution is the positive class (fpr95-in: the share of outliers above the threshold that 95 % of the "
+    "test images pass); -out: outliers are, which is OpenOOD's convention for FPR95.": (
+        *("fpr95-in", "fpr95-out", "aupr-in", "aupr-out"),
+    ),
+    "{}: few images shift this mean, for a perfect model as well, and the interval does not allow for it; debiased-ece "
+    "and fid-infinity are not shifted.": (
+        *("ece", "adaptive-ece", "classwise-ece", "fid", "is", "precision", "recall"),
+        *("classes", "age-dependence", "steps", "larger-eps"),
+    ),
+}
+"""Remarks on values of these labels, or of these with a suffix."""
 
 
 def _legend(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
-    intervals = [row.label for row in rows if row.low is not None]
-    if intervals:
+    labels = [row.label for row in rows if row.low is not None and not row.label.startswith("fid-infinity")]
+    if any(row.low is not None for row in rows):
         yield f"{INTERVAL} of the mean over other test images (samples, timed iterations), as many as were measured."
-        yield from _biased(intervals)
+    for remark, names in _REMARKS.items():
+        if found := [name for name in names if any(f"{label}-".startswith(f"{name}-") for label in labels)]:
+            yield remark.format(", ".join(found))
     if any(row.sd is not None for row in rows):
-        ends = ENDS * bool(intervals)
-        means = "Value: mean over the seeds; ±: standard deviation over the seeds, how much training anew changes it."
-        yield means + ends
+        yield "Value: mean over the seeds; ±: standard deviation over the seeds, how much training anew changes it."
+    if any(row.sd is not None and row.low is not None for row in rows):
+        yield f"{ENDS} are means over the seeds: what other test images would change."
     if any(row.status == "not run" for row in rows):
         yield "not run: `jembench run` measures what is missing."
     if ABSENT in texts:

@@ -270,15 +270,15 @@ class Selection:
     def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
         """Return the cells of the fits of a suite, in its order; selected fields replace those that it names."""
         selected = (self.models, self.dataset, self.recipe, self.seeds)
+        fields = [index for index, given in enumerate(selected) if given is None]
+        names = dict.fromkeys(tuple(of_fit[index] for index in fields) for of_fit in fit_names_of(suite))
+        ranks = {of_fit: rank for rank, of_fit in enumerate(names)}
 
-        def open_to_it(*names: object) -> tuple[object, ...]:
-            return tuple(name for name, given in zip(names, selected, strict=True) if given is None)
+        def rank(cell: Cell) -> int | None:
+            of_fit = (*cell.fit.names, cell.fit.seed)
+            return ranks.get(tuple(of_fit[index] for index in fields))
 
-        ranks: dict[tuple[object, ...], int] = {}
-        for names in fit_names_of(suite):
-            ranks.setdefault(open_to_it(*names), len(ranks))
-        found = [(ranks.get(open_to_it(*cell.fit.names, cell.fit.seed)), cell) for cell in cells]
-        known = [(rank, cell) for rank, cell in found if rank is not None]
+        known = [(place, cell) for cell in cells if (place := rank(cell)) is not None]
         return [cell for _, cell in sorted(known, key=lambda one: one[0])]
 
 

@@ -14,10 +14,9 @@ from jembench.report.rows import Better, Row, grouped
 
 DAGGER = "†"
 ABSENT = "—"
-INTERVAL = "[low, high]: 95 % interval"
-"""The beginning of the sentence on intervals."""
+INTERVAL, ENDS = "[low, high]: 95 % interval", "The ends of the intervals"
+"""The beginnings of the sentences on intervals."""
 
-ENDS = " The ends of the interval are means over the seeds: what other test images would change."
 _ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 _WITHOUT_UNCERTAINTY = 4  # significant digits
 _MOST_DECIMALS = 6

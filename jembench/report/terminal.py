@@ -88,18 +88,14 @@ def _heading(heading: Heading) -> RichText:
 
 def _cell(text: TableCell, interval: Interval, identifies: bool) -> RichText:
     cell = RichText(text.value, style="cyan" if identifies else "")
-    cell.append(_superscript(",".join(text.marks)), style="yellow")
+    cell.append(",".join(text.marks).translate(_SUPERSCRIPT), style="yellow")
     if text.interval:
         cell.append(("\n" if interval == "below" else " ") + text.interval, style="dim")
     return cell
 
 
-def _superscript(marks: str) -> str:
-    return marks.translate(_SUPERSCRIPT)
-
-
 def _footnote(footnote: Footnote) -> RichText:
     text = RichText(style="dim")
     if footnote.mark:
-        text.append(f"{_superscript(footnote.mark)} ", style="not dim yellow")
+        text.append(f"{footnote.mark.translate(_SUPERSCRIPT)} ", style="not dim yellow")
     return text.append(footnote.text)

@@ -173,7 +173,7 @@ def _buffer_files(folder: Path) -> list[Path]:
 def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each metric and dataset with a model that was trained from several seeds."""
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
-    for group in grouped(measured, _protocol):
+    for group in grouped(measured, lambda c: (c.metric, c.outcome.protocol, c.fit.dataset, c.provenance.get("limit"))):
         of_models = grouped(group, lambda cell: (cell.fit.model, cell.fit.recipe))
         models = {model_of(cells[0].fit, names): cells for cells in of_models}
         if max(map(len, models.values())) < 2:
@@ -183,10 +183,6 @@ def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned
             stem(f"seeds-{first.metric}", [cell.fit for cell in group], first.provenance.get("limit")),
             partial(strips, f"{first.metric} on {first.fit.dataset}", models),
         )
-
-
-def _protocol(cell: Cell) -> tuple[object, ...]:
-    return cell.metric, cell.outcome.protocol, cell.fit.dataset, cell.provenance.get("limit")
 
 
 def strips(title: str, models: Mapping[str, Sequence[Cell]]) -> Drawing:

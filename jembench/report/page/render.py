@@ -24,13 +24,10 @@ if TYPE_CHECKING:
 
 def html(document: Document) -> str:
     """Return a page in one file: tables that sort and filter, figures, samples, and the protocol of each number."""
-    return document.page(None) if document.page else render(of_tables(document))
-
-
-def of_tables(document: Document) -> Page:
-    """Return the page of a document of which nothing is known but its tables."""
+    if document.page:
+        return document.page(None)
     tables = document.tables()
-    return Page(title=tables[0].title if tables else "Results", tables=tables)
+    return render(Page(title=tables[0].title if tables else "Results", tables=tables))
 
 
 def render(page: Page, refresh: int | None = None) -> str:
