@@ -1,4 +1,4 @@
-"""What is said of a trained model that goes by the names of one that is to be trained."""
+"""Differences between planned fits and trained ones of the same names."""
 
 import dataclasses
 import json
