@@ -141,6 +141,13 @@ def test_a_damaged_file_of_the_target_is_replaced(source, both):
     assert content(both) == content(source)
 
 
+def test_a_cell_that_the_source_holds_twice_is_copied_once(source, target):
+    path = next(source.root.glob("cells/ece-jem*s0*"))
+    shutil.copy(path, path.with_name(f"a-copy-{path.name.rpartition('-')[2]}"))
+    assert set(statuses(source, target)) == {"copied"}
+    assert len(list(target.root.glob("cells/*ecejem000.json"))) == 1
+
+
 def test_a_result_that_differs_is_kept(source, both):
     values = {"accuracy": read_cell(next(source.root.glob("cells/ece-*"))).outcome.values["ece"]}
     path = changed(source, "cells/accuracy-jem*s0*", values=values)
