@@ -139,13 +139,13 @@ def test_more_labels_than_images(make_trainer):
         (
             "factored",
             {"chains.sampler": '"pcd:buffer=24"'},
-            "may ask for 9 chains of one class, and its part of .* has 8",
+            "A batch of 9 chains does not fit a replay buffer of 8 images for each class",
         ),
         ("factored", {"chains.sampler": '"pcd:buffer=28"'}, "cannot be shared out evenly among 3 classes"),
         (
             "jem",
             {"chains.sampler": '"pcd:buffer=24"', "chains.conditional": "true"},
-            "may ask for 9 chains of one class",
+            "A batch of 9 chains does not fit a replay buffer of",
         ),
     ],
 )
