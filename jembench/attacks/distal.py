@@ -34,12 +34,7 @@ class Ends(NamedTuple):
 
 
 def ascend(
-    target: Target,
-    noise: Float[Tensor, "N C H W"],
-    y: Int[Tensor, " N"],
-    *,
-    steps: int,
-    threshold: float,
+    target: Target, noise: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], *, steps: int, threshold: float
 ) -> Ends:
     """Run projected gradient ascent on log p(y|x), until an image is classified as y with p(y|x) above a threshold.
 

@@ -102,12 +102,7 @@ class PGD:
         return hits
 
     def robust(
-        self,
-        target: Target,
-        x: Float[Tensor, "N C H W"],
-        y: Tensor,
-        eps: float,
-        starts: Float[Tensor, "N R C H W"],
+        self, target: Target, x: Float[Tensor, "N C H W"], y: Tensor, eps: float, starts: Float[Tensor, "N R C H W"]
     ) -> Closest:
         """Find an image of another class within eps of each image; a misclassified image is at distance 0.
 

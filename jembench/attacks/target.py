@@ -32,10 +32,8 @@ A majority is not enough, since the image was selected among many for its wrong 
 class Stochastic(Protocol):
     """A model whose logits are a mean over random draws."""
 
-    @property
-    def copies(self) -> int:
-        """The number of copies of an image that pass through the network together."""
-        ...
+    copies: int
+    """The number of copies of an image that pass through the network together."""
 
 
 class LossGradient(NamedTuple):
@@ -68,18 +66,19 @@ class Target:
         Raises:
             Diverged: as for :meth:`check`.
         """
-        logits = torch.cat(self._in_parts(lambda part: self._logits(x[part]), x))
+
+        def compute(part: slice) -> Tensor:
+            with settled(self.model, x.device):
+                logits = logits_of(self.model, self.data, x[part])
+            self._finite.append(logits.isfinite().all())
+            return logits
+
+        logits = torch.cat(self._in_parts(compute, x))
         self.check()
         return logits
 
     def _in_parts(self, work: Callable[[slice], T], x: Tensor) -> list[T]:
         return predictions.in_parts(work, len(x), x.device, self.data.shape, self._copies)
-
-    def _logits(self, x: Tensor) -> Tensor:
-        with settled(self.model, x.device):
-            logits = logits_of(self.model, self.data, x)
-        self._finite.append(logits.isfinite().all())
-        return logits
 
     def check(self) -> None:
         """Check that all logits so far were finite; the host waits for the device.

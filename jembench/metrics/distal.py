@@ -108,8 +108,7 @@ class Distal(Attack):
         attacked = self.attack(evaluation)
         arrays = attacked.arrays
         if isinstance(evaluation.model, Energy | Density):
-            arrays = {
-                **arrays,
+            arrays |= {
                 "log-px": log_px(evaluation, torch.from_numpy(arrays["images"])),
                 "log-px-noise": log_px(evaluation, torch.from_numpy(arrays["noise"])),
                 "log-px-test": log_px(evaluation),

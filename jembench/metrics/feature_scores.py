@@ -37,10 +37,9 @@ class Spread(NamedTuple):
 
 def inception_score(logits: Float[Tensor, "N K"], splits: int) -> Spread:
     """Return the mean over S splits of the shuffled images of IS = exp(mean over images of KL(p(y|x) || p(y)))."""
-    from torch_fidelity.metric_isc import KEY_METRIC_ISC_MEAN, KEY_METRIC_ISC_STD, isc_features_to_metric
+    from torch_fidelity.metric_isc import isc_features_to_metric
 
-    score = isc_features_to_metric(logits.double(), splits=splits)
-    return Spread(score[KEY_METRIC_ISC_MEAN], score[KEY_METRIC_ISC_STD])
+    return Spread(*isc_features_to_metric(logits.double(), splits=splits).values())
 
 
 def inception_score_in_order(logits: Float[Tensor, "N K"], splits: int) -> Spread:
@@ -172,11 +171,11 @@ def extrapolated_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "
 
 def kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subsets: int, subset_size: int) -> Spread:
     """Return the mean over subsets of the unbiased squared MMD; slightly below 0 for equal distributions."""
-    from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, KEY_METRIC_KID_STD, kid_features_to_metric
+    from torch_fidelity.metric_kid import kid_features_to_metric
 
     pools = (features.double() for features in (generated, reference))
     distance = kid_features_to_metric(*pools, kid_subsets=subsets, kid_subset_size=subset_size, verbose=False)
-    return Spread(float(distance[KEY_METRIC_KID_MEAN]), float(distance[KEY_METRIC_KID_STD]))
+    return Spread(*map(float, distance.values()))
 
 
 def resampled_kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:

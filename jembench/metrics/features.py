@@ -32,6 +32,12 @@ DIGEST = "6726825d"
 """The first digits of the SHA-256 of Inception's weights of 2015-12-05, with which FID was first computed."""
 
 URL = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"
+HOW_TO_GET = (
+    "Let jembench fetch them (96 MB) with --set fid.features=inception:download=true, or download "
+    f"{URL} elsewhere and give --set fid.features=inception:weights=PATH. Without a download, --set "
+    "fid.features=cnn trains a small network on the dataset. Each of fid, is, kid and prc has this option: "
+    "--set is.features=cnn --set fid.features=cnn."
+)
 WEIGHTS_FILE = URL.rpartition("/")[2]
 _INCEPTION_BATCH = 32
 _TIMEOUT_SECONDS = 20.0
@@ -92,13 +98,13 @@ class InceptionFeatures:
         if not path.is_file() and self.download and not self.weights:
             _fetch(path)
         if not path.is_file():
-            raise Unavailable(f"Inception's weights are not available: there is no file {path}. {_how_to_get()}")
+            raise Unavailable(f"Inception's weights are not available: there is no file {path}. {HOW_TO_GET}")
         content = path.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
         if not digest.startswith(DIGEST):
             raise CheckpointError(
                 f"{path} does not hold Inception's weights: its SHA-256 begins with {digest[:8]}. It must be "
-                f"torch-fidelity's {WEIGHTS_FILE}; torchvision's Inception is another network. {_how_to_get()}"
+                f"torch-fidelity's {WEIGHTS_FILE}; torchvision's Inception is another network. {HOW_TO_GET}"
             )
         return content
 
@@ -118,15 +124,6 @@ def cached_path() -> Path:
     return Path(torch.hub.get_dir()) / "checkpoints" / WEIGHTS_FILE
 
 
-def _how_to_get() -> str:
-    return (
-        "Let jembench fetch them (96 MB) with --set fid.features=inception:download=true, or download "
-        f"{URL} elsewhere and give --set fid.features=inception:weights=PATH. Without a download, --set "
-        "fid.features=cnn trains a small network on the dataset. Each of fid, is, kid and prc has this option: "
-        "--set is.features=cnn --set fid.features=cnn."
-    )
-
-
 def _fetch(path: Path) -> None:
     import torch
 
@@ -135,7 +132,7 @@ def _fetch(path: Path) -> None:
         with socket_timeout(_TIMEOUT_SECONDS):
             torch.hub.download_url_to_file(URL, str(path), hash_prefix=DIGEST, progress=False)
     except (OSError, RuntimeError, http.client.HTTPException) as error:
-        raise Unavailable(f"Inception's weights could not be fetched to {path}: {error}. {_how_to_get()}") from error
+        raise Unavailable(f"Inception's weights could not be fetched to {path}: {error}. {HOW_TO_GET}") from error
 
 
 # --- a small network, trained on the dataset itself -------------------------------------------------------------------

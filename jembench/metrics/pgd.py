@@ -13,19 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from jembench.attacks.eps import check_eps, parse_eps
 from jembench.catalog.spec import Scalar
 from jembench.interfaces import Resampling
-from jembench.metrics.attacks import (
-    CURVE,
-    Attacked,
-    Found,
-    Gradient,
-    GradientAttack,
-    Shard,
-    accuracies,
-    choose,
-    distance_estimates,
-    in_shards,
-    is_robust,
-)
+from jembench.metrics import attacks
 from jembench.metrics.base import Count, Resamples, share
 
 if TYPE_CHECKING:
@@ -37,7 +25,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PGD(GradientAttack):
+class PGD(attacks.GradientAttack):
     """Projected gradient descent: the median distance, in levels of 255, to the nearest image of another class.
 
     The accuracy within some eps is given as well; with ``eps`` (8/255, of a pixel's range) only the accuracy within it.
@@ -45,7 +33,7 @@ class PGD(GradientAttack):
     """
 
     eps: str = ""  # as the user wrote it; "": search the smallest eps of each image
-    grad: Gradient = "through"
+    grad: attacks.Gradient = "through"
     name: ClassVar[str] = "pgd"
 
     def __post_init__(self) -> None:
@@ -73,7 +61,7 @@ class PGD(GradientAttack):
         if self.eps:
             check_eps(self.eps, self.norm, planned.spec.dimensions)
 
-    def find(self, evaluation: Evaluation, shard: Shard, target: Target) -> Found:
+    def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
         """Attack within eps, or search the smallest eps."""
         from jembench.attacks import pgd
 
@@ -82,11 +70,11 @@ class PGD(GradientAttack):
         if self.eps:
             closest = algorithm.robust(target, shard.x, shard.y, parse_eps(self.eps), begin)
         else:
-            sizes = [parse_eps(eps) for eps in CURVE[self.norm]]
+            sizes = [parse_eps(eps) for eps in attacks.CURVE[self.norm]]
             closest = algorithm.minimal(target, shard.x, shard.y, begin, sizes)
-        return Found(closest.adversarial, closest.distance.isfinite())
+        return attacks.Found(closest.adversarial, closest.distance.isfinite())
 
-    def starts(self, shard: Shard) -> Tensor:
+    def starts(self, shard: attacks.Shard) -> Tensor:
         """Draw the starts of each image, (N, R, C, H, W), which do not depend on its shard or the model."""
         import torch
 
@@ -100,12 +88,12 @@ class PGD(GradientAttack):
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the accuracy within eps, or the median distance and the curve."""
         if self.eps:
-            return dict(accuracies(self.label, arrays, ~arrays["found"], arrays["wrong"]))
-        return dict(distance_estimates(self.name, arrays, [self.norm]))
+            return dict(attacks.accuracies(self.label, arrays, ~arrays["found"], arrays["wrong"]))
+        return dict(attacks.distance_estimates(self.name, arrays, [self.norm]))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Transfer(GradientAttack):
+class Transfer(attacks.GradientAttack):
     """Transfer of adversarial images to the model with refinement: the share in % that still deceives it.
 
     The images are those that ``pgd`` finds without refinement. An image that is refined back to its class counts with
@@ -130,7 +118,7 @@ class Transfer(GradientAttack):
         """The parts of the protocol."""
         return {**super().protocol_options, "tolerance": self.spent.tolerance}
 
-    def attack(self, evaluation: Evaluation) -> Attacked:
+    def attack(self, evaluation: Evaluation) -> attacks.Attacked:
         """Classify the images of the attack on the unrefined model by the refined one.
 
         Raises:
@@ -143,10 +131,10 @@ class Transfer(GradientAttack):
 
         require_chains(evaluation.sampler)  # before the images are made
         source = self.source.attack(evaluation)
-        done = choose(evaluation, source.images)
+        done = attacks.choose(evaluation, source.images)
         row = {index: place for place, index in enumerate(done.index.tolist())}
 
-        def show(shard: Shard) -> Mapping[str, Tensor]:
+        def show(shard: attacks.Shard) -> Mapping[str, Tensor]:
             rows = [row[index] for index in shard.index.tolist()]
             made, distance, claimed = (
                 torch.from_numpy(source.arrays[key][rows]).to(shard.x.device)
@@ -159,11 +147,11 @@ class Transfer(GradientAttack):
             images = torch.where(shown[:, None, None, None], made, shard.x)
             return {**verify(fresh, shard.x, shard.y, images, shown | wrong), "found-source": shown}
 
-        attacked = in_shards(self, evaluation, done, show)
+        attacked = attacks.in_shards(self, evaluation, done, show)
         as_it_is = {  # the robustness without refinement, for comparison
             f"{key}-as-it-is": source.arrays[key][: attacked.images] for key in ("found", f"distance-{self.norm}")
         }
-        return Attacked({**attacked.arrays, **as_it_is}, source.wanted)
+        return attacks.Attacked({**attacked.arrays, **as_it_is}, source.wanted)
 
     def details(self, arrays: Arrays) -> dict[str, Any]:
         """Return the numbers of images that were misclassified, shown and refined back."""
@@ -189,5 +177,6 @@ class Transfer(GradientAttack):
             )
             deceived[label] = share(found[shown], "lower")._replace(resampling=among)
         return deceived | {
-            f"{label}@{eps}": share(is_robust(arrays, self.norm, parse_eps(eps)), "higher") for eps in CURVE[self.norm]
+            f"{label}@{eps}": share(attacks.is_robust(arrays, self.norm, parse_eps(eps)), "higher")
+            for eps in attacks.CURVE[self.norm]
         }

@@ -34,21 +34,14 @@ def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
     Raises:
         ValueError: if a score is not finite, or if there are no scores.
     """
-    by_label = {"auroc": auroc_resampling(inside, outside)}
-    for positive, roles in _roles(inside, outside).items():
-        for label, make in (("fpr95", fpr_resampling), ("aupr", average_precision_resampling)):
-            resampling = make(*roles)
-            by_label[f"{label}-{positive}"] = resampling if positive == "in" else _swapped(resampling)
-    return by_label
-
-
-def _roles(inside: Scores, outside: Scores) -> dict[str, tuple[Scores, Scores]]:
-    """Return the scores of the positive and the negative class with inside ("in") or outside ("out") as positive.
-
-    Those of the positive class are expected to be higher.
-    """
-    of_inside, of_outside = (np.asarray(scores, dtype=np.float64) for scores in (inside, outside))
-    return {"in": (of_inside, of_outside), "out": (-of_outside, -of_inside)}
+    inside, outside = (np.asarray(scores, dtype=np.float64) for scores in (inside, outside))
+    return {
+        "auroc": auroc_resampling(inside, outside),
+        "fpr95-in": fpr_resampling(inside, outside),
+        "aupr-in": average_precision_resampling(inside, outside),
+        "fpr95-out": _swapped(fpr_resampling(-outside, -inside)),
+        "aupr-out": _swapped(average_precision_resampling(-outside, -inside)),
+    }
 
 
 def _swapped(resampling: Resampling) -> Resampling:
