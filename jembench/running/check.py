@@ -72,6 +72,7 @@ class Outlook(NamedTuple):
             )
 
 
+@dataclass(frozen=True)
 class Datasets:
     """The datasets of plans, each read once.
 
@@ -79,10 +80,9 @@ class Datasets:
         dry: True to download nothing, and to record a missing dataset instead of raising an error.
     """
 
-    def __init__(self, *, dry: bool = False) -> None:
-        self._dry = dry
-        self.absent: dict[str, str] = {}  # dataset -> why it is missing, with the remedy
-        self._data: dict[tuple[str, int | None], PlannedFit | None] = {}
+    dry: bool = False
+    absent: dict[str, str] = field(default_factory=dict)  # dataset -> why it is missing, with the remedy
+    data: dict[tuple[str, int | None], PlannedFit | None] = field(default_factory=dict)
 
     def find(self, fit: FitPlan, limit: int | None) -> PlannedFit | None:
         """Return the fits' dataset; with ``dry``, blank images for a missing one, or None if its size is unknown.
@@ -91,24 +91,24 @@ class Datasets:
             Unavailable: if it is missing and ``dry`` is False.
         """
         key = fit.key.dataset, limit
-        if key in self._data:
-            return self._data[key]
+        if key in self.data:
+            return self.data[key]
         dataset, made = fit.dataset, None
         try:
             if fit.absent:
                 raise Unavailable(fit.absent)
             with progress.phase(f"reading {key[0]}"), isolated(f"The dataset {dataset}"):
-                made = present(dataset) if self._dry else dataset.make()
+                made = present(dataset) if self.dry else dataset.make()
                 made.split("train"), made.split("test")  # reports damaged images before training
         except Unavailable as error:
-            if not self._dry:
+            if not self.dry:
                 raise
             if not dataset.bound.arguments.get("download"):
                 self.absent[str(dataset)] = str(error)
             made = absent(dataset)
         test = limited(made.split("test"), limit) if made else None
-        self._data[key] = PlannedFit(dataset=made, test=test, fetching=not self._dry) if made and test else None
-        return self._data[key]
+        self.data[key] = PlannedFit(dataset=made, test=test, fetching=not self.dry) if made and test else None
+        return self.data[key]
 
 
 def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:

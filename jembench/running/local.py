@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from jembench.interfaces.running import Driver, Ended, Job
 
 
+@dataclass(eq=False)
 class LocalExecutor:
     """One unit of work after the other, in this process."""
 
     slots = 1
     here = True
 
-    def __init__(self) -> None:
-        self._queue: list[Job] = []
-        self._cancelled = False
+    _queue: list[Job] = field(default_factory=list, init=False)
+    _cancelled: bool = field(default=False, init=False)
 
     def open(self, driver: Driver) -> None:
         """Keep the driver of the run."""
