@@ -20,7 +20,7 @@ def test_data_that_are_missing_are_told_with_the_way_to_get_them(jembench, monke
     for text in (
         "Error: CIFAR-10 is not available",
         str(tmp_path / "data"),
-        "--dataset cifar10:download=true",
+        "write cifar10:download=true",
         "root=",
     ):
         assert text in done.err
