@@ -122,7 +122,7 @@ class Part(NamedTuple):
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
     rows: dict[Names, tuple[str, ...]]  # the metrics of each fit
-    variants: dict[str, str]  # label of a recipe with settings -> its name in tables
+    labels: dict[str, str]  # label of a recipe with settings -> its name in tables
 
 
 DisplayNames = Mapping[tuple[str, str], str]
@@ -365,7 +365,7 @@ def _parts(
         metrics = tuple(dict.fromkeys((*part.metrics, *run.metrics)))
         grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
         labels = {fit.recipe.label: run.label for one, fit in fits if one is run and run.label}
-        parts[run.title] = part = Part(run.title, metrics, grids, part.rows, part.variants | labels)
+        parts[run.title] = part = Part(run.title, metrics, grids, part.rows, part.labels | labels)
         for names in (names for one, names in rows if one is run):
             part.rows[names] = tuple(dict.fromkeys((*part.rows.get(names, ()), *_metrics_on(run, names[1]))))
     return tuple(parts.values())

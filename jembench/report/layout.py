@@ -238,7 +238,7 @@ class _Tables:
         in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
         choices = list(dict.fromkeys(tuple(text(row) for text in options.values()) for row in in_order))
         shown.sort(key=lambda row: (choices.index(tuple(text(row) for text in options.values())), bool(row.source)))
-        variants, recipes = self._variants, dict.fromkeys(row.recipe for row in ours)
+        short, recipes = self._labels, dict.fromkeys(row.recipe for row in ours)
         context = self._context()
         texts = {name: list(dict.fromkeys(map(text, ours))) for name, text in context.items()}
         shared = [f"{name} {found[0]}" for name, found in texts.items() if len(found) == 1]
@@ -259,23 +259,23 @@ class _Tables:
         legend = (
             *([BOLD] if best else []),
             *_legend(ours, (cell.value for line in table.rows for cell in line)),
-            *(f"{variants[label]}: recipe {label}." for label in recipes if label in variants),
+            *(f"{short[label]}: recipe {label}." for label in recipes if label in short),
         )
         yield replace(table, footnotes=(*_differing_protocols(ours), *self.notes.take(legend)))
 
     @property
-    def _variants(self) -> dict[str, str]:
-        return {label: name for part in self.layout.parts for label, name in part.variants.items()}
+    def _labels(self) -> dict[str, str]:
+        return {label: name for part in self.layout.parts for label, name in part.labels.items()}
 
     def _context(self) -> dict[str, Callable[[Row], str]]:
         """Return functions from a row to the texts that tell trained models apart besides their names."""
-        variants = self._variants
+        short = self._labels
         seeds: dict[Fit, set[int]] = {}
         for row in self.rows:
             seeds.setdefault(row.fit, set()).update(row.seeds)
         return {
             "dataset": lambda row: row.dataset_name,
-            "recipe": lambda row: variants.get(row.recipe, row.recipe) or ABSENT,
+            "recipe": lambda row: short.get(row.recipe, row.recipe) or ABSENT,
             "seeds": lambda row: ", ".join(map(str, sorted(seeds[row.fit]))) or ABSENT,
         }
 

@@ -83,7 +83,7 @@ def test_a_block_is_crossed_by_itself_and_takes_what_it_leaves_out_from_the_head
     assert (metrics_on(plan, "digits"), metrics_on(plan, "cifar10")) == (["nll"], ["nll", "ece:bins=9"])
     assert plan.names == {(OTHER, "fast+epochs=20"): "Ours"} == display_names_of(plan.suite)
     (part,) = plan.parts
-    assert part.variants == {"digits+epochs=20+chains.sampler=sgld:steps=7": "short-run"}
+    assert part.labels == {"digits+epochs=20+chains.sampler=sgld:steps=7": "short-run"}
     assert part.rows[OTHER, "cifar10", "fast+epochs=20"] == ("ece:bins=9",)
     assert fit_names_of(plan.suite) == [(*fit.key.names, fit.seed) for fit in plan.fits]
 
@@ -96,7 +96,7 @@ def test_the_command_line_stands_in_place_of_what_blocks_say(installed):
     label = "code+epochs=1+chains.sampler=sgld:steps=2"
     assert fits_of(plan) == [("digits", ANY, label, 5)]
     assert [(str(cell.metric), cell.limit) for cell in plan.cells] == [("ece:bins=4", 3)]
-    assert plan.parts[0].variants == {label: "short-run"}
+    assert plan.parts[0].labels == {label: "short-run"}
     twice = few.replaced(datasets=["cifar10"], models=[OTHER, ANY])  # of a block's own models, those remain
     assert [(model, recipe) for _, model, recipe, _ in dict.fromkeys(fits_of(make_plan(twice)))] == [
         *([(OTHER, "paper+epochs=20")] * 2),
