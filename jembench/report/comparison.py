@@ -179,12 +179,8 @@ def best(rows: Sequence[Row], seeds: Sequence[Row], read: Read) -> set[Row]:
             difference = contrast(first, second, read, resamples=RESAMPLES_OF_BEST)
             if difference.images_p is not None:
                 tested[order[0]] = difference
-    judged = zip(tested, adjusted(tested.values()), strict=True)
-    return {row for row, difference in judged if (difference.p or 0.0) < LEVEL and _is_better(difference)}
-
-
-def _is_better(row: Difference) -> bool:
-    return row.difference is not None and (row.difference > 0) == (row.better == "higher")
+    judged = [(row, one.p, one.difference) for row, one in zip(tested, adjusted(tested.values()), strict=True)]
+    return {row for row, p, by in judged if p is not None and p < LEVEL and by and (by > 0) == (row.better == "higher")}
 
 
 # --- one value --------------------------------------------------------------------------------------------------------

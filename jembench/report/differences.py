@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
@@ -112,15 +112,16 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
         )
 
 
-def document_of(tables: Callable[[], Sequence[Table]], rows: Iterable[Difference], **about: Any) -> Document:
+def document_of(tables: Sequence[Table], rows: Iterable[Difference], **about: Any) -> Document:
     """Return differences for people and for programs.
 
     Args:
-        tables: returns them as tables.
-        rows: the same as records.
+        tables: for people.
+        rows: the same for programs.
         about: further content of JSON.
     """
-    return Document(tables=tables, records=lambda: map(asdict, rows), fields=FIELDS, about={"level": LEVEL, **about})
+    about = {"level": LEVEL, **about}
+    return Document(tables=lambda: tables, records=lambda: map(asdict, rows), fields=FIELDS, about=about)
 
 
 # --- two models -------------------------------------------------------------------------------------------------------
@@ -128,13 +129,7 @@ def document_of(tables: Callable[[], Sequence[Table]], rows: Iterable[Difference
 
 def of_comparison(comparison: Comparison) -> Document:
     """Return a comparison for people and for programs."""
-    a, b = ({"model": of.model, "dataset": of.dataset, "recipe": of.recipe} for of in (comparison.a, comparison.b))
-    rows, resamples = comparison.rows, comparison.resamples
-    return document_of(lambda: [_of_comparison(comparison)], rows, a=a, b=b, resamples=resamples)
-
-
-def _of_comparison(comparison: Comparison) -> Table:
-    a, b, rows = comparison.a, comparison.b, comparison.rows
+    a, b, rows, resamples = comparison.a, comparison.b, comparison.rows, comparison.resamples
     seeds = tuple(sorted({seed for row in rows for seed in row.seeds}))
     models = a.model if a.model == b.model else f"{a.model} and {b.model}"
     title = f"{models} · dataset {a.dataset_name} · {recipes_text(a.recipe, b.recipe)} · {_seeds_text(seeds)}"
@@ -142,7 +137,9 @@ def _of_comparison(comparison: Comparison) -> Table:
         Line((value_name(row, rows),), row, (row.reason, *(f"{_seeds_text(row.seeds)} alone",) * (row.seeds < seeds)))
         for row in rows
     ]
-    return table(title, ["value"], comparison.names, lines, Footnotes(), *legend(rows, comparison.resamples))
+    shown = table(title, ["value"], comparison.names, lines, Footnotes(), *legend(rows, resamples))
+    fits = {name: dict(zip(("model", "dataset", "recipe"), of.fit, strict=True)) for name, of in (("a", a), ("b", b))}
+    return document_of([shown], rows, **fits, resamples=resamples)
 
 
 def recipes_text(a: str | None, b: str | None) -> str:

@@ -39,7 +39,8 @@ def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Ro
         is_whole = True
         for number in table:
             matches = [(column[0], match) for column in columns if (match := _match(number, column))]
-            same = [(one, match) for one, match in matches if not match.differs and _is_of(number, one)]
+            wanted = (number.quantity, number.row.unit)
+            same = [(one, match) for one, match in matches if not match.differs and (one.label, one.unit) == wanted]
             found += (_in_column(number, one, match.unstated, ours) for one, match in same)
             if not same:
                 is_whole = False
@@ -58,10 +59,6 @@ def _match(number: Published, column: Sequence[Row]) -> Match | None:
     if len(known) < len(found):
         return None
     return Match(*(tuple(dict.fromkeys(itertools.chain(*parts))) for parts in zip(*known, strict=True)))
-
-
-def _is_of(number: Published, row: Row) -> bool:
-    return (row.label, row.unit) == (number.quantity, number.row.unit)
 
 
 def _in_column(number: Published, own: Row, unstated: Sequence[str], ours: Sequence[Row]) -> Row:

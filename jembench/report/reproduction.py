@@ -12,7 +12,7 @@ from jembench.report import comparison
 from jembench.report.differences import Line, document_of, legend, table, value_name
 from jembench.report.formats import Document
 from jembench.report.rows import Side, grouped, rows, sides
-from jembench.report.table import Footnotes, Table, TableCell
+from jembench.report.table import Footnotes, TableCell
 from jembench.store.outcome import Cell
 
 TIMES = ("s", "ms")
@@ -91,14 +91,10 @@ def document(differences: Sequence[comparison.Difference], differing: Sequence[s
         differences: of all values.
         differing: sentences on what differs in the code and the options of fits and metrics.
     """
-    return document_of(lambda: _tables(differences, differing), differences, differing=list(differing))
-
-
-def _tables(rows: Sequence[comparison.Difference], differing: Sequence[str]) -> list[Table]:
     notes = Footnotes()
-    groups = grouped(rows, lambda row: (row.dataset, row.recipe_a))
-    below = [*legend(rows), RULE, *([f"Differs: {'; '.join(differing)}."] if differing else [])]
-    return [
+    groups = grouped(differences, lambda row: (row.dataset, row.recipe_a))
+    below = [*legend(differences), RULE, *([f"Differs: {'; '.join(differing)}."] if differing else [])]
+    tables = [
         table(
             f"Measured again · dataset {group[0].dataset} · recipe {group[0].recipe_a}",
             ["model", "value"],
@@ -109,3 +105,4 @@ def _tables(rows: Sequence[comparison.Difference], differing: Sequence[str]) -> 
         )
         for group in groups
     ]
+    return document_of(tables, differences, differing=list(differing))

@@ -98,12 +98,12 @@ def collect(
 
 
 def overview(rows: Sequence[Row]) -> list[Row]:
-    """Return the values of an overview: those of each metric under the fewest options that were measured."""
+    """Return the values of an overview: the first of each metric under the fewest options that were measured."""
     found = []
     for name in METRICS:
         mine = [row for row in rows if bare_name(row.metric) == name and row.value is not None]
-        simplest = min((row.metric for row in mine), key=len, default="")
-        found += [row for row in mine if row.metric == simplest]
+        simplest = min((row.place for row in mine), key=lambda place: len(place[0]), default=None)
+        found += [row for row in mine if row.place == simplest]
     return found
 
 
