@@ -44,10 +44,8 @@ class DatasetSubject(Subject):
         """Return the splits of a dataset, by default of a new one. Skip the check unless they are tensors."""
         dataset = dataset or self.make()
         splits = {name: Split(*dataset.split(name)) for name in get_args(SplitName)}
-        are_tensors = all(
-            isinstance(values, Tensor) for split in splits.values() for values in split if values is not None
-        )
-        only_if(are_tensors, "See the checks images and labels.")
+        values = [value for split in splits.values() for value in split if value is not None]
+        only_if(all(isinstance(value, Tensor) for value in values), "See the checks images and labels.")
         return splits
 
 

@@ -9,7 +9,7 @@ import atexit
 import copy
 import math
 import tempfile
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
@@ -38,13 +38,6 @@ EPOCHS = 5
 ITERATIONS = 4
 """Iterations per epoch, each with a quarter of the chains."""
 
-_METHODS: Mapping[Capability, str] = {
-    "logits": "logits",
-    "energy": "energy",
-    "log_prob": "log_prob",
-    "samples": "sample",
-}
-
 
 def trained() -> TrainedFit:
     """Return a new fit with the results of a training: chains, buffers of the last epochs, and validation images.
@@ -52,16 +45,13 @@ def trained() -> TrainedFit:
     Only the feature networks and their features of images are shared between fits.
     """
     sampler, buffers = copy.deepcopy(_chains())
-    return _fit(WithChains(Mixture(DATA)), _dataset(), sampler, buffers)
+    return _fit(WithChains(Mixture(DATA)), drawn_images(DATA), sampler, buffers)
 
 
 def with_capabilities(capabilities: Iterable[Capability]) -> TrainedFit:
     """Return a fit of the model with only these capabilities. It draws samples without chains."""
-    return _fit(WithMethods(Mixture(DATA), [_METHODS[capability] for capability in capabilities]), _dataset())
-
-
-def _dataset() -> LazyDataset:
-    return drawn_images(DATA)
+    methods = ["sample" if capability == "samples" else capability for capability in capabilities]
+    return _fit(WithMethods(Mixture(DATA), methods), drawn_images(DATA))
 
 
 @cache
@@ -71,7 +61,7 @@ def _chains() -> tuple[Sampler, tuple[Samples, ...]]:
     step_size = deviation(DATA) ** 2 / 10
     langevin = Langevin(steps=3, step_size=step_size, noise=math.sqrt(2 * step_size))
     sampler = PersistentChains(DATA, langevin, ClassGaussianStart(DATA), buffer_size=CHAINS, reinit=0.05)
-    sampler.inform(_dataset().split("train"))
+    sampler.inform(drawn_images(DATA).split("train"))
     generator = torch.Generator().manual_seed(0)
     buffers = []
     for _ in range(EPOCHS):
@@ -104,4 +94,4 @@ def _bank() -> FeatureBank:
     """Return the feature networks, which are trained once per process, since training takes seconds."""
     folder = tempfile.TemporaryDirectory(prefix="jembench-testing-")
     atexit.register(folder.cleanup)
-    return FeatureBank(_dataset(), Store(Path(folder.name)), torch.device("cpu"))
+    return FeatureBank(drawn_images(DATA), Store(Path(folder.name)), torch.device("cpu"))

@@ -203,20 +203,6 @@ def test_the_way_back_uses_the_noise_of_the_way_there_and_no_other():
 
 
 @pytest.mark.parametrize("grad", GRADIENTS)
-@pytest.mark.parametrize("of", [QUIET, Cooling()])
-def test_the_network_stays_as_it_was(grad, of):
-    model = Net(dropout=0.5).train()
-    model.net.eval()
-    model.net[1].bias.requires_grad_(False)
-    modes = [module.training for module in model.modules()]
-    trained = [parameter.requires_grad for parameter in model.parameters()]
-    refined(model, steps=3, grad=grad, of=of).logits(images().requires_grad_()).square().sum().backward()
-    assert [module.training for module in model.modules()] == modes
-    assert [parameter.requires_grad for parameter in model.parameters()] == trained
-    assert all(parameter.grad is None for parameter in model.parameters())
-
-
-@pytest.mark.parametrize("grad", GRADIENTS)
 def test_the_samplers_memory_is_not_touched(grad):
     chains = sampler("pcd:buffer=10,reinit=1")
     chains.finish(chains.init(10, generator=Generator().manual_seed(0))._replace(steps=5))

@@ -82,19 +82,3 @@ def test_samples_of_chains_on_a_class_are_compared_with_it(evaluation):
     assert agreement[:3] == pytest.approx((100 * hits / 60, *(100 * end for end in wilson(hits, 60))))
     assert (agreement.n, agreement.unit, agreement.better) == (60, "%", "higher")
     assert found.arrays["labels"].tolist() == [number % 3 for number in range(60)]
-
-
-@pytest.mark.parametrize(
-    "options", [{}, {"source": "fresh", "steps": 5, "images": 60, "conditional": True}], ids=["marginal", "conditional"]
-)
-def test_a_row_holds_different_samples_of_its_class(evaluation, options):
-    arrays = ClassSamples(**options).compute(evaluation).arrays
-    classes = arrays.get("labels", arrays["predicted"])
-    samples = evaluation.by_source[KEPT].images.numpy()
-    assert arrays["grid"].shape == (3, 10)
-    for number, row in enumerate(arrays["grid"]):
-        which = arrays["shown"][row[row >= 0]]
-        assert (classes[which] == number).all()
-        assert len(set(which.tolist())) == min(10, int((classes == number).sum()))
-    assert np.array_equal(arrays["images"], samples[arrays["shown"]])
-    assert arrays["images"].dtype == np.uint8

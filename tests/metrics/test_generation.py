@@ -8,7 +8,7 @@ from torch_fidelity.metric_fid import fid_features_to_statistics, fid_statistics
 from torch_fidelity.metric_isc import isc_features_to_metric
 
 from jembench.errors import Diverged, Unavailable
-from jembench.interfaces import DataSpec, Samples, Source
+from jembench.interfaces import DataSpec
 from jembench.metrics.generation import FID, IS, KID, PRC
 from jembench.metrics.sample_protocol import canonical_order
 
@@ -91,18 +91,6 @@ def test_the_scores_are_those_of_torch_fidelity_on_the_images_selected(selection
     statistics = (fid_features_to_statistics(x.double()) for x in (features.pool[kept], real))
     expected = fid_statistics_to_metric(*statistics, verbose=False)["frechet_inception_distance"]
     assert distance == pytest.approx(float(expected), rel=1e-9)
-
-
-def test_new_chains_and_pooled_buffers_are_scored_where_asked_for(generation, fake):
-    fresh, five = Source(chains="fresh", steps=5, images=40), Source(pooling="five")
-    generation.by_source[fresh] = Samples(fake.images(40, 7), None, "chains:steps=5")
-    generation.by_source[five] = Samples(fake.images(300, 8), None, "buffer")
-    found = FID(source="fresh", steps=5, images=40, resamples=0).compute(generation)
-    assert "images=40" in found.protocol
-    assert "source=chains:steps=5" in found.protocol
-    assert found.values["fid-pixels"].n == 40
-    found = FID(pooling="five", resamples=0).compute(generation)
-    assert {"images=300", "pooling=five-buffers", "source=buffer"} <= set(found.protocol.split(",")[1:])
 
 
 def test_a_model_whose_logits_are_not_finite_selects_nothing(generation):

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from jembench.data.pixels import to_float
-from jembench.errors import NotApplicable, OutOfTime
+from jembench.errors import NotApplicable
 from jembench.interfaces import ChainState, StepInfo
 from jembench.metrics.pgd import PGD, Transfer
 from jembench.models.energies import LogitModel
@@ -150,23 +150,6 @@ def test_a_resample_counts_the_images_that_are_shown_alone(evaluation):
     half = metric.resamplings({**measured.arrays, "found-source": shown})["transfer-linf"].statistic
     drawn = np.array([np.arange(N), np.arange(N) // 2 * 2])
     assert half(drawn) == pytest.approx([100 * found[1::2].mean(), 0])
-
-
-def test_time_that_is_up_leaves_a_part_which_the_next_run_completes(evaluation):
-    metric = Transfer(refine=1, **BUDGET)
-    evaluation.shards_left = 3  # of the attack's two shards, and then of the transfer's
-    measured = metric.compute(evaluation)
-    done = len(measured.arrays["index"])
-    assert 0 < done < N
-    assert measured.details["partial"] == f"{done} of {N} images"
-    assert f"images={done}," in measured.protocol
-    evaluation.shards_left = 1
-    with pytest.raises(OutOfTime, match="goes on from here"):
-        metric.compute(evaluation)
-    evaluation.shards_left = None
-    complete = metric.compute(evaluation)
-    assert "partial" not in complete.details
-    assert np.array_equal(complete.arrays["adversarial"][:done], measured.arrays["adversarial"])
 
 
 def test_a_model_without_chains_has_nothing_to_transfer_to(evaluation):

@@ -18,7 +18,7 @@ from jembench import seeds
 from jembench.interfaces import Batch, Density, Energy, Loss, Negatives, Trainable
 from jembench.models.capabilities import capabilities, is_fitted
 from jembench.models.objective import as_classifier
-from jembench.testing.checks import DoesNotApply, Subject, only_if, require
+from jembench.testing.checks import Subject, only_if, require
 from jembench.testing.comparing import same
 
 IMAGES = 5
@@ -44,9 +44,8 @@ class ModelSubject(Subject):
         """Make the model in evaluation mode, with weights of a seed."""
         with seeds.initialising(seed):
             model = super().build()
-            require(
-                isinstance(model, nn.Module), f"The factory returns a {type(model).__name__}, not a torch.nn.Module."
-            )
+            found = f"The factory returns a {type(model).__name__}, not a torch.nn.Module."
+            require(isinstance(model, nn.Module), found)
             if not capabilities(model) and not isinstance(model, Trainable):
                 model = as_classifier(model, self.data, str(self.resolved))
             if is_fitted(model):
@@ -158,12 +157,8 @@ class ModelSubject(Subject):
 
     def energies(self, model: Any, x: Tensor) -> Tensor:
         """Return E(x), or -log p(x) of a model that has only a density, (B,), with gradients."""
-        if isinstance(model, Energy):
-            energies = model.energy(x)
-        elif isinstance(model, Density):
-            energies = -model.log_prob(x)
-        else:
-            raise DoesNotApply("It has neither an energy nor a density.")
+        only_if(isinstance(model, Energy | Density), "It has neither an energy nor a density.")
+        energies: Tensor = model.energy(x) if isinstance(model, Energy) else -model.log_prob(x)
         only_if(energies.shape == (len(x),), "Its energies are not (B,): see the check output-shapes.")
         return energies
 
