@@ -303,14 +303,14 @@ def _choose(run: _Run) -> dict[str, float]:
     """
     trainer = run.trainer
     validation = trainer.validate()
-    if validation is None and trainer.iteration < trainer.iterations:
+    if not validation and trainer.iteration < trainer.iterations:
         return {}  # only the last model is kept
-    accuracy = validation.accuracy if validation else None
+    accuracy = validation.get("accuracy")
     if run.best is None or accuracy is None or accuracy >= run.best["accuracy"]:
         run.best = {"iteration": trainer.iteration, "accuracy": accuracy}
         checkpoint.write(run.folder / _SAMPLER, trainer.chains())
         checkpoint.write(run.folder / _MODEL, trainer.weights(), age=trainer.iteration)
-    return {f"validation_{name}": value for name, value in validation._asdict().items()} if validation else {}
+    return {f"validation_{name}": value for name, value in validation.items()}
 
 
 def _save(run: _Run) -> None:

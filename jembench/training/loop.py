@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Generator, Tensor
@@ -32,13 +32,6 @@ from jembench.training import processes
 from jembench.training.batches import Batches
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
 from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
-
-
-class Validation(NamedTuple):
-    """The model's accuracy and loss on the held-out images."""
-
-    accuracy: float  # 0..1
-    nll: float  # nats
 
 
 class Trainer:
@@ -205,9 +198,9 @@ class Trainer:
                 with execution.unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
                     self._differentiate(batch, negatives)
         self.optimizer.step()
-        if self.average:
-            self.average.update(self.model)
         self.iteration += 1
+        if self.average:
+            self.average.update(self.model, self.iteration)
         return values
 
     def _differentiate(self, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
@@ -292,17 +285,15 @@ class Trainer:
         self.adjustment = adjustment
         self._seed()
 
-    def validate(self) -> Validation | None:
-        """Return accuracy and NLL on the held-out images; None without such images or for a model without logits."""
+    def validate(self) -> dict[str, float]:
+        """Return accuracy and NLL on the held-out images; nothing without such images or for a model without logits."""
         if self.validation is None or self.validation.labels is None or not hasattr(self.model, "logits"):
-            return None
+            return {}
         with self.average.in_place_of(self.model) if self.average else nullcontext():
             logits = predictions.read(self.model, self.validation.images, self.data, self.device, {"logits"})["logits"]
         labels = self.validation.labels
-        return Validation(
-            accuracy=float((logits.argmax(1) == labels).double().mean()),
-            nll=float(F.cross_entropy(logits.double(), labels)),
-        )
+        accuracy = float((logits.argmax(1) == labels).double().mean())
+        return {"accuracy": accuracy, "nll": float(F.cross_entropy(logits.double(), labels))}
 
     def weights(self) -> dict[str, Tensor]:
         """Return the model's state for evaluation, averaged if the recipe says so."""
@@ -322,7 +313,7 @@ class Trainer:
             "iteration": self.iteration,
             "precision": self.execution.precision,
             "model": dict(self.model.state_dict()),
-            "average": self.average.state_dict() if self.average else {},
+            "average": self.average.state if self.average else {},
             "optimizer": self.optimizer.state_dict(),
             "sampler": self.chains(),
             "batches": self.batches.state_dict(),

@@ -102,14 +102,12 @@ class WeightAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
-        self.updates = 0
         self.state = {name: value.detach().clone() for name, value in model.state_dict().items()}
 
     @torch.no_grad()
-    def update(self, model: nn.Module) -> None:
-        """Update the average by the model's present weights."""
-        self.updates += 1
-        weight = 1 - min(self.decay, self.updates / (self.updates + 9))
+    def update(self, model: nn.Module, number: int) -> None:
+        """Update the average by the model's present weights; ``number`` counts the updates, this one included."""
+        weight = 1 - min(self.decay, number / (number + 9))
         current = model.state_dict()
         smooth = [name for name, value in self.state.items() if value.is_floating_point()]
         torch._foreach_lerp_([self.state[name] for name in smooth], [current[name] for name in smooth], weight)
@@ -126,12 +124,7 @@ class WeightAverage:
         finally:
             model.load_state_dict(own)
 
-    def state_dict(self) -> dict[str, object]:
-        """Return the average and the number of its updates."""
-        return {"updates": self.updates, "state": dict(self.state)}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore the average that :meth:`state_dict` returned."""
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Restore the average that ``state`` was."""
         for name, value in self.state.items():
-            value.copy_(state["state"][name])
-        self.updates = state["updates"]
+            value.copy_(state[name])

@@ -12,7 +12,6 @@ from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
 from jembench.models.nets import small
 from jembench.models.wide_resnet import ResidualNet
 from jembench.training.fit import train
-from jembench.training.loop import Validation
 
 
 def small_net():
@@ -63,7 +62,7 @@ def test_the_averaged_weights_are_validated_and_the_others_trained(make_trainer)
     with torch.no_grad():
         for value in trainer.average.state.values():
             value.zero_()
-    assert trainer.validate().nll == pytest.approx(1.0986, abs=1e-4)  # log 3: all logits alike
+    assert trainer.validate()["nll"] == pytest.approx(1.0986, abs=1e-4)  # log 3: all logits alike
     assert all(torch.equal(value, own[name]) for name, value in trainer.model.state_dict().items())
 
 
@@ -100,7 +99,7 @@ def test_the_best_by_validation_is_kept_and_the_latest_of_equals(make_trainer, t
 
     def validate():
         seen[trainer.iteration] = trainer.model.net[1].weight.detach().clone()
-        return Validation(next(accuracies), 1.0)
+        return {"accuracy": next(accuracies), "nll": 1.0}
 
     monkeypatch.setattr(trainer, "validate", validate)
     fitted = train(trainer, tmp_path)

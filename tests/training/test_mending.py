@@ -26,7 +26,6 @@ from jembench.store import records
 from jembench.training import guard
 from jembench.training.fit import train
 from jembench.training.guard import CRITERION, Intervention
-from jembench.training.loop import Validation
 
 WATCH, OFF = {"guard.mode": "watch"}, {"guard.mode": "off"}
 
@@ -310,7 +309,7 @@ def choosy(trainer, seen, accuracy=ACCURACY):
     def validate():
         place = trainer.adjustment.seeds, trainer.iteration
         seen[place] = trainer.model.net[1].weight.detach().clone()
-        return Validation(accuracy[place[0]][place[1]], 1.0)
+        return {"accuracy": accuracy[place[0]][place[1]], "nll": 1.0}
 
     trainer.validate = validate
     return trainer

@@ -104,7 +104,7 @@ def test_the_average_is_the_recursion(decay):
     expected, values = 5.0, [3.0, -1.0, 4.0, 1.5, 9.0, 2.0, -6.0, 5.0, 3.0, 5.0, 8.0, 9.0]
     for t, value in enumerate(values, start=1):
         model.become(value)
-        average.update(model)
+        average.update(model, t)
         share = min(decay, t / (t + 9))
         expected = share * expected + (1 - share) * value
         assert average.state["weight"].tolist() == pytest.approx([expected, -expected], rel=1e-5)
@@ -117,7 +117,7 @@ def test_the_model_has_the_average_for_a_while_also_if_something_goes_wrong():
     model = Noted()
     average = WeightAverage(model, 0.9)
     model.become(3.0)
-    average.update(model)
+    average.update(model, 1)
     kept = {name: value.clone() for name, value in average.state.items()}
 
     def fail():
