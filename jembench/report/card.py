@@ -68,13 +68,13 @@ def _value(row: Row) -> dict[str, Any]:
 
 
 def _distributions(provenance: Mapping[str, Any]) -> list[str]:
-    """Return what must be installed, with versions; what has no distribution is named with its file."""
+    """Return the distributions to install, with versions; a part without a distribution is named with its file."""
     parts = [str(line).partition(" [")[0] for line in provenance.get("plugins", ())]
     return list(dict.fromkeys(f"`{part}`" for part in ["jembench", *parts] if not part.startswith("jembench ")))
 
 
 def _toml(fields: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """Yield the lines of a recipe file; what says how the recipe was chosen is left out."""
+    """Yield the lines of a recipe file, without its name and overrides."""
     for key, value in fields.items():
         if isinstance(value, Mapping):
             yield from _toml(value, f"{path}{key}.")

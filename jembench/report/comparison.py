@@ -109,7 +109,7 @@ def compare(a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RES
 
     Args:
         a: the values of each seed of a model.
-        b: those of the other, on the same dataset.
+        b: the same of the other model, on the same dataset.
         read: gives a cell's per-example values.
         resamples: R.
     """

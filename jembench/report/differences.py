@@ -86,7 +86,7 @@ def _p_text(p: float | None) -> str:
 
 
 def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:
-    """Return what is compared, with its metric where another one of ``among`` has a value of that label."""
+    """Return the name of a compared value, with its metric if another metric in ``among`` has a value of that label."""
     alone = {other.metric for other in among if other.label == row.label} == {row.metric}
     name = row.label if alone else f"{row.label} ({row.metric})"
     return TableCell(f"{name} {detail(row.unit, row.better)}".strip())

@@ -1,4 +1,4 @@
-"""Protocols part by part: how those of ours differ, and whether a published number means the same as one of ours."""
+"""Comparison of protocols part by part: among our own results, and of a published number with one of ours."""
 
 from __future__ import annotations
 

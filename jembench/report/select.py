@@ -62,7 +62,7 @@ def select(field: str, wanted: Sequence[str] | None, items: Sequence[T], of: Cal
 
 
 def matching(kind: Kind | None, text: str, known: Iterable[str]) -> list[str]:
-    """Return the known texts that one means: itself, those of a pattern (``jem*``), or all specs of a bare name.
+    """Return the known texts that one stands for: itself, all matches of a pattern (``jem*``), or all specs of a name.
 
     Args:
         kind: of the components whose canonical specs are known; None: they are no specs.
@@ -91,7 +91,7 @@ def find_pair(
     """Find two models on the same dataset and, if no recipe is given, trained by the same recipe where there is one.
 
     Args:
-        fits: those of a store.
+        fits: of a store.
         a: a model, as :func:`matching` understands it.
         b: the other.
         dataset: of both; None: any.
@@ -200,7 +200,7 @@ class Selected(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
-    """Filters of results by fields, each also an order; None: all, or those of the file of an experiment.
+    """Filters of results by fields, each also an order; None: all, or the ones that the file of an experiment gives.
 
     A text is a spec, a bare name, which means all specs of that name, or a pattern.
     """

@@ -61,7 +61,7 @@ _GAP = 2
 
 
 def _width(table: Table, index: int, interval: Interval) -> int:
-    """Return what a column of a table takes, without its gaps."""
+    """Return the width of a column of a table, without its gaps."""
     heading = table.headings[index]
     texts = [_heading(heading), *(_cell(row[index], interval, heading.identifies) for row in table.rows)]
     width = max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""])

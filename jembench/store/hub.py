@@ -32,7 +32,7 @@ def parse(text: str) -> tuple[str, str]:
 
 
 def upload(folder: Path, to: str, *, private: bool = False) -> str:
-    """Make the files of a shared model those of a repository, which is created if it is not there, in one commit.
+    """Upload the files of a shared model to a repository in one commit; the repository is created if need be.
 
     Files of a model that was there before are removed; all others are left alone.
 
@@ -89,7 +89,7 @@ def _client(where: str, right: str) -> Iterator[Any]:
         yield hub
     except JembenchError:
         raise
-    except Exception as error:  # its own, and those of whichever HTTP client it uses
+    except Exception as error:  # of the client, or of its HTTP library
         raise _explained(where, right, error) from error
 
 

@@ -1,4 +1,4 @@
-"""The results that count among those of one name: the ones that were measured last.
+"""The latest results of each name, which are the ones that count.
 
 A name can change its meaning: code is edited, a default changes. The former results stay in the store.
 Imports no torch.
@@ -18,8 +18,8 @@ DATASET = "dataset_id"
 def newest(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells of a store that count, in their order.
 
-    Of the fits of one model, dataset and recipe only those of the version that was measured last count, so that two
-    versions of some code never stand in one row.
+    Of the fits of one model, dataset and recipe only the version measured last counts, so that a row never mixes two
+    versions of the code.
     """
     cells = _renamed(cells)
     by_time = sorted(cells, key=_time)
@@ -33,7 +33,7 @@ def earlier(cells: Sequence[Cell], counted: Sequence[Cell]) -> list[str]:
 
     Args:
         cells: of a store.
-        counted: those of them that :func:`newest` returns.
+        counted: the cells that :func:`newest` returns.
     """
     days = {cell.fit.names: _time(cell)[:10] for cell in sorted(counted, key=_time)}
     kept = {cell.id for cell in counted}
@@ -57,7 +57,7 @@ def _result(cell: Cell) -> tuple[object, ...]:
 
 
 def _renamed(cells: Sequence[Cell]) -> list[Cell]:
-    """Return the cells, those of one fit and of one dataset under the names that they were last measured by.
+    """Return the cells; each fit and each dataset gets the name under which it was measured last.
 
     Files may have been moved, or lie in several places.
     """

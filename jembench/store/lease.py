@@ -5,7 +5,7 @@ lock can be seen (same kernel, same mounted file system), the lock alone decides
 process ends. Elsewhere, and on a file system without locks, a lease lasts until it has had no heartbeat for
 ``LIFETIME``, by the clock of the file system.
 
-Files are created, and those of dead holders taken over, under names that only one process can create.
+A new lease, and the takeover of a dead holder's lease, go through a name that only one process can create.
 """
 
 from __future__ import annotations
@@ -256,8 +256,8 @@ def _lock(file: int, how: int) -> bool:
 def _lock_scope(status: os.stat_result) -> str:
     """Return a name for the processes that see one another's locks on a file.
 
-    They are those of one kernel and mounted file system. A host name does not do: containers on several machines may
-    share it. "" if this kernel has no name of its own.
+    These processes share a kernel and a mounted file system. A host name is not enough: containers on several machines
+    may share it. "" if this kernel has no name of its own.
 
     Args:
         status: of a file of that file system.
@@ -270,7 +270,7 @@ def _lock_scope(status: os.stat_result) -> str:
 def _kernel() -> str:
     with suppress(OSError):
         return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    if platform.system() == "Linux":  # a sandbox, where names and addresses are often those of others
+    if platform.system() == "Linux":  # a sandbox, where host names and addresses are often not unique
         return ""
     return f"{re.sub(r'[^A-Za-z0-9-]', '-', platform.node())[:60]}-{uuid.getnode():x}"
 

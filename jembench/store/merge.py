@@ -24,7 +24,7 @@ _CACHES = ("readings", "features")
 _OTHER = "the target has another result"
 
 _Unit = list[Item]
-"""Files that are copied together, in this order: those of a fit, those of a cell, or one file of predictions."""
+"""Files that are copied together, in this order: of a fit, of a cell, or one file of predictions."""
 
 
 def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = None) -> list[Finding]:
@@ -186,7 +186,7 @@ class _Merge:
 
 
 def _order(item: Item) -> tuple[str, int]:
-    """Sort the files of a unit: arrays and those of a training, checkpoints from the oldest on, cells and records."""
+    """Return the sort key of a file in a unit: arrays and files of training, checkpoints by age, cells and records."""
     kinds = {"checkpoint": "b", "record": "c", "cell": "c"}
     return kinds.get(item.kind, "a"), tensors.age_of(item.path) if item.kind == "checkpoint" else 0
 
@@ -204,7 +204,7 @@ def _replaces(cell: Cell, theirs: Cell) -> bool:
 
 
 def _is_same(cell: Cell, theirs: Cell) -> bool:
-    """Return whether two cells say the same, whenever and wherever they were measured."""
+    """Return whether two cells have the same outcome and arrays; their provenance may differ."""
     one, other = cell.outcome, theirs.outcome
     same = (one.status, one.protocol, cell.arrays) == (other.status, other.protocol, theirs.arrays)
     return same and encode(one.values) == encode(other.values)

@@ -66,7 +66,7 @@ class Store(Layout):
         self._held: dict[str, Held] = {}
 
     def check_exists(self) -> None:
-        """Refuse a store that is not there.
+        """Check that the store exists.
 
         Raises:
             SpecError: if there is no such folder.
@@ -75,7 +75,7 @@ class Store(Layout):
             raise SpecError(f"There is no store {self.root}. Give its folder with --store.")
 
     def check_writable(self) -> None:
-        """Fail now rather than after an hour of training.
+        """Check that files can be written here, before hours of training.
 
         Raises:
             StoreError: if nothing can be written here.
@@ -170,7 +170,7 @@ class Store(Layout):
         return _or_none(read)
 
     def read_cells(self, wanted: Iterable[AnyCell]) -> list[Cell]:
-        """Read those of some cells that there are.
+        """Read the given cells, without those that do not exist.
 
         Raises:
             StoreError: as :meth:`read_cell`.

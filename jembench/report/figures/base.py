@@ -59,12 +59,12 @@ class Result:
 
     @property
     def values(self) -> Mapping[str, Value]:
-        """What was measured."""
+        """The values of the cell."""
         return self.cell.outcome.values
 
     @property
     def place(self) -> tuple[object, ...]:
-        """What models that are compared in one figure share: the dataset, the seed and the images."""
+        """The dataset, the seed and the number of images, which all models in one figure share."""
         return self.fit.dataset, self.fit.seed, self.cell.provenance.get("limit")
 
     @property
@@ -132,7 +132,7 @@ def title_of(fit: FitKey, names: Names = NO_NAMES) -> str:
 
 
 def identity(fit: FitKey) -> tuple[object, ...]:
-    """Return what a person tells trained models apart by."""
+    """Return the dataset, model, recipe and seed of a trained model."""
     return fit.dataset, fit.model, fit.recipe, fit.seed
 
 

@@ -1,4 +1,4 @@
-"""Reliability diagrams: is a model right as often as it is confident?
+"""Reliability diagrams: the accuracy of a model at each confidence.
 
 Guo et al. (2017), arXiv:1706.04599, Figure 1; Grathwohl et al. (2020), arXiv:1912.03263, Figure 4.
 """

@@ -27,19 +27,19 @@ class Panel(NamedTuple):
     """A grid under its own title."""
 
     title: str
-    grid: NDArray[np.int64]  # (R, S) which picture; -1: none
+    grid: NDArray[np.int64]  # (R, S) index of the picture; -1: none
     score: NDArray[Any]  # (N,) what decided, or tells of, the choice
     rows: Sequence[str] = ()  # labels of the R rows
 
 
 def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequence[Panel], columns: int) -> Drawing:
-    """Panels of images, ``columns`` of them side by side.
+    """Draw panels of images, ``columns`` of them side by side.
 
     Args:
         title: of the figure.
-        arrays: ``images`` uint8 (M, C, H, W) and ``shown`` (M,), which of the N examples each picture is.
+        arrays: ``images`` uint8 (M, C, H, W) and ``shown`` (M,), the index of each picture among the N examples.
         classes: (N,), or None if they are unknown.
-        panels: with a line in the CSV for each image: where it is, its class, which example it is and its score.
+        panels: with a line in the CSV for each image: its position, class, index among the examples and score.
         columns: of panels.
     """
     sheets = [sheet(arrays["images"], panel.grid) for panel in panels]

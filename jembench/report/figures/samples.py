@@ -1,4 +1,4 @@
-"""Samples: what they look like, how old their chains are, and how near they are to training images.
+"""Samples: the images, the ages of their chains, and the training images nearest to them.
 
 Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 3, 7, 8 and 12.
 """

@@ -108,7 +108,7 @@ def overview(rows: Sequence[Row]) -> list[Row]:
 
 
 def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> list[Table]:
-    """Judge the claims of the experiment, and those of papers that were measured; p values are adjusted apart."""
+    """Judge the claims of the experiment and the measured claims of papers; p values are adjusted in each group."""
     from jembench.report.claims import document, judge
 
     read, root = pictures.store.read_arrays, pictures.store.root

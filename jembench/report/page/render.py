@@ -88,7 +88,7 @@ def _text(value: object) -> str:
 
 
 def key(cell: TableCell) -> str:
-    """Return what a column is sorted by where it is a number."""
+    """Return the number by which the page sorts a cell, or "" if it has none."""
     value = cell.row.value if cell.row else number_in(cell.value)
     return repr(value) if value is not None and math.isfinite(value) else ""
 
