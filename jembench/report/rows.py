@@ -8,17 +8,16 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 from jembench.catalog import spec
 from jembench.interfaces import Value
 from jembench.report.protocols import parsed, peculiarities
-from jembench.report.select import NO_NAMES, Fit, Names
+from jembench.report.select import NO_NAMES, Fit, Names, T
 from jembench.store.outcome import Cell
 
 Status = Literal["ok", "na", "failed", "not run"]
 Better = Literal["higher", "lower", ""]
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -81,19 +81,15 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     differing = [name for name in DEFENCE if len(values_of(name, protocols)) > 1]
     of_models = [
         Curve(
-            ", ".join((result.model, *_options(result, differing))),
+            ", ".join((result.model, *(f"{name} {parts[name]}" for name in differing if parts.get(name, "0") != "0"))),
             norm,
             len(result.arrays["found"]),
             accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"]),
         )
-        for result in ordered
+        for result, parts in zip(ordered, protocols, strict=True)
         for norm in adversarial.norms_of(result)
     ]
     return [*_as_they_are(ordered), *of_models]
-
-
-def _options(result: Result, names: Sequence[str]) -> list[str]:
-    return [f"{name} {value}" for name in names if (value := result.protocol.get(name, "0")) != "0"]
 
 
 def _as_they_are(results: Sequence[Result]) -> list[Curve]:

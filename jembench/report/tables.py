@@ -1,0 +1,273 @@
+"""From rows to tables: those that a suite names, or without a suite one of each kind of metric.
+
+A part of a suite has a main table of its metrics and a table for each of its grids. Metrics that differ in their
+options alone (an attack) have a table with a line for each choice of options.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from jembench.experiment.plan import Part
+from jembench.experiment.sweep import Axes, Grid, bare_name
+from jembench.report.protocols import DEFENCE, in_common, parts_of, peculiarities
+from jembench.report.rows import Row, grouped
+from jembench.report.select import Fit
+from jembench.report.table import ABSENT, DAGGER, ENDS, INTERVAL, Footnote, Footnotes, Heading, Table, detail, pivot
+
+BOLD = (
+    "Bold: better than the runner-up of its column (p < 0.05, adjusted by Holm for the columns; paired tests over the "
+    "test images, and over the seeds as well from 3 seeds on)."
+)
+
+Best = Callable[[Sequence[Row]], Collection[Row]]
+"""Finds the best of the values of a table."""
+
+
+@dataclass(frozen=True)
+class Tables:
+    """The tables of some rows.
+
+    Args:
+        rows: ours, in the order of the models, then the published ones that stand below them.
+        parts: of a suite; none: all metrics.
+        labels: the order of the columns; empty: that of the metrics.
+        notes: of all tables that are shown together.
+        best: finds the best values; None: none are marked.
+    """
+
+    rows: Sequence[Row]
+    parts: Sequence[Part]
+    labels: Sequence[str]
+    notes: Footnotes
+    best: Best | None
+
+    def of_parts(self) -> Iterator[Table]:
+        """Yield the tables of each part; without parts, one of metrics of one value and one of each other metric."""
+        if not self.parts:
+            groups = grouped(dict.fromkeys(row.place for row in self.rows), lambda place: bare_name(place[0]))
+            yield from self.main("Results", [group[0][0] for group in groups if len(group) == 1], self.rows)
+            for group in (group for group in groups if len(group) > 1):
+                metrics = list(dict.fromkeys(metric for metric, _ in group))
+                yield from self.by_options(bare_name(metrics[0]), metrics, self.rows)
+        for part in self.parts:
+            rows = [row for row in self.rows if row.source or row.fit in part.rows]
+            title = part.title if part.title and len(self.parts) > 1 else "Results"
+            is_attack = len(part.metrics) > 1 and len(set(map(bare_name, part.metrics))) == 1
+            yield from (self.by_options if is_attack else self.main)(title, part.metrics, rows)
+            for grid in part.grids:
+                yield from self.of_grid(grid, rows)
+
+    def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
+        """Yield a table with a column for each value of some metrics."""
+        shown = _known(rows, metrics)
+        of_label: dict[str, set[str]] = {}
+        for row in shown:
+            of_label.setdefault(row.label, set()).add(row.metric)
+
+        def heading(row: Row) -> Heading:
+            is_alone = row.label in ("", row.metric) or len(of_label[row.label]) == 1
+            return _heading(row, row.column if is_alone else f"{row.label} ({row.metric})")
+
+        yield from self._table([title], metrics, shown, {}, heading)
+
+    def by_options(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
+        """Yield a table of one metric under several options: a line for each choice, a column for each value.
+
+        Options that the label of a value tells, such as the norm of an attack, or that follow from others, such as the
+        chains of a refined model, have no column.
+        """
+        shown = _spread(_known(rows, metrics))
+        options = {
+            row.metric: parts_of(row.protocol) | row.options for row in sorted(shown, key=lambda row: row.protocol)
+        }
+
+        def distinct(names: Iterable[str]) -> int:
+            return len({(row.label, *(options[row.metric].get(name) for name in names)) for row in shown})
+
+        lines: dict[str, Callable[[Row], str]] = {}
+        names = dict.fromkeys(name for row in shown for name in row.options)
+        for name in sorted(names, key=lambda name: name in DEFENCE and DEFENCE.index(name)):
+            if distinct((*lines, name)) > distinct(lines):
+                lines[name] = _option_of(options, name)
+        yield from self._table([title], metrics, shown, lines, _heading)
+
+    def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
+        """Yield a table for each value of a grid: its row options and models across its column options."""
+        places = {place.metric: place for place in grid.places}
+        shown = _spread(_known([row for row in rows if grid.covers(row.dataset)], places))
+        options = {metric: dict(zip(grid.rows, place.row, strict=True)) for metric, place in places.items()}
+        lines = {name: _option_of(options, name) for name, values in grid.rows.items() if len(values) > 1}
+        fixed = [f"{name} {values[0]}" for name, values in grid.rows.items() if len(values) == 1]
+        for of_label in grouped(sorted(shown, key=self._rank), lambda row: row.label):
+            first, label = of_label[0], of_label[0].label or grid.metric
+            wanted = self.labels or grid.values or [label]
+            if first.label and not any(f"{label}-".startswith(f"{one}-") for one in wanted):
+                continue
+            titles = [grid.title, f"{label} {detail(first.unit, first.better)}".strip(), *fixed]
+
+            def heading(row: Row, label: str = label) -> Heading:
+                return Heading(_column_text(grid.columns, places[row.metric].column) or label)
+
+            yield from self._table(titles, list(places), of_label, lines, heading)
+
+    def _rank(self, row: Row) -> int:
+        return self.labels.index(row.label) if row.label in self.labels else len(self.labels)
+
+    def _table(
+        self,
+        titles: Sequence[str],
+        metrics: Sequence[str],
+        rows: Sequence[Row],
+        options: Mapping[str, Callable[[Row], str]],
+        heading: Callable[[Row], Heading],
+    ) -> Iterator[Table]:
+        """Yield the pivot of some rows with its remarks; of no rows of ours, nothing.
+
+        Args:
+            titles: parts of the title.
+            metrics: in the order of choices of options, and of columns.
+            rows: in the order of models.
+            options: texts that identify a line beside the model.
+            heading: returns the column of a row.
+        """
+        ours = [row for row in rows if not row.source]
+        datasets = {row.dataset for row in ours}
+        shown = [row for row in rows if row.dataset in datasets]
+        if not ours:
+            return
+        in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
+        choices = list(dict.fromkeys(tuple(text(row) for text in options.values()) for row in in_order))
+        shown.sort(key=lambda row: (choices.index(tuple(text(row) for text in options.values())), bool(row.source)))
+        recipes = dict.fromkeys(row.recipe for row in ours)
+        short = {label: name for part in self.parts for label, name in part.labels.items()}
+        context = self._context(short)
+        texts = {name: list(dict.fromkeys(map(text, ours))) for name, text in context.items()}
+        shared = [f"{name} {found[0]}" for name, found in texts.items() if len(found) == 1]
+        shared = [text if "," in text else text.replace("seeds ", "seed ") for text in shared]
+        titles = [*titles, in_common(row.protocol for row in ours), *shared]
+        differing = {name: text for name, text in context.items() if len(texts[name]) > 1}
+        best = self.best(ours) if self.best else ()
+        table = pivot(
+            shown,
+            {**options, "model": lambda row: row.name, **differing},
+            dict.fromkeys(map(heading, sorted(in_order, key=self._rank))),
+            heading,
+            self.notes,
+            title=" · ".join(filter(None, titles)),
+            best=best,
+            separate=len(options),
+        )
+        legend = (
+            *([BOLD] if best else []),
+            *_legend(ours, (cell.value for line in table.rows for cell in line)),
+            *(f"{short[label]}: recipe {label}." for label in recipes if label in short),
+        )
+        yield replace(table, footnotes=(*_differing_protocols(ours), *self.notes.take(legend)))
+
+    def _context(self, short: Mapping[str, str]) -> dict[str, Callable[[Row], str]]:
+        """Return functions from a row to the texts that tell trained models apart besides their names.
+
+        Args:
+            short: the names of recipes by their labels.
+        """
+        seeds: dict[Fit, set[int]] = {}
+        for row in self.rows:
+            seeds.setdefault(row.fit, set()).update(row.seeds)
+        return {
+            "dataset": lambda row: row.dataset_name,
+            "recipe": lambda row: short.get(row.recipe, row.recipe) or ABSENT,
+            "seeds": lambda row: ", ".join(map(str, sorted(seeds[row.fit]))) or ABSENT,
+        }
+
+
+def _known(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:
+    """Return the rows of some metrics, without the models of which nothing is known there."""
+    mine = [row for row in rows if row.metric in metrics]
+    known = {row.fit for row in mine if row.status != "not run"}
+    return [row for row in mine if row.fit in known]
+
+
+def _spread(rows: Sequence[Row]) -> list[Row]:
+    """Return rows of one metric name; one of a metric that gave no value anywhere stands under each label of others."""
+    labels = list(dict.fromkeys(row.label for row in rows if row.label))
+    named = {row.label: row for row in reversed(rows)}
+    found = []
+    for row in rows:
+        like = [named[label] for label in labels if not row.label]
+        found += [replace(row, label=one.label, unit=one.unit, better=one.better) for one in like] or [row]
+    return found
+
+
+def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> Callable[[Row], str]:
+    """Return a function from a row to an option of its metric."""
+    return lambda row: options[row.metric].get(name, ABSENT)
+
+
+def _heading(row: Row, text: str = "") -> Heading:
+    return Heading(text or row.label or bare_name(row.metric), detail(row.unit, row.better))
+
+
+def _column_text(axes: Axes, values: Sequence[str]) -> str:
+    return " ".join(_option_text(name, value, axes[name]) for name, value in zip(axes, values, strict=True))
+
+
+def _option_text(name: str, value: str, values: Sequence[str]) -> str:
+    """Return ``interp`` alone, ``0.1`` with the name of its option, and ``celeba:root=/data`` without its own options.
+
+    Options that alone tell it from another value are kept.
+    """
+    if not value[:1].isalpha() or value in ("true", "false", "none"):
+        return f"{name} {value}"
+    names = [other.partition(":")[0] for other in values]
+    bare = value.partition(":")[0]
+    return bare if names.count(bare) == 1 else value
+
+
+# --- remarks on whole tables ------------------------------------------------------------------------------------------
+
+
+def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
+    """Yield which parts of the protocols of a column differ, where its values must not be compared."""
+    for column in grouped((row for row in rows if row.value is not None), lambda row: (row.dataset, row.place)):
+        others = [row for row in column if not row.comparable]
+        protocols = {row.name: row.protocol for row in others}
+        usual = [row.protocol for row in column if row.comparable]
+        protocols |= {"the others": usual[0]} if usual else {}
+        if others:
+            texts = zip(protocols, peculiarities(list(protocols.values())), strict=True)
+            which = "; ".join(f"{name}: {text}" for name, text in texts)
+            what = f"{column[0].column} was measured under different protocols, do not compare"
+            yield Footnote(f"{what}: {which}", DAGGER)
+
+
+_REMARKS = {
+    "-in: in-distribution is the positive class (fpr95-in: the share of outliers above the threshold that 95 % of the "
+    "test images pass); -out: outliers are, which is OpenOOD's convention for FPR95.": (
+        *("fpr95-in", "fpr95-out", "aupr-in", "aupr-out"),
+    ),
+    "{}: few images shift this mean, for a perfect model as well, and the interval does not allow for it; debiased-ece "
+    "and fid-infinity are not shifted.": (
+        *("ece", "adaptive-ece", "classwise-ece", "fid", "is", "precision", "recall"),
+        *("classes", "age-dependence", "steps", "larger-eps"),
+    ),
+}
+"""Remarks on values of these labels, or of these with a suffix."""
+
+
+def _legend(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
+    labels = [row.label for row in rows if row.low is not None and not row.label.startswith("fid-infinity")]
+    if any(row.low is not None for row in rows):
+        yield f"{INTERVAL} of the mean over other test images (samples, timed iterations), as many as were measured."
+    for remark, names in _REMARKS.items():
+        if found := [name for name in names if any(f"{label}-".startswith(f"{name}-") for label in labels)]:
+            yield remark.format(", ".join(found))
+    if any(row.sd is not None for row in rows):
+        yield "Value: mean over the seeds; ±: standard deviation over the seeds, how much training anew changes it."
+    if any(row.sd is not None and row.low is not None for row in rows):
+        yield f"{ENDS} are means over the seeds: what other test images would change."
+    if any(row.status == "not run" for row in rows):
+        yield "not run: `jembench run` measures what is missing."
+    if ABSENT in texts:
+        yield f"{ABSENT}: not asked for there or, in a published row, not given or not comparable with ours."
