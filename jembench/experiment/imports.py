@@ -8,7 +8,7 @@ from jembench.catalog import discovery, trust
 from jembench.errors import SpecError
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
-from jembench.experiment.suite import Imported
+from jembench.experiment.suite import Run
 from jembench.store.fits import FitRecord
 from jembench.store.records import Record
 from jembench.store.store import Store
@@ -19,7 +19,7 @@ def imports(store: Store, name: str) -> list[FitRecord]:
     return [record for record in store.trained() if record.status == "imported" and _name(record) == name]
 
 
-def with_imports(models: Iterable[str], store: Store) -> list[str | Imported]:
+def with_imports(models: Iterable[str], store: Store) -> list[str | Run]:
     """Replace names of imported fits by their models, each with the recipe, the seed and the name of its fit.
 
     Raises:
@@ -36,7 +36,7 @@ def plan_named(
     (found,) = with_imports([model], store)
     if isinstance(found, str):
         return plan_fit(found, dataset, recipe, settings, seed)
-    return plan_fit(*found.models, dataset, recipe or found.recipe, (*found.settings, *settings), *found.seeds)
+    return plan_fit(found.models[0], dataset, recipe or PRETRAINED, (*found.settings, *settings), found.seeds[0])
 
 
 def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
@@ -53,7 +53,7 @@ def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
             )
 
 
-def _model(name: str, store: Store) -> str | Imported:
+def _model(name: str, store: Store) -> str | Run:
     found = imports(store, name)
     if len(found) > 1:
         raise SpecError(f"{name} means several imported fits: {'; '.join(str(record.key) for record in found)}.")
@@ -61,7 +61,9 @@ def _model(name: str, store: Store) -> str | Imported:
         where = str(store.fit_folder(record.key))
         trust.refuse_code([record.key.model, *trust.strings(record.recipe)], where)
         settings = Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides
-        return Imported((record.key.model,), name, PRETRAINED, settings, (record.key.seed,))
+        return Run(
+            models=(record.key.model,), name=name, recipe=PRETRAINED, settings=settings, seeds=(record.key.seed,)
+        )
     return name
 
 

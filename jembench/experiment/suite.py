@@ -10,7 +10,7 @@ import dataclasses
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from jembench.catalog import packages, spec
 from jembench.catalog.validation import Option, parse, read
@@ -28,16 +28,6 @@ Recipes = str | Mapping[str, Option]
 
 Shown = Mapping[str, Option | tuple[Option, ...]]
 """Options of a command that shows results, each with one value or several."""
-
-
-class Imported(NamedTuple):
-    """An imported fit as a model of a suite: the fields of its block."""
-
-    models: tuple[str]
-    name: str
-    recipe: str
-    settings: tuple[str, ...]
-    seeds: tuple[int]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,8 +59,8 @@ class Run:
         """Return the name of the recipe of a model on a dataset, both given by their specs."""
         return self.recipe if isinstance(self.recipe, str) else recipes.default(model, dataset, self.recipe)
 
-    def with_models(self, models: Sequence[str | Imported]) -> list[Run]:
-        """Return the block with other models: one block, or one per model if some are imported.
+    def with_models(self, models: Sequence[str | Run]) -> list[Run]:
+        """Return the block with other models: one block, or one per model if some are blocks of imported fits.
 
         A block with its own models keeps those whose names are among ``models``.
         """
@@ -81,12 +71,9 @@ class Run:
             return [dataclasses.replace(self, models=own)] if own else []
         if len(specs) == len(models):
             return [dataclasses.replace(self, models=specs)]
-        found = []
-        for model in models:
-            of_fit = {"models": (model,)} if isinstance(model, str) else {**model._asdict(), "label": ""}
-            settings = (*self.settings, *of_fit.pop("settings", ()))
-            found.append(dataclasses.replace(self, settings=settings, **of_fit))
-        return found
+        blocks = [Run(models=(model,)) if isinstance(model, str) else model for model in models]
+        of_fit = {"models", "name", "label", "seeds"}
+        return [new for block in blocks for new in self.under(block, of_fit if block.name else {"models"})]
 
     def under(self, block: Run, stated: Set[str]) -> list[Run]:
         """Return the block included by another one, whose ``stated`` fields replace its own.
@@ -160,7 +147,7 @@ class Suite:
     def replaced(
         self,
         *,
-        models: Sequence[str | Imported] | None = None,
+        models: Sequence[str | Run] | None = None,
         metrics: Sequence[str] | None = None,
         datasets: Sequence[str] | None = None,
         seeds: Sequence[int] | None = None,
@@ -184,7 +171,7 @@ class Suite:
         on = self.datasets if datasets is None else tuple(datasets)
         return dataclasses.replace(self, runs=tuple(runs), datasets=on)
 
-    def _check_taken(self, models: Sequence[str | Imported]) -> None:
+    def _check_taken(self, models: Sequence[str | Run]) -> None:
         for model in models:
             if not any(run.with_models([model]) for run in self.runs):
                 text = model if isinstance(model, str) else model.name
@@ -199,7 +186,7 @@ def of_attack(
     name: str,
     options: Mapping[str, Any],
     *,
-    models: Sequence[str | Imported],
+    models: Sequence[str | Run],
     datasets: Sequence[str],
     seeds: Sequence[int],
 ) -> Suite:

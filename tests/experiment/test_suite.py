@@ -7,7 +7,7 @@ from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper
 from jembench.experiment.plan import display_names_of, fit_names_of, make_plan, parts_of
-from jembench.experiment.suite import Imported, of_attack
+from jembench.experiment.suite import Run, of_attack
 from jembench.store.outcome import FitKey
 
 ANY = "jembench.sampling.factories:sgld"
@@ -106,7 +106,7 @@ def test_the_command_line_stands_in_place_of_what_blocks_say(installed):
 
 
 def test_an_imported_fit_has_its_own_recipe_name_and_seed_in_every_block(installed):
-    given = Imported(("glow",), "theirs", "pretrained", ("source=0123456789ab",), (4,))
+    given = Run(models=("glow",), name="theirs", recipe="pretrained", settings=("source=0123456789ab",), seeds=(4,))
     few = installed(few=FEW.replace(', "cifar10"', "") + NLL + "seeds = [0, 1]").replaced(models=["baseline", given])
     plan = make_plan(few, settings=["epochs=3"])
     label = "pretrained+source=0123456789ab"
