@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 from jembench.attacks.eps import Norm, largest_distance, parse_eps, rounding
 from jembench.catalog.spec import Scalar, stable_hash
 from jembench.catalog.validation import Range
-from jembench.errors import NotApplicable, OutOfTime, PartDone, SpecError
+from jembench.errors import OutOfTime, PartDone, SpecError
 from jembench.interfaces import Need
 from jembench.metrics.base import MOST, Metric, NotNegative, OptionalCount, mean, median, share
 
@@ -298,19 +298,13 @@ class GradientAttack(Attack):
 
 
 def choose(evaluation: Evaluation, count: int) -> Chosen:
-    """Choose ``count`` test images at random, the same for all models; a smaller count chooses the first of these.
-
-    Raises:
-        NotApplicable: if the dataset has no labels.
-    """
+    """Choose ``count`` test images at random, the same for all models; a smaller count chooses the first of these."""
     import torch
 
     from jembench import seeds
 
     images, labels = evaluation.data.part("test")
-    if labels is None:
-        name = evaluation.data.spec.name
-        raise NotApplicable(f"The dataset {name} has no labels, so that no class can be wrong.")
+    assert labels is not None, "the metric requires labels"
     index = torch.randperm(len(images), generator=seeds.generator(0, "robustness/images"))[:count]
     return Chosen(index, images[index], labels[index])
 

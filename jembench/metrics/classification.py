@@ -35,11 +35,6 @@ class Classification(Metric):
     data_noise: NotNegative = 0.0
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
-    @property
-    def requires(self) -> frozenset[Need]:
-        """The needs of this metric."""
-        return frozenset({"logits", "labels"})
-
     def arrays(self, evaluation: Evaluation) -> Arrays:
         """Score each test image."""
         return self.scores(*labelled_logits(evaluation, "test", self.data_noise))
@@ -58,6 +53,7 @@ class Accuracy(Classification):
     """
 
     name: ClassVar[str] = "accuracy"
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "labels"})
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
         """Return ``correct``, bool (N,): whether the class of the largest logit is the label."""
@@ -81,7 +77,8 @@ class Scaled(Classification):
     @property
     def requires(self) -> frozenset[Need]:
         """The needs of the metric: with scaling, validation images too."""
-        return super().requires | (frozenset({"validation"}) if self.scaling == "temperature" else frozenset())
+        needs: set[Need] = {"logits", "labels"}
+        return frozenset(needs | {"validation"} if self.scaling == "temperature" else needs)
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:

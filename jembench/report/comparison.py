@@ -286,7 +286,7 @@ def _images(
     if right_a is not None and right_b is not None and not null:
         shares = 100 * (right_a.mean() - right_b.mean())
         if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one
-            return found._replace(p=paired.mcnemar(right_a, right_b).p), "McNemar"
+            return found._replace(p=paired.mcnemar(right_a, right_b)), "McNemar"
     return found, test
 
 

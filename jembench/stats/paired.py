@@ -17,14 +17,6 @@ from jembench.interfaces import Resampling
 from jembench.stats.intervals import agree, around, resampled, score_p
 
 
-class McNemar(NamedTuple):
-    """The numbers of images on which only one of two classifiers is correct, and the p value."""
-
-    only_a: int
-    only_b: int
-    p: float  # two-sided, of an equal probability of both
-
-
 class Difference(NamedTuple):
     """A difference A - B, its 95 % interval and its two-sided p value."""
 
@@ -34,8 +26,8 @@ class Difference(NamedTuple):
     p: float
 
 
-def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> McNemar:
-    """Return McNemar's exact test of two classifiers, which only uses images on which one of them is correct.
+def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> float:
+    """Return the two-sided p value of McNemar's exact test, which only uses images on which one classifier is correct.
 
     McNemar (1947), Psychometrika 12(2), 153-157; exact, by the binomial distribution.
 
@@ -53,7 +45,7 @@ def mcnemar(correct_a: NDArray[np.bool_], correct_b: NDArray[np.bool_]) -> McNem
     a, b = np.asarray(correct_a, dtype=bool), np.asarray(correct_b, dtype=bool)
     only_a, only_b = int((a & ~b).sum()), int((b & ~a).sum())
     either = only_a + only_b
-    return McNemar(only_a, only_b, float(binomtest(only_a, either).pvalue) if either else 1.0)
+    return float(binomtest(only_a, either).pvalue) if either else 1.0
 
 
 def bootstrap_difference(

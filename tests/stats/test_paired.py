@@ -27,22 +27,20 @@ def test_mcnemar_counts_the_divisions_that_are_as_uneven(only_a, only_b, both, n
     a = np.array([True] * (only_a + both) + [False] * (only_b + neither), dtype=bool)
     b = np.array([False] * only_a + [True] * both + [True] * only_b + [False] * neither, dtype=bool)
     found = mcnemar(a, b)
-    assert (found.only_a, found.only_b) == (only_a, only_b)
     n, fewer = only_a + only_b, min(only_a, only_b)
     tail = sum(math.comb(n, k) for k in range(fewer + 1)) / 2**n
-    assert found.p == pytest.approx(min(1.0, 2 * tail))
-    assert mcnemar(b, a).p == pytest.approx(found.p)
+    assert found == pytest.approx(min(1.0, 2 * tail))
+    assert mcnemar(b, a) == pytest.approx(found)
 
 
 def test_numbers_0_and_1_are_right_and_wrong_too():
     a, b = np.array([1, 1, 0, 1], np.uint8), np.array([0, 1, 1, 0], np.uint8)
-    assert mcnemar(a, b)[:2] == (2, 1)
     assert mcnemar(a, b) == mcnemar(a == 1, b == 1)
 
 
 def test_two_classifiers_that_are_right_on_the_same_images_do_not_differ():
     right = np.array([True, False, True])
-    assert mcnemar(right, right) == (0, 0, 1.0)
+    assert mcnemar(right, right) == 1.0
 
 
 def test_images_must_be_the_same():

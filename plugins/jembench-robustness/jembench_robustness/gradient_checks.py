@@ -205,7 +205,7 @@ def rises(standing: NDArray[np.bool_], columns: tuple[int, ...]) -> list[Rise]:
     from jembench.stats.paired import holm, mcnemar
 
     pairs = list(itertools.combinations(columns, 2))
-    corrected = holm([mcnemar(standing[:, weaker], standing[:, stronger]).p for weaker, stronger in pairs])
+    corrected = holm([mcnemar(standing[:, weaker], standing[:, stronger]) for weaker, stronger in pairs])
     accuracy = 100 * standing.mean(axis=0)
     return [
         Rise(weaker, stronger, float(accuracy[stronger] - accuracy[weaker]), p)
