@@ -9,6 +9,7 @@ from typing import Any
 from jembench.catalog import discovery
 from jembench.catalog.options import options_of
 from jembench.catalog.spec import Spec
+from jembench.errors import unknown
 from jembench.experiment.sweep import bare_name
 
 ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal")
@@ -29,6 +30,9 @@ def attack_metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tup
     Raises:
         SpecError: if there is no such attack.
     """
+    known = {component.name for component in discovery.components("metrics")}
+    if ":" not in attack and bare_name(attack) not in known:
+        raise unknown("attack", attack, ATTACKS, "jembench attack --help")
     takes = options_of(discovery.load(discovery.find("metrics", attack)))
     given = {key: value if isinstance(value, list | tuple) else [value] for key, value in options.items()}
     combined = {key: list(map(str, values)) for key, values in sorted(given.items()) if values != [None]}

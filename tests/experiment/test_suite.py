@@ -171,6 +171,10 @@ def test_an_attack_on_several_datasets_has_a_block_for_each():
     ]
     assert metrics_on(plan, "cifar10")[-1] == "pgd:images=5,norm=l2,refine=1"
     assert [part.title for part in plan.parts] == ["Robustness: pgd, digits", "Robustness: pgd, cifar10"]
+    with pytest.raises(
+        SpecError, match=r"^There is no attack named 'pdg'\. Nearest: pgd\. Known: boundary, distal, pgd,"
+    ):
+        of_attack("pdg", {}, models=[ANY], datasets=["digits"], seeds=[0])
 
 
 # --- suites that include others ---------------------------------------------------------------------------------------
