@@ -26,7 +26,7 @@ from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 from jembench.store.works import Status
-from jembench.training.guard import TRAINING, describe_event
+from jembench.training.guard import describe_event
 
 VARIABLE = "JEMBENCH_TRACKERS"
 """The environment variable that lists trackers: registered names or import paths, with options."""
@@ -39,12 +39,6 @@ MOST = 10_000
 
 PATIENCE = 30.0
 """Seconds that a process waits at its end for a tracker to receive the remaining events."""
-
-LOSSES = {
-    "loss": "loss",
-    **{f"{joint}energy_{of}": f"E({of})" for joint in ("", "joint_") for of in ("data", "samples")},
-}
-"""Columns of the history that stand beside the progress of a training, with the words for them."""
 
 Report = Callable[[Event], None]
 """The function that sends one event."""
@@ -98,21 +92,12 @@ class Events(AbstractContextManager["Events"]):
 
     def of(self, fit: FitKey, work: Work | None = None) -> Report:
         """Return the function that sends the events of one fit, or of a unit of work on it, and keeps its status."""
-        worker, lock, losses = (
-            f"{platform.node()}:{os.getpid()}",
-            threading.Lock(),
-            "",
-        )  # progress is sent by another thread
+        worker, lock = f"{platform.node()}:{os.getpid()}", threading.Lock()  # another thread sends the progress
         about: dict[str, Any] = {"fit": fields_of(fit), "work": work.id if work else "", "worker": worker}
         status = Status(state="running", worker=worker, since=time.time())
 
         def report(event: Event) -> None:
-            nonlocal status, losses
-            if event.kind == "window":
-                known = [f"{word} {event.values[name]:.3f}" for name, word in LOSSES.items() if name in event.values]
-                losses = ", ".join(["", " ".join(known)])
-            elif event.kind == "progress" and event.text.partition(",")[0] == TRAINING:
-                event = replace(event, text=event.text + losses)
+            nonlocal status
             event = replace(event, time=time.time(), **about)
             if self._store and work and event.kind in ("progress", "diverged", "warning"):
                 with lock:

@@ -31,6 +31,9 @@ from jembench.training.loop import Trainer
 SIGNAL_INTERVAL = 2.0
 """Seconds of iterations between two checks for a signal that asks training to end."""
 
+LOSSES = {"loss": "loss", "energy_data": "E(data)", "energy_samples": "E(samples)"}
+"""Columns of the history that stand beside the progress, with their words."""
+
 _MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
 
 
@@ -281,6 +284,8 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
     row |= {name: sum(each[name] for each in rows) / len(rows) for name in rows[0]}
     row |= {f"{name}_start": value for name, value in (starts._asdict() if starts else {}).items()}
     run.history.append(row)
+    words = [f"{LOSSES[key]} {row[name]:.3f}" for name in row if (key := name.removeprefix("joint_")) in LOSSES]
+    shown.text = f"{guard.TRAINING}, {' '.join(words)}"
     return rows, starts
 
 

@@ -4,7 +4,6 @@ import json
 import queue
 import time
 from contextlib import nullcontext
-from types import SimpleNamespace
 
 import pytest
 
@@ -107,20 +106,3 @@ def test_what_is_new_is_sent_and_nothing_twice():
         assert events.empty()
     time.sleep(0.02)
     assert events.empty()
-
-
-def test_the_losses_stand_beside_the_progress_of_the_training_alone():
-    seen = []
-    report = Events(SimpleNamespace(event=lambda event: seen.append(event.text))).of(KEY)
-    report(Event(kind="progress", text="training"))
-    report(Event(kind="window", values={"loss": 2.079, "energy_data": -3.12, "energy_samples": 1.5}))
-    for text in ("training", "training, validating", "measuring fid, feature network cnn, training"):
-        report(Event(kind="progress", text=text, values={"unit": "iterations"}))
-    losses = "loss 2.079 E(data) -3.120 E(samples) 1.500"
-    assert seen == [
-        "training",
-        "",
-        f"training, {losses}",
-        f"training, validating, {losses}",
-        "measuring fid, feature network cnn, training",
-    ]

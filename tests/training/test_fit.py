@@ -8,6 +8,7 @@ import pytest
 import torch
 from fits import ONCE, Killed, assert_equal_weights, divergences, kill, kill_from, newest, rig, rows, weights
 
+from jembench import progress
 from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
 from jembench.models.nets import small
 from jembench.models.wide_resnet import ResidualNet
@@ -83,6 +84,15 @@ def test_an_event_for_each_window_has_the_numbers_of_the_history(how, make_train
     of_file = [[row[name] for name in names] for row in rows(tmp_path) if row["iteration"] != "20"]
     assert of_events == of_file
     assert "validation_accuracy" in fitted.history[-1]
+
+
+def test_the_losses_of_the_last_window_stand_beside_the_progress(make_trainer, tmp_path):
+    said = []
+    train(make_trainer(), tmp_path, lambda event: said.append((event.kind, progress.now().text)))
+    losses = {"loss": "loss", "energy_data": "E(data)", "energy_samples": "E(samples)"}
+    last = " ".join(f"{word} {float(rows(tmp_path)[-1][name]):.3f}" for name, word in losses.items())
+    assert said[0] == ("progress", "training")
+    assert said[-1] == ("window", f"training, {last}")
 
 
 def test_a_finished_fit_trains_no_more(make_trainer, tmp_path):
