@@ -17,7 +17,7 @@ from jembench.attacks.gradient import gradient_of, logits_of, settled
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
 from jembench.models import predictions
-from jembench.models.capabilities import is_differentiable, require_gradients
+from jembench.models.capabilities import require_gradients
 
 T = TypeVar("T")
 
@@ -101,7 +101,7 @@ class Target:
         Raises:
             NotApplicable: if the model has no gradients.
         """
-        require_gradients(is_differentiable(self.model))
+        require_gradients(self.model)
         parts = self._in_parts(lambda part: self._slope(x[part], y[part]), x)
         return LossGradient(*map(torch.cat, zip(*parts, strict=True)))
 

@@ -50,11 +50,11 @@ def is_differentiable(model: Any) -> bool:
     return bool(getattr(model, "differentiable", True))
 
 
-def require_gradients(exist: bool) -> None:
-    """Check that gradients exist.
+def require_gradients(model: Any) -> None:
+    """Check that a model's outputs have gradients towards the images.
 
     Raises:
-        NotApplicable: if there are none.
+        NotApplicable: if they have none.
     """
-    if not exist:
+    if not is_differentiable(model):
         raise NotApplicable("It needs gradients, and the model's outputs have none, as it says (differentiable).")

@@ -87,16 +87,12 @@ def build_net(
     if ":" in text:
         if norm != "none" or dropout:
             raise SpecError(f"norm and dropout have no effect on the net {text}, which brings its own. Leave them out.")
-        return _build_own(text, data)
+        net = discovery.load(discovery.find("models", text))(data)
+        if not isinstance(net, nn.Module):
+            raise PluginError(f"{text} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module.")
+        check_net(text, net, data)
+        return net
     raise SpecError(f"There is no net named {text[:40]!r}. {_FORMS}")
-
-
-def _build_own(path: str, data: DataSpec) -> nn.Module:
-    net = discovery.load(discovery.find("models", path))(data)
-    if not isinstance(net, nn.Module):
-        raise PluginError(f"{path} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module.")
-    check_net(path, net, data)
-    return net
 
 
 def check_net(path: str, net: nn.Module, data: DataSpec) -> None:

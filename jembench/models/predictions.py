@@ -18,7 +18,7 @@ from jembench import progress, seeds
 from jembench.catalog.limits import Limit
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import Classifier, DataSpec, Density, Quantity
-from jembench.models.capabilities import is_differentiable, require_gradients
+from jembench.models.capabilities import require_gradients
 from jembench.models.energies import LogitModel, marginal_energy
 from jembench.models.execution import at_least_float32, frozen, mode
 
@@ -57,7 +57,7 @@ def read(
         torch.OutOfMemoryError: if a batch is too large for the device; JEMBENCH_BATCH sets its size.
     """
     if "grad-norm" in wanted:
-        require_gradients(is_differentiable(model))
+        require_gradients(model)
 
     def one_pass(part: slice) -> Readings:
         x = images[part].to(device)

@@ -17,7 +17,7 @@ from jembench.experiment.plan import FitPlan, Plan
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Generative, Need, Sampler, Source, Split
 from jembench.interfaces.evaluation import KEPT, Checked
 from jembench.interfaces.models import Capability
-from jembench.models.capabilities import capabilities, is_differentiable, is_fitted, require_gradients
+from jembench.models.capabilities import capabilities, is_fitted, require_gradients
 from jembench.models.settings import isolated
 from jembench.running.evaluation import FRESH_SAMPLES, check_source, limited, no_validation
 from jembench.running.fits import is_sampled, make_model, make_trainer
@@ -207,7 +207,7 @@ class PlannedFit:
         if "buffer" in needs and self._kept() == 0:
             raise NotApplicable("The model keeps no chains with their ages: only a replay buffer does.")
         if "gradients" in needs:
-            require_gradients(is_differentiable(self.model))
+            require_gradients(self.model)
         if "training" in needs and self.pretrained:
             raise NotApplicable("The model was trained elsewhere: nothing is known of its training.")
 

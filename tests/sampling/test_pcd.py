@@ -5,7 +5,6 @@ import torch
 
 from jembench.errors import CheckpointError, SpecError
 from jembench.interfaces import DataSpec
-from jembench.models.execution import mode
 from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains, ReplayBuffer
 from jembench.sampling.sgld import Langevin
@@ -145,13 +144,3 @@ def test_a_buffer_that_was_loaded_follows_its_chains_to_the_gpu():
 def test_a_buffer_of_another_size_is_refused():
     with pytest.raises(CheckpointError, match=r"\(20, 1, 2, 2\).*\(40, 1, 2, 2\)"):
         chains(size=40).load_state_dict(chains(size=20).state_dict())
-
-
-def test_the_mode_of_every_module_is_put_back():
-    net = torch.nn.Sequential(torch.nn.Dropout(), torch.nn.BatchNorm2d(1).eval())
-    with mode(net, train=False):
-        assert not any(module.training for module in net.modules())
-    assert [module.training for module in net] == [True, False]
-    with pytest.raises(ZeroDivisionError), mode(net, train=True):
-        raise ZeroDivisionError
-    assert [module.training for module in net] == [True, False]

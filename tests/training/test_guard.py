@@ -255,8 +255,3 @@ def test_what_remedies_made_different_in_words():
     changed = Adjustment(seeds=4, steps=2, rate=0.09, energy_l2=0.1)
     assert guard.describe(changed, recipe, 8) == "8 sampling steps, 0.09 times the learning rate, energy_l2 = 0.1"
     assert guard.describe(Adjustment(seeds=3), recipe, 4) == ""
-
-
-def test_an_intervention_in_words():
-    (intervention,) = intervened("steps")
-    assert str(intervention) == "at iteration 8 (it went wrong): it went back to iteration 4 with the remedy steps"

@@ -117,19 +117,6 @@ def test_a_labelled_subset_has_as_many_images_of_each_class_and_p_x_draws_from_a
     assert labelled.keys() < marginal
 
 
-def test_the_labels_that_are_used_depend_on_the_seed_alone(make_trainer):
-    def chosen(seed):
-        return labels_of(batches(make_trainer(seed=seed, **CLEAN, **{"data.labelled": 9}), 3)).keys()
-
-    assert chosen(0) == chosen(0)
-    assert chosen(0) != chosen(1)
-
-
-def test_more_labels_than_images(make_trainer):
-    with pytest.raises(JembenchError, match=r"labels of 82 of 81 training images cannot be used.*from 0 to 81"):
-        make_trainer(**{"data.labelled": 82})
-
-
 @pytest.mark.parametrize(
     ("name", "overrides", "text"),
     [
