@@ -122,7 +122,7 @@ def _table(table: Table) -> str:
     if table.rows:
         rule = ["---" if heading.identifies else "---:" for heading in table.headings]
         lines = [
-            [_escaped(heading.in_one_line) for heading in table.headings],
+            [_escaped(one.label + f" ({one.detail})" * bool(one.detail)) for one in table.headings],
             rule,
             *([*map(_text, row)] for row in table.rows),
         ]

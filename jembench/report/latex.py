@@ -10,7 +10,7 @@ from typing import Literal
 from jembench.catalog.spec import slug
 from jembench.drawing import inches
 from jembench.report.formats import Document
-from jembench.report.table import ABSENT, ENDS, INTERVAL, Footnote, Heading, Table, TableCell
+from jembench.report.table import ABSENT, ENDS, INTERVAL, Footnote, Table, TableCell
 
 Interval = Literal["below", "pm"]
 
@@ -65,7 +65,7 @@ def _tabular(table: Table, interval: Interval) -> Iterator[str]:
     alignment = "".join("l" if heading.identifies else "r" for heading in table.headings)
     yield rf"\begin{{tabular}}{{@{{}}{alignment}@{{}}}}"
     yield r"\toprule"
-    yield from _lines([_heading(heading) for heading in table.headings])
+    yield from _lines([(_protected(escaped(one.label)), escaped(one.detail)) for one in table.headings])
     yield r"\midrule"
     for number, row in enumerate(table.rows):
         if number in table.groups:
@@ -83,10 +83,6 @@ def _lines(cells: Sequence[tuple[str, str]]) -> Iterator[str]:
     if any(lower):
         small = [rf"{{\scriptsize {text}}}" if text else "" for text in lower]
         yield rf"{' & '.join(small)} \\[2pt]".lstrip()
-
-
-def _heading(heading: Heading) -> tuple[str, str]:
-    return _protected(escaped(heading.label)), escaped(heading.detail)
 
 
 def _cell(text: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]:

@@ -57,7 +57,7 @@ def build(
         means.sort(key=lambda row: (fits.index(row.fit), labels.index(row.column)))
     if selection.metrics is not None or selection.columns is not None:
         published = [number for number in published if number.quantity in labels]
-    order = () if selection.columns is None else labels
+    order = labels if selection.columns else ()
     return Layout(seeds=seeds, rows=means, parts=parts, published=published, labels=order)
 
 

@@ -16,10 +16,9 @@ from jembench.errors import SpecError
 
 def parsed(protocol: str) -> Spec | None:
     """Return a protocol as a spec; None of a plugin whose protocols are no specs."""
-    try:
+    with suppress(SpecError):
         return spec.parse(protocol)
-    except SpecError:
-        return None
+    return None
 
 
 def parts_of(protocol: str) -> dict[str, str]:

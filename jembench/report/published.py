@@ -35,18 +35,17 @@ def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Ro
     found: list[Row] = []
     elsewhere: list[Elsewhere] = []
     for table in grouped(published, lambda number: number.table):
-        differs: dict[str, None] = {}
-        is_whole = True
+        differs, placed = dict[str, None](), 0
         for number in table:
             matches = [(column[0], match) for column in columns if (match := _match(number, column))]
             wanted = (number.quantity, number.row.unit)
             same = [(one, match) for one, match in matches if not match.differs and (one.label, one.unit) == wanted]
             found += (_in_column(number, one, match.unstated, ours) for one, match in same)
+            placed += bool(same)
             if not same:
-                is_whole = False
                 nearest: tuple[str, ...] = min((match.differs for _, match in matches), key=len, default=())
                 differs |= dict.fromkeys(nearest)
-        if not is_whole:
+        if placed < len(table):
             elsewhere.append(Elsewhere(table, in_order(differs)))
     return found, elsewhere
 

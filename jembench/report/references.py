@@ -88,11 +88,7 @@ def load(names: Sequence[str]) -> list[Published]:
             found.setdefault(number.table, []).append(number)
     for name in names:
         if name not in found:
-            known = ", ".join(sorted(found) or sorted(files))
-            raise SpecError(
-                f"There is no published table named {name!r}. Known: {known}. "
-                'A suite names the tables that it shows as file/table: reference = ["jem-iclr2020/table1"].'
-            )
+            raise unknown("published table", name, found or files, "jembench list references")
     return [number for name in names for number in found[name]]
 
 

@@ -154,16 +154,6 @@ def display_names(names: Mapping[str, str], fits: Sequence[FitKey]) -> Names:
     return found
 
 
-def _check_apart(names: Names, fits: Iterable[FitKey]) -> None:
-    """Check that all models on a dataset by a recipe have names of their own."""
-    taken: dict[tuple[str, str, str], str] = {}
-    for fit in fits:
-        name = names.get((fit.model, fit.recipe), fit.model)
-        other = taken.setdefault((name, fit.dataset, fit.recipe), fit.model)
-        if other != fit.model:
-            raise SpecError(f"{name!r} would be the name of {other} and of {fit.model}. Give each model its own.")
-
-
 # --- what a store has -------------------------------------------------------------------------------------------------
 
 
@@ -259,12 +249,17 @@ class Selection:
         return found
 
     def _names(self, shown: Sequence[FitKey]) -> Names:
-        """Return the display names of what is shown."""
+        """Return the display names of what is shown: on a dataset by a recipe each model has its own."""
         if not shown:
             return NO_NAMES
         of_suite = display_names_of(self.suite) if self.suite else NO_NAMES
         names = {**of_suite, **display_names(self.names, shown)}
-        _check_apart(names, shown)
+        taken: dict[tuple[str, str, str], str] = {}
+        for fit in shown:
+            name = names.get((fit.model, fit.recipe), fit.model)
+            other = taken.setdefault((name, fit.dataset, fit.recipe), fit.model)
+            if other != fit.model:
+                raise SpecError(f"{name!r} would be the name of {other} and of {fit.model}. Give each model its own.")
         return names
 
     def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:

@@ -29,11 +29,6 @@ class Heading(NamedTuple):
     detail: str = ""  # unit and arrow
     identifies: bool = False
 
-    @property
-    def in_one_line(self) -> str:
-        """The label and its detail."""
-        return f"{self.label} ({self.detail})" if self.detail else self.label
-
 
 class TableCell(NamedTuple):
     """The text in one place of a table."""

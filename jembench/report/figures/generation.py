@@ -6,6 +6,7 @@ Tables 3 to 6 of the reproducibility report of Grathwohl et al. (2020), as curve
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 from jembench import drawing
@@ -42,7 +43,9 @@ def plan(results: list[Result]) -> Iterator[Planned]:
     selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
     selections.sort(key=lambda result: (result.protocol["selection"], _POOLING.index(result.protocol["pooling"])))
     for group in grouped(selections, lambda result: _peers(result, (*KEPT.options, "images"))):
-        yield from _planned(KEPT, group, [(_selection(result), _share(result)) for result in group])
+        yield from _planned(
+            KEPT, group, [(_selection(result), 100 * float(Fraction(result.protocol["top"]))) for result in group]
+        )
     new_chains = [result for result in results if result.options.get("source") == "fresh" and "steps" in result.options]
     for group in grouped(new_chains, lambda result: _peers(result, STEPS.options)):
         points = [(result.model, float(result.options["steps"])) for result in group]
@@ -70,12 +73,6 @@ def _selection(result: Result) -> str:
     pooling = result.protocol["pooling"].replace("-", " ")
     each = ", per class" if result.protocol.get("per_class") == "true" else ""
     return f"{_NETWORKS[result.protocol['selection']]} confidence{each}, {pooling}"
-
-
-def _share(result: Result) -> float:
-    """Return the share in %."""
-    kept, drawn = result.protocol["top"].split("/")
-    return 100 * int(kept) / int(drawn)
 
 
 def curves(title: str, label: str, scale: Scale, points: Sequence[Point]) -> Drawing:
