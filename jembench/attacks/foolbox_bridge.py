@@ -16,26 +16,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from jembench.errors import Unavailable
-
 
 def foolbox() -> Any:
-    """Import foolbox.
-
-    Raises:
-        Unavailable: if it cannot be imported.
-    """
+    """Import foolbox, which takes seconds."""
     os.environ.setdefault("GIT_PYTHON_REFRESH", "quiet")  # without git, importing its model zoo would fail
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # from scipy, for an attack that is not used here
-            import foolbox
-            import foolbox.attacks
-    except ImportError as error:
-        raise Unavailable(
-            f"Foolbox cannot be imported ({error}). It makes the boundary and the pointwise attack; "
-            "`pip install 'foolbox>=3.3.4'` installs it."
-        ) from error
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # from scipy, for an attack that is not used here
+        import foolbox
+        import foolbox.attacks
     return foolbox
 
 

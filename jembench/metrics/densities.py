@@ -107,7 +107,7 @@ class LogDensity(Metric):
         n = len(arrays["log-px"])
         estimates = self.estimates(arrays) | _detection(arrays)
         parts = {**describe_test_images(n), "top": size_of_end(n)}
-        details = _class_counts(arrays, num_classes)
+        details: dict[str, str] = {}
         if "accuracy-top" in estimates and "auroc-correct" not in estimates:
             details["auroc-correct"] = "not defined: all images are classified correctly, or none is"
         return self.measurement(evaluation, arrays, estimates=estimates, parts=parts, details=details)
@@ -233,16 +233,3 @@ def _images_at_ends(arrays: Arrays, test: Split, num_classes: int, evaluation: E
             "lowest": first_of_classes(order[::-1], labels, num_classes),
         }
     return pictures(test.images, grids)
-
-
-def _class_counts(arrays: Arrays, num_classes: int) -> dict[str, Any]:
-    """Return the number of images at either end, and their numbers by class."""
-    import numpy as np
-
-    n = size_of_end(len(arrays["log-px"]))
-    if "labels" not in arrays:
-        return {"top": n}
-    labels = arrays["labels"][highest_first(arrays["log-px"])]
-    ends = {"top": labels[:n], "bottom": labels[-n:]}
-    counts = {f"counts-{end}": np.bincount(members, minlength=num_classes).tolist() for end, members in ends.items()}
-    return {"top": n, **counts}

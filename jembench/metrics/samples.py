@@ -69,8 +69,6 @@ class ClassSamples(Metric):
 
         The class is the one that they were drawn for, or else the predicted one.
         """
-        import numpy as np
-
         from jembench.metrics.pictures import pictures, random_of_classes
 
         images, labels, source, _ = evaluation.samples(self.samples.wanted)
@@ -84,8 +82,7 @@ class ClassSamples(Metric):
         rows = random_of_classes(arrays.get("labels", seen["predicted"]), num_classes, generator)
         arrays |= pictures(images, {"grid": rows})
         parts = self.samples.description(len(images), len(images), source) | {"confident": CONFIDENT, "data_noise": 0}
-        details = {"source": source, "counts": np.bincount(seen["predicted"], minlength=num_classes).tolist()}
-        return self.measurement(evaluation, arrays, parts=parts, details=details)
+        return self.measurement(evaluation, arrays, parts=parts, details={"source": source})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of samples, with the source in their labels."""

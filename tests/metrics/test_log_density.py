@@ -120,7 +120,6 @@ def test_without_labels_only_the_spread_and_the_ends_are_left(evaluation):
     found = LogDensity().compute(evaluation)
     assert found.values.keys() == {"log-px-spread"}
     assert found.arrays.keys() == {"log-px", "images", "shown", "top", "bottom"}
-    assert found.details == {"top": 15}
 
 
 def test_a_density_that_does_not_classify_has_ends_by_label(evaluation):
