@@ -132,7 +132,7 @@ class Event:
                   of ``history.csv``. A window in which training diverged is included. A training that is resumed sends
                   the windows of former runs again
     ``diverged``  the guard found divergence: ``values`` has ``iteration`` and ``reason``, and ``returned_to`` and
-                  ``remedy`` if training was rolled back
+                  ``remedy`` if training was rolled back; ``text`` describes it
     ``measured``  the outcome of ``metric`` is in the store: ``values`` has ``status``, ``seconds``, and by label each
                   value with the ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if
                   there is no value; ``done`` is the number of iterations of the training

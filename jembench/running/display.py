@@ -112,9 +112,7 @@ class Display:
                 self._end(key, name, event)
             elif event.kind == "progress":
                 self._follow(key, name, event)
-            elif event.kind == "diverged":
-                self.print(f"{name}: training {guard.describe_event(event.values)}")
-            elif event.kind == "warning":
+            elif event.kind in ("diverged", "warning"):
                 self.print(f"{name}: {event.text}")
             failed, total = sum(self._ended[how] for how in FAILURES), len(self._queued) + self._ended.total()
             waiting = Counter(reason for reason in self._queued.values() if reason)

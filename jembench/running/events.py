@@ -26,7 +26,6 @@ from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 from jembench.store.works import Status
-from jembench.training.guard import describe_event
 
 VARIABLE = "JEMBENCH_TRACKERS"
 """The environment variable that lists trackers: registered names or import paths, with options."""
@@ -105,8 +104,7 @@ class Events(AbstractContextManager["Events"]):
                         counted = str(event.values.get("unit", ""))
                         status = replace(status, done=event.done, total=event.total, counted=counted, text=event.text)
                     else:
-                        told = event.text or f"training {describe_event(event.values)}"
-                        status = replace(status, notes=(*status.notes, told))
+                        status = replace(status, notes=(*status.notes, event.text))
                     self._store.works.set_status(work.id, status)
             self.send(event)
 

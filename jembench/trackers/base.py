@@ -9,7 +9,6 @@ from typing import Protocol
 from jembench.catalog.spec import slug
 from jembench.errors import Unavailable
 from jembench.interfaces import Event
-from jembench.training.guard import describe_event
 
 
 class Run(Protocol):
@@ -53,7 +52,7 @@ class PerFit:
             columns = [name for name in event.values if name not in ("iteration", "attempt")]
             self._run(event).numbers({f"train/{name}": float(event.values[name]) for name in columns}, event.done)
         elif event.kind == "diverged":
-            self._run(event).text("divergence", describe_event(event.values), int(event.values["iteration"]))
+            self._run(event).text("divergence", event.text, int(event.values["iteration"]))
         elif event.kind == "measured":
             self._measured(event)
 

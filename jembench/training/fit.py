@@ -197,7 +197,8 @@ def _repair(run: _Run, reason: str) -> bool:
     if not run.ladder:
         if run.unrepaired is None:
             run.unrepaired = divergence
-            run.send("diverged", divergence._asdict())
+            text = f"training diverged {divergence}; it goes on unchanged, because the guard only watches"
+            run.send("diverged", divergence._asdict(), text=text)
         return False
     run.send("window", dict(run.history[-1]))
     if len(run.interventions) == len(run.ladder):
@@ -221,7 +222,8 @@ def _repair(run: _Run, reason: str) -> bool:
     written = [intervention._asdict() for intervention in run.interventions]
     records.write(run.folder / _INTERVENTIONS, {"interventions": written})
     _load(run, state)
-    run.send("diverged", run.interventions[-1]._asdict())
+    text = f"training diverged and was repaired {run.interventions[-1]}"
+    run.send("diverged", run.interventions[-1]._asdict(), text=text)
     return True
 
 

@@ -36,7 +36,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jembench.experiment.recipe import Count, Recipe, Remedy
 
@@ -101,14 +101,6 @@ class Intervention(NamedTuple):
     def __str__(self) -> str:
         divergence = Divergence(self.iteration, self.reason)
         return f"{divergence}: it went back to iteration {self.returned_to} with the remedy {self.remedy}"
-
-
-def describe_event(values: Mapping[str, float | str]) -> str:
-    """Describe a ``diverged`` event in words, given its values; numbers that were read from a file are floats."""
-    fields: dict[str, Any] = {name: int(each) if isinstance(each, float) else each for name, each in values.items()}
-    if "remedy" in fields:
-        return f"diverged and was repaired {Intervention(**fields)}"
-    return f"diverged {Divergence(**fields)}; it goes on unchanged, because the guard only watches"
 
 
 class Adjustment(NamedTuple):

@@ -32,7 +32,12 @@ def tracked(tmp_path):
         store = Store(tmp_path / "runs")
         store.fit_folder(KEY).mkdir(parents=True)
         first = [window(10), window(20), window(30)]
-        second = [*first, Event(kind="diverged", values=DIVERGED), window(30, 1), window(40, 1)]
+        second = [
+            *first,
+            Event(kind="diverged", values=DIVERGED, text="repaired at iteration 30 (loss was nan)"),
+            window(30, 1),
+            window(40, 1),
+        ]
         measured = Event(kind="measured", metric="fid", done=40, values=OUTCOME)
         missing = Event(kind="measured", metric="ood", values={"status": "na", "seconds": 0.0}, text="no images")
         for events in (first, [*second, measured, missing]):

@@ -14,7 +14,6 @@ from jembench.running.driver import RunOptions
 from jembench.running.events import Events
 from jembench.running.fits import FitWork
 from jembench.store.store import Store
-from jembench.training import guard
 
 
 class Recorder:
@@ -39,8 +38,7 @@ class Recorder:
         elif event.kind == "warning":
             self.events.append(f"trouble {model}: {event.text}")
         elif event.kind == "diverged":
-            found = guard.Intervention if "remedy" in event.values else guard.Divergence
-            self.events.append(f"diverged {model} {found(**event.values)}")
+            self.events.append(f"{event.text} of {model}")
         elif event.kind == "ended" and event.values["how"] == "done":
             self.trained = False
             self.events.append(f"done {model} {event.fit['seed']}")

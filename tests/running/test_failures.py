@@ -86,7 +86,8 @@ def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(p
         "at iteration 15 (loss was nan): it went back to iteration 9 with the remedy seed",
         "at iteration 15 (loss was nan): it went back to iteration 0 with the remedy steps",
     ]
-    assert [event for event in events if event.startswith("diverged")] == [f"diverged shaky {each}" for each in what]
+    told = [f"training diverged and was repaired {each} of shaky" for each in what]
+    assert [event for event in events if event.startswith("training diverged")] == told
     assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
     mended, healthy = whole.fits
     assert list(store.read_fit(mended.key).interventions) == what
