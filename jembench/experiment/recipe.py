@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -69,14 +70,14 @@ class Schedule:
         Raises:
             SpecError: if the further schedule or an option does not exist.
         """
-        parts = [
+        parts: list[schedules.Schedule] = [
             schedules.warmup(iterations=self.warmup_iterations),
             schedules.milestones(self.decay, self.decay_epochs, warmup=self.warmup_iterations),
             schedules.linear(start=self.linear_from),
             *([schedules.cosine()] if self.cosine else []),
             *([registry.resolve("schedules", self.name).make()] if self.name else []),
         ]
-        return schedules.product(parts)
+        return lambda i, per_epoch, total: float(math.prod(part(i, per_epoch, total) for part in parts))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,11 +12,6 @@ from collections.abc import Callable, Sequence
 Schedule = Callable[[int, int, int], float]
 
 
-def product(parts: Sequence[Schedule]) -> Schedule:
-    """Return the product of schedules."""
-    return lambda i, per_epoch, total: float(math.prod(part(i, per_epoch, total) for part in parts))
-
-
 def warmup(*, iterations: int) -> Schedule:
     """Linear warm-up: iteration i of W has i / W of the rate, the first one 0, as in the code of JEM and JEM++."""
     return lambda i, per_epoch, total: min(1.0, i / iterations) if iterations else 1.0

@@ -50,11 +50,6 @@ class Run:
         """Return whether the block has a dataset, given by its spec."""
         return covers(self.datasets, dataset)
 
-    @property
-    def metric_names(self) -> set[str]:
-        """The names of the metrics without their options: ``{"accuracy", "ood"}``."""
-        return {spec.parse(metric).name for metric in (*self.metrics, *(grid.metric for grid in self.grid))}
-
     def recipe_for(self, model: str, dataset: str) -> str:
         """Return the name of the recipe of a model on a dataset, both given by their specs."""
         return self.recipe if isinstance(self.recipe, str) else recipes.default(model, dataset, self.recipe)
@@ -133,7 +128,8 @@ class Suite:
     @property
     def metric_names(self) -> set[str]:
         """The names of the metrics without their options: ``{"accuracy", "ood"}``."""
-        return set().union(*(run.metric_names for run in self.runs))
+        metrics = [metric for run in self.runs for metric in (*run.metrics, *(grid.metric for grid in run.grid))]
+        return {spec.parse(metric).name for metric in metrics}
 
     @property
     def lacking(self) -> str:
@@ -183,12 +179,7 @@ class Suite:
 
 
 def of_attack(
-    name: str,
-    options: Mapping[str, Any],
-    *,
-    models: Sequence[str | Run],
-    datasets: Sequence[str],
-    seeds: Sequence[int],
+    name: str, options: Mapping[str, Any], *, models: Sequence[str | Run], datasets: Sequence[str], seeds: Sequence[int]
 ) -> Suite:
     """Return the suite of one attack on some models.
 
