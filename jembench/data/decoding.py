@@ -118,13 +118,9 @@ def decode_all(paths: Sequence[str], form: Form) -> Tensor:
     shape = (len(paths), form.height, form.width, len(form.mode))
     limits.check_bytes(f"{len(paths):,} images of {form.width}x{form.height} pixels", math.prod(shape))
     pixels = np.empty(shape, dtype=np.uint8)
-
-    def decode(index: int) -> None:
-        pixels[index] = _decode(paths[index], form).reshape(shape[1:])
-
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for _ in pool.map(decode, range(len(paths))):  # raises the error of a thread
-            pass
+        for place, image in enumerate(pool.map(lambda path: _decode(path, form), paths)):
+            pixels[place] = image.reshape(shape[1:])
     return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
 
 

@@ -166,7 +166,7 @@ def _resume(run: _Run) -> None:
             tensors.check(path, f"Put a copy of the file back, or remove the folder {run.folder} to train again.")
     run.interventions = read_interventions(run.folder)
     run.history = state["history"]
-    run.unrepaired = Divergence(**state["unrepaired"]) if state["unrepaired"] else None
+    run.unrepaired = Divergence(*state["unrepaired"]) if state["unrepaired"] else None
     _load(run, state)
 
 
@@ -328,7 +328,7 @@ def _save(run: _Run) -> None:
 
 
 def _state(run: _Run) -> dict[str, Any]:
-    unrepaired = run.unrepaired._asdict() if run.unrepaired else None
+    unrepaired = list(run.unrepaired or ())
     return {"trainer": run.trainer.state_dict(), "history": run.history, "best": run.best, "unrepaired": unrepaired}
 
 

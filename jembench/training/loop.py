@@ -235,12 +235,14 @@ class Trainer:
         """Return this process's part of the chains' ends, given the batch of all processes."""
         if self.sampler is None:
             return None
-        n = self.recipe.batch_size if self.model.chains == "marginal" else len(batch.y_labelled)
-        y = self._classes(batch, n)
+        conditional = self.model.chains == "conditional"
+        n, y = (len(batch.y_labelled), batch.y_labelled) if conditional else (self.recipe.batch_size, None)
+        if y is None and self.recipe.chains.conditional:
+            y = torch.randint(self.data.num_classes, (n,), generator=self.generator, device=self.device)
         train = self.recipe.chains.mode == "train"
         with execution.mode(self.model, train=train), execution.frozen(self.model):
             state = chain.draw(self.sampler, n, self.grad_energy, self.generator, y, self.sampling_steps, self._move)
-        return self.group.cut(Negatives(state.x, state.y if self.model.chains == "conditional" else None))
+        return self.group.cut(Negatives(state.x, state.y if conditional else None))
 
     def _move(
         self, sampler: Sampler, state: ChainState, grad_energy: GradEnergy, generator: Generator, steps: int | None
@@ -250,14 +252,6 @@ class Trainer:
         if self.group.size > 1:
             generator = self._own_noise.manual_seed(seeds.derive(self.seed, self._chance("chains")))
         return self.group.gather(run(sampler, self.group.cut(state), grad_energy, generator, steps))
-
-    def _classes(self, batch: Batch, n: int) -> Tensor | None:
-        """Return the classes that the chains are conditioned on, if any."""
-        if self.model.chains == "conditional":
-            return batch.y_labelled
-        if not self.recipe.chains.conditional:
-            return None
-        return torch.randint(self.data.num_classes, (n,), generator=self.generator, device=self.device)
 
     @torch.no_grad()
     def random_starts(self) -> Tensor | None:
