@@ -140,10 +140,10 @@ class Metric:
     name: ClassVar[str]
 
     def __post_init__(self) -> None:
-        for option, within in _ranges(type(self)).items():
-            value = getattr(self, option)
-            if value is not None and value not in within:
-                raise SpecError(f"{option} of {self.name} is {value:,.12g}; it must be {within}.")
+        for option, hint in get_type_hints(type(self), include_extras=True).items():
+            for within in getattr(hint, "__metadata__", ()):
+                if isinstance(within, Range) and (value := getattr(self, option)) not in within:
+                    raise SpecError(f"{option} of {self.name} is {value:,.12g}; it must be {within}.")
 
     @property
     def requires(self) -> frozenset[Need]:
@@ -212,17 +212,6 @@ class Metric:
     def resamplings(self, arrays: Arrays) -> dict[str, Resampling]:
         """Return the statistic of each label, which compares two models image by image."""
         return {label: estimate.resampling for label, estimate in self.estimates(arrays).items()}
-
-
-def _ranges(metric: type[Metric]) -> Mapping[str, Range]:
-    """Return the ranges of the options of a class, by option."""
-    hints = get_type_hints(metric, include_extras=True)
-    return {
-        field.name: within
-        for field in dataclasses.fields(metric)
-        for within in getattr(hints[field.name], "__metadata__", ())
-        if isinstance(within, Range)
-    }
 
 
 def describe_test_images(n: int, data_noise: float = 0.0) -> dict[str, Scalar]:
