@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from jembench import seeds
-from jembench.data.datasets import unread
+from jembench.data.datasets import count, unread
 from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
 from jembench.experiment.recipe import Compute
@@ -137,8 +137,7 @@ def random_images(dataset: Dataset) -> Split:
 
     The images are copies of a few, since drawing 50,000 of them would take longer than the timed iterations.
     """
-    count = getattr(dataset, "train_size", None) or len(dataset.split("train").images)
-    generator, numbers = seeds.generator(0, "estimate"), torch.arange(count)
+    generator, numbers = seeds.generator(0, "estimate"), torch.arange(count(dataset, "train"))
     few = torch.randint(256, (DIFFERENT, *dataset.spec.shape), dtype=torch.uint8, generator=generator)
     labels: Tensor = numbers % dataset.spec.num_classes
     return Split(few[numbers % DIFFERENT], labels)
@@ -176,9 +175,9 @@ def _seconds(trainer: _Probe) -> float:
 
 def _timed(trainer: Trainer) -> float:
     """Return the seconds of one iteration, including the work of the device."""
-    device = torch.get_device_module(trainer.device)
-    device.synchronize()
+    synchronize = torch.get_device_module(trainer.device).synchronize
+    synchronize(trainer.device)
     start = time.perf_counter()
     trainer.iterate()
-    device.synchronize()
+    synchronize(trainer.device)
     return time.perf_counter() - start
