@@ -20,7 +20,6 @@ from jembench.metrics.sample_protocol import Generated, foresee, generated, pool
 
 if TYPE_CHECKING:
     import torch
-    from jaxtyping import Float, UInt8
     from torch import Tensor
 
     from jembench.stats.intervals import Indices, Statistic
@@ -114,12 +113,14 @@ class Nearest(NamedTuple):
     position: Tensor  # int64 (N,), the first of equally near ones
 
 
-def nearest(
-    images: Float[Tensor, "N D"] | UInt8[Tensor, "N D"],
-    train: Float[Tensor, "T D"] | UInt8[Tensor, "T D"],
-    device: torch.device,
-) -> Nearest:
-    """Find the nearest training image of each image in L2, in float64, where sums of squares of pixels are exact."""
+def nearest(images: Tensor, train: Tensor, device: torch.device) -> Nearest:
+    """Find the nearest training image of each image in L2, in float64, where sums of squares of pixels are exact.
+
+    Args:
+        images: features or uint8 pixels (N, D).
+        train: those of training images (T, D).
+        device: of the computation.
+    """
     import torch
 
     from jembench import progress
