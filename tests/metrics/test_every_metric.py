@@ -76,14 +76,6 @@ def test_every_metric_is_there():
     assert here == {one.name for one in discovery.components("metrics") if one.distribution in shipped}
 
 
-def test_a_planted_tensor_of_the_cpu_is_refused(evaluation):
-    plain = evaluation.model.logits
-    evaluation.model.logits = lambda x: plain(x) + torch.zeros(10)
-    outcome = measure(registry.resolve("metrics", "accuracy").make(), evaluation).outcome
-    assert outcome.status == "failed"
-    assert "MixedDevices" in outcome.reason
-
-
 @pytest.fixture(scope="module")
 def diverged(tmp_path_factory):
     """Of the same model after its weights and chains have become NaN."""

@@ -92,23 +92,6 @@ def test_every_class_shows_its_highest_lowest_and_random_ones(evaluation):
         assert len(set(chosen)) == min(10, len(members))
 
 
-def test_a_resample_has_ends_of_its_own(evaluation):
-    metric = LogDensity()
-    arrays = metric.compute(evaluation).arrays
-    indices = np.random.default_rng(0).integers(N, size=(8, N))
-    resamplings = metric.resamplings(arrays)
-    for number, row in enumerate(indices):
-        again = evaluation.but(
-            test_energies=evaluation.test_energies[row],
-            test_logits=evaluation.test_logits[row],
-            labels=evaluation.labels[row],
-            sets={"test": evaluation.sets["test"][row]},
-        )
-        values = LogDensity(resamples=0).compute(again).values
-        for label, resampling in resamplings.items():
-            assert resampling.statistic(indices)[number] == pytest.approx(values[label].value)
-
-
 @pytest.mark.parametrize(("n", "expected"), [(1, 1), (3, 1), (60, 15), (397, 99), (400, 100), (10_000, 100)])
 def test_an_end_is_100_images_and_never_more_than_a_quarter(n, expected):
     assert size_of_end(n) == expected
