@@ -218,8 +218,9 @@ def training(place: Place) -> None:
         sys.exit(code)  # 3: its time is up, and the next call goes on
     metrics = "accuracy,ece,ece:scaling=temperature,nll,energy-gap"
     command = ["run", "hybrid", "--models", "jem", "--seeds", "0", "--metrics", metrics, "--format", "json"]
-    for value in json.loads(_jembench(*command, *shared, "--store", str(store)))["rows"][0]["values"]:
-        place.note("training", **{name: value[name] for name in ("label", "value", "low", "high", "n")})
+    for row in json.loads(_jembench(*command, *shared, "--store", str(store)))["rows"]:
+        if not row["source"]:
+            place.note("training", **{name: row[name] for name in ("label", "value", "low", "high", "n")})
 
 
 ITEMS: dict[str, tuple[Callable[[Place], None], float]] = {
