@@ -28,8 +28,7 @@ from jembench.report.rows import Row, Side, grouped, mean_of, sides
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
-Arrays = Mapping[str, NDArray[Any]]
-Read = Callable[[Cell], Arrays]
+Read = Callable[[Cell], Mapping[str, NDArray[Any]]]
 """A cell's per-example values, from the store."""
 
 LEVEL = 0.05
