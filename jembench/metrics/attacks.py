@@ -404,5 +404,4 @@ def is_robust(arrays: Arrays, norm: Norm, eps: float) -> Array:
     Rounding is allowed for: a change of 8 levels by the pointwise attack may measure 8.00001/255.
     """
     reach = eps + rounding(norm, arrays["image"][0].size)
-    robust: Array = ~arrays["found"] | (arrays[f"distance-{norm}"] > reach)
-    return robust
+    return ~arrays["found"] | (arrays[f"distance-{norm}"] > reach)

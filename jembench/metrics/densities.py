@@ -142,8 +142,7 @@ def energies(evaluation: Evaluation, images: str | Tensor = "test") -> Array:
     """
     energy = evaluation.predictions.read("energy", images).cpu()
     require_finite(energy, "energies", "test images" if images == "test" else "samples")
-    array: Array = energy.numpy()
-    return array
+    return energy.numpy()
 
 
 def log_px(evaluation: Evaluation, images: str | Tensor = "test") -> Array:

@@ -89,8 +89,7 @@ class OutOfDistribution(Metric):
         arrays = {"inside": self._scores(evaluation, "test"), "outside": self._scores(evaluation, self.set)}
         parts = describe_test_images(len(arrays["inside"]), self.data_noise)
         parts |= {"set": str(resolve(self.set)), "outliers": len(outliers), "content": content_hash(outliers)[:10]}
-        details = {f"mean-{side}": float(scores.mean()) for side, scores in arrays.items()}
-        return self.measurement(evaluation, arrays, parts=parts, details=details)
+        return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return AUROC, FPR at 95 % TPR and average precision, of test images and outliers."""
@@ -113,5 +112,4 @@ class OutOfDistribution(Metric):
             "they cannot be ranked. Train the model again if it has diverged; choose another score if the gradient "
             "of its density overflows in float32.",
         )
-        array: Array = scores.numpy()
-        return array
+        return scores.numpy()

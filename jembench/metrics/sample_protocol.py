@@ -246,8 +246,7 @@ def canonical_order(images: UInt8[Tensor, "N C H W"]) -> Array:
 
     rows = np.ascontiguousarray(images.cpu().numpy().reshape(len(images), -1))
     content = rows.view(np.dtype((np.void, rows.shape[1]))).ravel()
-    order: Array = np.argsort(content, kind="stable")
-    return order
+    return np.argsort(content, kind="stable")
 
 
 def finite(features: Tensor, what: str) -> Tensor:
