@@ -35,9 +35,9 @@ class Ended:
     =========== ========================================================================================================
     how         meaning
     =========== ========================================================================================================
-    ``done``    its results are in the store; ``text`` is the reason if its training failed, the outcome of its cells
-    ``stopped`` a signal or the time limit ended it: it continues when it is submitted again
-    ``busy``    another process works on the same fit: submit it again later
+    ``done``    its results are in the store. A ``text`` is the reason why its training failed, which the cells tell too
+    ``stopped`` a signal or the time limit ended it; the driver submits it again
+    ``busy``    another process works on the same fit; the driver submits it again after a while
     ``refused`` it cannot be carried out there: other code, missing data; ``text`` has the difference and the remedy
     ``failed``  a bug, or a store that cannot be written
     ``lost``    the worker died, and so did the retries
@@ -63,7 +63,7 @@ class Driver:
     store: Path  #: absolute
     options: Sequence[str]  #: of the command of a worker, after the ids of units
     environment: Mapping[str, str]
-    carry_out: Callable[[Job], Ended]  #: in this process
+    carry_out: Callable[[Job], Ended]  #: in this process, by executors with ``in_process``
     #: Report why a unit that was submitted has not started, by its id. An executor may call it within ``ended``.
     waits: Callable[[str, str], None] = lambda unit, reason: None
 
@@ -83,13 +83,16 @@ class Executor(Protocol):
     """A way to carry out units of work: it assigns them to machines, retries those that died, and cancels.
 
     ``slots`` is the number of units that run at the same time, as far as it is known. ``here`` is True if all run on
-    this machine; missing data is then an error before anything starts.
+    this machine; missing data is then an error before anything starts. ``in_process`` is True if ``ended`` calls
+    :attr:`Driver.carry_out`: events then reach trackers from this process.
     """
 
     @property
     def slots(self) -> int: ...
     @property
     def here(self) -> bool: ...
+    @property
+    def in_process(self) -> bool: ...
     def open(self, driver: Driver) -> None:
         """Prepare for work. Called once, before the other methods.
 
