@@ -16,7 +16,7 @@ import jembench
 PACKAGE = Path(jembench.__file__).parent
 
 LAYERS = [
-    {"drawing", "errors", "files", "interfaces", "progress", "seeds", "stopping"},
+    {"drawing", "errors", "files", "interfaces", "limits", "progress", "seeds", "stopping"},
     {"catalog", "stats"},
     {"store"},
     {"experiment"},

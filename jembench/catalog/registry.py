@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -16,8 +17,25 @@ from jembench.catalog import code_identity, discovery, options, trust
 from jembench.catalog import spec as specs
 from jembench.catalog.contents import Listing, content
 from jembench.catalog.discovery import Component, Kind
-from jembench.errors import JembenchError, SpecError
+from jembench.errors import JembenchError, PluginError, SpecError
+from jembench.interfaces import Dataset, FeatureNetwork, Importer, OODScore, OODSet, Sampler, Start, Tracker
+from jembench.interfaces.metrics import Metric
+from jembench.interfaces.running import Executor
 from jembench.stopping import contained
+
+_PROTOCOLS: Mapping[str, type] = {
+    "samplers": Sampler,
+    "starts": Start,
+    "datasets": Dataset,
+    "ood_sets": OODSet,
+    "metrics": Metric,
+    "scores": OODScore,
+    "features": FeatureNetwork,
+    "importers": Importer,
+    "executors": Executor,
+    "trackers": Tracker,
+}
+_ADVICE = "The reference of plugins says what a factory of {} is called with, and what it returns."
 
 
 @dataclass(frozen=True)
@@ -109,10 +127,24 @@ class Resolved:
         """Call the factory.
 
         Raises:
-            PluginError: if the factory would end the program.
+            PluginError: if the factory would end the program, takes other arguments, or returns something else than a
+                component of its kind.
         """
+        try:
+            inspect.signature(self.factory).bind(*context, **self.bound.arguments)
+        except TypeError as error:
+            raise PluginError(f"{self} cannot be made: {error}. {_ADVICE.format(self.component.kind)}") from None
         with contained(str(self)):
-            return self.factory(*context, **self.bound.arguments)
+            made = self.factory(*context, **self.bound.arguments)
+        protocol = _PROTOCOLS.get(self.component.kind)
+        if protocol and not isinstance(made, protocol):
+            members = {name for name in (*dir(protocol), *protocol.__annotations__) if not name.startswith("_")}
+            lacking = ", ".join(sorted(name for name in members if not hasattr(made, name)))
+            raise PluginError(
+                f"{self} returns an object of type {type(made).__name__}, which is no {protocol.__name__}: it lacks "
+                f"{lacking}. {_ADVICE.format(self.component.kind)}"
+            )
+        return made
 
 
 def code_of(component: Component) -> str:

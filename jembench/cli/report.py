@@ -69,7 +69,12 @@ def report(
         click.echo(f"Left out: {note}", err=True)
     if results.cells or format != TERMINAL:
         emit((results.per_seed() if per_seed else results).table(format), output, force=force)
-    return show.exit_code(ctx, results.cells)
+    code = show.exit_code(ctx, results.cells)
+    if code:
+        click.echo(
+            "Some results failed; `jembench --debug report` shows their tracebacks. The exit code is 1.", err=True
+        )
+    return code
 
 
 def _claims(store: Store, which: Selection, format: str) -> Any:

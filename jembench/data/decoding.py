@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Literal
 
 from PIL import Image
 
-from jembench.catalog import limits
+from jembench import limits
 from jembench.catalog.contents import content
 from jembench.catalog.spec import slug
 from jembench.errors import CheckpointError, Fallback, JembenchError, SpecError, StoreError

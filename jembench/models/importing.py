@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from jembench.catalog import limits, registry
+from jembench import limits
+from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError, error_text
 from jembench.files import open_regular
 from jembench.interfaces import DataSpec, Import, Trainable

@@ -15,9 +15,9 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from jembench import progress, seeds
-from jembench.catalog.limits import Limit
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import Classifier, DataSpec, Density, Quantity
+from jembench.limits import Limit
 from jembench.models.capabilities import require_gradients
 from jembench.models.energies import LogitModel, marginal_energy
 from jembench.models.execution import at_least_float32, frozen, mode

@@ -26,7 +26,6 @@ from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
 from jembench.running.events import VARIABLE, Events, chosen_trackers, fields_of
-from jembench.running.local import LocalExecutor
 from jembench.stopping import Stopped
 from jembench.store.store import Store
 from jembench.store.works import LOGS, Status
@@ -114,7 +113,7 @@ def carry_out(plan: Plan, store: Store, executor: Executor, events: Events, how:
 
     driver = Driver(
         store=store.root.absolute(),
-        options=() if isinstance(executor, LocalExecutor) else _options(plan, store, how),
+        options=() if executor.in_process else _options(plan, store, how),
         environment={  # workers may only load code that the user of this command has named
             trust.VARIABLE: ",".join(sorted(trusted)),
             VARIABLE: ",".join(chosen_trackers(how.trackers)),
@@ -166,7 +165,7 @@ class Dispatch:
         self._store = store
         self._executor = executor
         self._events = events
-        self._in_process = isinstance(executor, LocalExecutor)  # which sends its events itself, and receives interrupts
+        self._in_process = executor.in_process  # which sends its events itself, and receives interrupts
         self._open = {work.id: order for order, work in enumerate(units)}  # units that are not done, with their order
         self._sorter = TopologicalSorter({work.id: self._units.keys() & work.after for work in units})
         self._sorter.prepare()

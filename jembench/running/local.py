@@ -15,6 +15,7 @@ class LocalExecutor:
 
     slots = 1
     here = True
+    in_process = True
 
     _queue: list[Job] = field(default_factory=list, init=False)
     _cancelled: bool = field(default=False, init=False)

@@ -66,6 +66,7 @@ class Processes:
     """
 
     here = True
+    in_process = False
 
     jobs: Annotated[int, Range(least=1)] | None = None
     per_gpu: Annotated[int, Range(least=1)] = 1

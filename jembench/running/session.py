@@ -21,7 +21,6 @@ from jembench.interfaces import Event
 from jembench.running import driver
 from jembench.running.driver import RunOptions
 from jembench.running.events import Events, beating, chosen_trackers
-from jembench.running.local import LocalExecutor
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -112,7 +111,7 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     with showing(display) as shown:
         with progress.phase("loading PyTorch"):
             executor = _executor(pending, store, how)
-        trackers = chosen_trackers(how.trackers) if isinstance(executor, LocalExecutor) else ()
+        trackers = chosen_trackers(how.trackers) if executor.in_process else ()
         with Events(shown, store, trackers) as events:
             try:
                 driver.carry_out(pending, store, executor, events, how)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
-from jembench.catalog import limits
+from jembench import limits
 from jembench.errors import CheckpointError, DamagedError, SpecError
 from jembench.files import copy, open_regular, write_atomically
 from jembench.store import fits, manifest, outcome, records, tensors

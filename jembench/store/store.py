@@ -23,8 +23,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from jembench import files
-from jembench.catalog import limits
+from jembench import files, limits
 from jembench.errors import DamagedError, Fallback, SpecError, StoreError
 from jembench.files import write_bytes
 from jembench.store import fits, lease, outcome, records

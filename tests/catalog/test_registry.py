@@ -3,6 +3,7 @@
 Distributions are faked as ``NAME-VERSION.dist-info`` folders on ``sys.path``, see :class:`Site`.
 """
 
+import re
 import sys
 from pathlib import Path
 
@@ -289,3 +290,25 @@ def test_a_plugin_of_another_version_is_found_but_not_used(site, stated, says, u
         f"Update {update}, or uninstall zoo."
     )
     assert "zoo_of_future" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    ("kind", "source", "message"),
+    [
+        ("scores", "def build(logits): ...", "cannot be made: missing a required argument: 'logits'."),
+        ("scores", "def build(): return len", "which is no OODScore: it lacks reads, requires, scores."),
+        (
+            "executors",
+            "class build: slots = 1",
+            "lacks cancel, close, ended, here, in_process, open, submit. The reference",
+        ),
+    ],
+)
+def test_what_is_no_component_of_its_kind_is_refused(tmp_path, monkeypatch, kind, source, message):
+    (tmp_path / "own_made.py").write_text(source)
+    monkeypatch.syspath_prepend(tmp_path)
+    try:
+        with pytest.raises(PluginError, match=re.escape(message)):
+            registry.resolve(kind, "own_made:build").make()
+    finally:
+        sys.modules.pop("own_made", None)

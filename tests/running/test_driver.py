@@ -38,6 +38,7 @@ class Fake:
 
     slots = 2
     here = True
+    in_process = False
 
     def __init__(self, store, endings):
         self.store, self.endings = store, {name: list(how) for name, how in endings.items()}

@@ -42,6 +42,7 @@ class RayExecutor:
         retries: how often a unit is tried again whose worker or node died.
     """
 
+    in_process = False
     _sends_files = False  # a node was seen that does not reach the store
 
     def __init__(self, address: str, *, gpus: float, cpus: float, retries: int) -> None:

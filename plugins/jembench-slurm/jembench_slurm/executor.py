@@ -61,6 +61,7 @@ class SlurmExecutor:
     """
 
     here = False
+    in_process = False
 
     def __init__(self, parameters: Mapping[str, Any], *, gpus: str, cpus: int, array: int, retries: int) -> None:
         self.slots = array

@@ -10,7 +10,8 @@ import zlib
 import pytest
 import torch
 
-from jembench.catalog import limits, registry
+from jembench import limits
+from jembench.catalog import registry
 from jembench.data.decoding import Form, decode_all
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec
