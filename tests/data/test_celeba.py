@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from jembench.catalog import registry
 from jembench.data.factories import celeba
-from jembench.errors import SpecError, Unavailable
+from jembench.errors import Unavailable
 
 
 @pytest.fixture(autouse=True)
@@ -59,8 +58,3 @@ def test_what_is_missing_is_named_with_where_to_get_it(root, tmp_path):
     (root / "celeba" / "img_align_celeba" / "000004.jpg").unlink()
     with pytest.raises(Unavailable, match=r"1 of the images .* the first of them 000004.jpg"):
         celeba(root=str(root)).split("test")
-
-
-def test_no_size_is_refused():
-    with pytest.raises(SpecError, match="size of celeba is 0"):
-        registry.resolve("datasets", "celeba:size=0")

@@ -298,12 +298,6 @@ def test_a_folder_that_is_split_already(root: Path) -> None:
     assert "has train/ and test/, so split and seed" in message(SpecError, root, split=0.5)
 
 
-@pytest.mark.parametrize("split", [0.0, 1.0, -0.5])
-def test_a_share_that_is_none(split: float) -> None:
-    with pytest.raises(SpecError, match=rf"split of imagefolder is {split}; it must be greater than 0 and below 1"):
-        registry.resolve("datasets", f"imagefolder:root=x,split={split}")
-
-
 def test_no_file_starts_ghostscript(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started: list[object] = []
     monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *given: started.append(given) or Image.new("RGB", (6, 4)))

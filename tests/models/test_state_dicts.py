@@ -32,14 +32,7 @@ def read(path, data, spec="weights", model=BASELINE):
         lambda model: {f"_orig_mod.module.{name}": value for name, value in model.state_dict().items()},
         lambda model: {"net": model.net.state_dict(), "epoch": 3},
     ],
-    ids=[
-        "model",
-        "network",
-        "DataParallel",
-        "compiled network",
-        "compiled DataParallel",
-        "named net",
-    ],
+    ids=["model", "network", "DataParallel", "compiled network", "compiled DataParallel", "named net"],
 )
 def test_the_same_logits_from_however_it_was_written(written, model, data, tmp_path):
     torch.save(written(model), tmp_path / "w.pt")

@@ -42,14 +42,7 @@ def test_the_proximal_sampler_is_that_of_jem_plus_plus_by_default():
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("sgld:steps=0", "steps of sgld is 0; it must be at least 1."),
-        ("sgld:noise=-0.1", "noise of sgld is -0.1; it must be at least 0."),
-        ("pcd:step_size=0", "step_size of pcd is 0.0; it must be greater than 0."),
-        ("pcd:clip=0", "clip of pcd is 0.0; it must be greater than 0."),
         ("pcd:buffer=0", "buffer of pcd is 0; it must be at least 1 and at most 100,000,000."),
-        ("pcd:reinit=5", "reinit of pcd is 5.0; it must be at least 0 and at most 1."),
-        ("proximal:outer=0", "outer of proximal is 0; it must be at least 1."),
-        ("proximal:inner=0", "inner of proximal is 0; it must be at least 1."),
         (
             "pcd:start=gaussian",
             "There is no start of chains named 'gaussian'. Nearest: class-gaussian. Known: class-gaussian, uniform. "
