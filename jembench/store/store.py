@@ -295,12 +295,15 @@ def read_cell(path: Path) -> Cell:
 
 
 def _encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """Encode arrays as ``np.savez_compressed`` does, for labels of any name, without a pickle or the time of day."""
+    """Encode arrays as ``np.savez_compressed`` does, for labels of any name, without a pickle or the time of day.
+
+    They are sorted by label: an attack that is resumed reads its former parts in the order of a file.
+    """
     from numpy.lib import format as npy
 
     stream = io.BytesIO()
     with zipfile.ZipFile(stream, "w") as archive:
-        for label, array in arrays.items():
+        for label, array in sorted(arrays.items()):
             entry = zipfile.ZipInfo(f"{label}.npy")
             entry.compress_type = zipfile.ZIP_DEFLATED
             with archive.open(entry, "w", force_zip64=True) as member:
