@@ -76,7 +76,7 @@ def test_the_model_is_listed_with_its_options(tmp_path):
     done = jembench("list", "models", "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     models = {model["name"]: model for model in json.loads(done.stdout)}
-    assert models["linear"]["summary"] == "Logistic regression on the pixels, read as an energy."
+    assert models["linear"]["title"] == "Logistic regression on the pixels, read as an energy."
     assert models["linear"]["options"] == [{"name": "bias", "type": "bool", "required": False, "default": True}]
     assert models["broken"]["problem"] == "RuntimeError: broken on purpose"
 

@@ -44,6 +44,7 @@ def cluster():
         add_node(cluster)
         patch.setenv("RAY_ADDRESS", cluster.address)
         yield cluster
+        ray.shutdown()  # whichever test came last
         cluster.shutdown()
         shutil.rmtree(folder, ignore_errors=True)
 
@@ -288,6 +289,7 @@ def test_options_out_of_range_are_refused(option, message):
 
 
 def test_a_cluster_that_cannot_be_used_is_named_with_the_remedy(monkeypatch):
+    ray.shutdown()  # a Ray that the program has started would be used
     with pytest.raises(Unavailable, match=r"127.0.0.1:1 cannot be used: .*ray:address=local"):
         _ = make(address="127.0.0.1:1").slots
     with monkeypatch.context() as patch:
