@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from PIL import Image
-
 from jembench import limits
 from jembench.catalog.contents import content
 from jembench.catalog.spec import slug
@@ -26,6 +24,7 @@ from jembench.store import tensors
 
 if TYPE_CHECKING:
     import numpy as np
+    from PIL import Image
     from torch import Tensor
 
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
@@ -53,6 +52,8 @@ def opened(path: str) -> Iterator[Image.Image]:
         JembenchError: if it is no such image, or decoding it within the context fails.
         SpecError: if it is too large, or no regular file.
     """
+    from PIL import Image  # imported here, since planning a run decodes nothing
+
     Image.MAX_IMAGE_PIXELS = limits.PIXELS.value // 2  # Pillow warns there, and refuses twice as many
     try:
         with open_regular(Path(path)) as stream, Image.open(stream, formats=FORMATS) as image:
@@ -152,7 +153,9 @@ def _cannot_decode(path: str, error: Exception) -> JembenchError:
 
 def central_square(image: Image.Image, size: int) -> Image.Image:
     """Crop the largest central square, and resize it with bicubic interpolation to ``size`` x ``size``."""
+    from PIL.Image import Resampling
+
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     square = image.crop((left, top, left + side, top + side))
-    return square.resize((size, size), Image.Resampling.BICUBIC)
+    return square.resize((size, size), Resampling.BICUBIC)
