@@ -1,4 +1,4 @@
-"""scikit-learn's digits, a dataset that needs no download.
+"""The digits of scikit-learn, a dataset that is installed with the library.
 
 1,797 handwritten digits of 8x8 pixels with 17 grey levels, from the test part of E. Alpaydin and C. Kaynak, "Optical
 Recognition of Handwritten Digits" (UCI Machine Learning Repository, 1998).

@@ -132,7 +132,7 @@ def pivot(
         notes: of all tables that are shown together.
         title: of the table.
         best: the rows that are marked as the best of their columns.
-        separate: the number of texts of ``index`` by which groups of lines are told apart, beside their source.
+        separate: the number of leading texts of ``index`` whose change begins another group, as another source does.
     """
     lines, groups = list[tuple[TableCell, ...]](), list[int]()
     texts = [(tuple(text(row) for text in index.values()), row) for row in rows]

@@ -290,12 +290,13 @@ class Dispatch:
 
     def _failed(self) -> WorkFailed:
         first = self._failures[0]
+        text = first.text.removesuffix(".")
         log = f" Its log: {first.log}." if first.log else ""
         command = shlex.join(["jembench", "work", first.id, "--store", str(self._store.root)])
         error = WorkFailed(
             f"{len(self._failures)} of {len(self._units)} units of work were not carried out. The first one, "
-            f"{self._units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}: "
-            f"{first.text}{log} To run it by hand: `{command}`. `jembench status` shows all."
+            f"{self._units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}"
+            f"{f': {text}' if text else ''}.{log} To run it by hand: `{command}`. `jembench status` shows all."
         )
         if all(failure.how == "refused" for failure in self._failures):
             error.exit_code = 2

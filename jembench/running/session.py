@@ -72,9 +72,8 @@ def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
         if not fit.is_pretrained:
             check_shares(fit.recipe, fit.recipe.processes)
     if how.executor != "auto":
-        executor = registry.resolve("executors", how.executor)
-        executor.make()  # checks its options
-        if executor.component.name != "local" and ":" in how.device:
+        executor: Executor = registry.resolve("executors", how.executor).make()  # checks its options
+        if not executor.in_process and ":" in how.device:
             raise SpecError(
                 f"--device is {how.device}, and the executor {how.executor} assigns a GPU to each worker. Write "
                 "--device cuda, cpu or auto."

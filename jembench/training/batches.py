@@ -79,7 +79,7 @@ class IndexStream:
 
 
 class ImageSource:
-    """The images of a split, kept on the device, so that a batch needs no worker process and no copy from the host."""
+    """The images of a split on the device. Batches are drawn there, without worker processes."""
 
     def __init__(self, split: Split, bounds: Bounds, device: torch.device) -> None:
         self._images = split.images.to(device)

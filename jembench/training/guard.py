@@ -17,7 +17,7 @@ above random starts. The guard finds divergence at the end of a window of iterat
   that was repaired is judged without former contact, since the rest of the training may be too short for it.
 
 A cross-entropy or a distance counts only if it is that large both in the mean over the window and in its last
-iteration: one that has fallen again needs no repair. Where a training image lies higher above the mean of the data
+iteration, so that a short rise causes no repair. Where a training image lies higher above the mean of the data
 than the random starts do, as when chains start at Gaussians of the classes, it takes their place.
 
 The distances are differences of energies that are compared with one another. A shift of the energies or a positive
