@@ -3,11 +3,11 @@
 A spec in a file (the header of an imported model, a cell of a store, a recipe) may have any author, and importing a
 module runs its code. Such a spec and its options may therefore only name installed components.
 
-During a command, an import path is allowed if it is in an option for specs, on the command line or in its environment
-variable, if a ``--plugin`` defines it (but not what the plugin imports), or if installed code names it (the default of
-an option, a suite package). Others are refused by :func:`jembench.catalog.discovery.find`. Without a command, Python
-code calls the library and is trusted for its own strings; functions that read a spec from a file pass it to
-:func:`refuse_code` in both cases. Import paths in ``JEMBENCH_TRUST`` are always allowed.
+During a command, an import path is allowed if it is on the command line or in an environment variable of jembench, if a
+``--plugin`` defines it (but not what the plugin imports), or if installed code names it (the default of an option, a
+suite package). Others are refused by :func:`jembench.catalog.discovery.find`. Without a command, Python code calls the
+library and is trusted for its own strings; functions that read a spec from a file pass it to :func:`refuse_code` in
+both cases. Import paths in ``JEMBENCH_TRUST`` are always allowed.
 
 The state belongs to the process, not to a thread or a context, so that other threads have the same permissions.
 """
@@ -46,27 +46,23 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
     The current folder is importable within the context if an import path names a module there that is not installed.
 
     Args:
-        texts: of the user, as for :func:`name`, which adds more within the context.
+        texts: the words of the command line: specs, lists of specs, settings ``key=value`` and others. Those of all
+            environment variables ``JEMBENCH_...`` count like them.
     """
     global _named
     before, path = _named, list(sys.path)
     _named = set()
-    name([*texts, os.environ.get(VARIABLE, "")])
+    variables = [words for variable, words in os.environ.items() if variable.startswith("JEMBENCH_")]
+    for text in [*texts, *(word for words in variables for word in words.split())]:
+        with suppress(SpecError):
+            _named.update(code_in(text))
+    if any(map(_is_here, _named)):
+        make_current_folder_importable()
     try:
         yield
     finally:
         _named = before
         sys.path[:] = path
-
-
-def name(texts: Iterable[str]) -> None:
-    """Allow the import paths in texts of the user: specs, lists of specs or settings ``key=value``."""
-    if _named is not None:
-        for text in texts:
-            with suppress(SpecError):
-                _named.update(code_in(text))
-        if any(map(_is_here, _named)):
-            make_current_folder_importable()
 
 
 def make_current_folder_importable() -> None:

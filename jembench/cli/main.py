@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import pkgutil
@@ -10,13 +11,11 @@ import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import click
-from click.core import ParameterSource
 
 from jembench import __version__
 from jembench.catalog import trust
@@ -43,8 +42,14 @@ class LazyGroup(click.Group):
         return list(self.late)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command."""
+        """Import a command.
+
+        Raises:
+            SpecError: if there is no such command; the message has the nearest names.
+        """
         found = self.late.get(cmd_name)
+        if found is None and not ctx.resilient_parsing:
+            raise unknown("command", cmd_name, self.late, f"{ctx.command_path} --help")
         if not isinstance(found, LazyCommand):
             return found
         command: click.Command = pkgutil.resolve_name(found.target)
@@ -58,40 +63,6 @@ class LazyGroup(click.Group):
         """Write the list of commands without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.help or "") for name, command in self.late.items()])
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Parse the group's own options. Without a command the help is printed."""
-        if not args and not ctx.resilient_parsing:
-            click.echo(ctx.get_help(), err=True)
-            ctx.exit(2)
-        return super().parse_args(ctx, args)
-
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of ``args``, and allow the code that its options name.
-
-        Raises:
-            SpecError: if there is no such command; the message has the nearest names.
-        """
-        if args[0] not in self.late and not args[0].startswith("-") and not ctx.resilient_parsing:
-            raise unknown("command", args[0], self.late, f"{ctx.command_path} --help")
-        found = super().resolve_command(ctx, args)
-        trust.name(_specs(ctx, *found))
-        return found
-
-
-def _specs(ctx: click.Context, name: str | None, command: click.Command | None, args: list[str]) -> Iterator[str]:
-    """Return the texts that the user gave for options of specs, before a callback reads a file that may name code."""
-    if command is None or isinstance(command, click.Group):
-        return
-    with click.Context(command, parent=ctx, info_name=name) as inner, suppress(click.UsageError):
-        given, _, _ = command.make_parser(inner).parse_args(list(args))
-        for parameter in command.params:
-            if getattr(parameter.type, "specs", False):
-                value, source = parameter.consume_value(inner, given)
-                if source in (ParameterSource.COMMANDLINE, ParameterSource.ENVIRONMENT):
-                    yield from [value] if isinstance(value, str) else value
 
 
 def _command(target: str, help: str) -> LazyCommand:
@@ -174,7 +145,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code: 0 fine, 1 something failed, 2 wrong usage or something missing, 3 the time was up or a signal
         asked to end, 130 interrupted.
     """
-    settings = Settings(sys.argv[1:] if argv is None else argv)
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    settings = Settings(arguments)
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by >&-
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
@@ -182,10 +154,22 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text in this locale
     stdout = sys.stdout
     try:
-        with listening(), warnings.catch_warnings(), trust.command():
-            warnings.showwarning = _note(warnings.showwarning)
+        if any("\0" in argument for argument in arguments):  # no system call takes it
+            raise click.UsageError("An argument holds a null character")
+        with listening(), warnings.catch_warnings(), trust.command(arguments):
+            warnings.showwarning = functools.partial(_show_warning, warnings.showwarning, set())
             warnings.simplefilter("always", Remark)  # each text is printed once
-            return _invoke(settings)
+            code = cli.main(
+                arguments, prog_name="jembench", standalone_mode=False, obj=settings, auto_envvar_prefix="JEMBENCH"
+            )
+            sys.stdout.flush()  # here, where a reader who has gone can still be handled
+            return code or 0
+    except click.Abort:
+        click.echo("Interrupted. Finished work is kept: the same command goes on from there.", err=True)
+        return 130
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        return error.exit_code
     except JembenchError as error:
         return _tell(str(error), error.exit_code, settings)
     except Stopped as error:
@@ -220,36 +204,20 @@ def _bug(error: BaseException, settings: Settings) -> int:
     )
 
 
-def _note(show: Callable[..., None]) -> Callable[..., None]:
-    """Show each warning of jembench once, on one line; "Not compiled" once per training."""
-    shown: set[str] = set()
+def _show_warning(
+    show: Callable[..., None], shown: set[str], message: Warning, category: type[Warning], *place: Any
+) -> None:
+    """Print a warning of jembench on one line, unless it is among those ``shown``; "Not compiled" once per training.
 
-    def show_warning(message: Warning, category: type[Warning], *place: Any) -> None:
-        if issubclass(category, Remark):
-            text = str(message)
-            if text not in shown or text.startswith("Not compiled"):
-                print(f"Note: {printable(text)}", file=sys.stderr)  # above live bars: click writes into them
-            shown.add(text)
-        else:
-            show(message, category, *place)
-
-    return show_warning
-
-
-def _invoke(settings: Settings) -> int:
-    """Run the command and return its exit code."""
-    arguments = list(settings.arguments)
-    if any("\0" in argument for argument in arguments):  # no system call takes it
-        raise click.UsageError("An argument holds a null character")
-    try:
-        code = cli.main(
-            arguments, prog_name="jembench", standalone_mode=False, obj=settings, auto_envvar_prefix="JEMBENCH"
-        )
-    except click.Abort:
-        click.echo("Interrupted. Finished work is kept: the same command goes on from there.", err=True)
-        return 130
-    sys.stdout.flush()  # here, where a reader who has gone can still be handled
-    return code or 0
+    Other warnings are passed to ``show``.
+    """
+    if not issubclass(category, Remark):
+        show(message, category, *place)
+        return
+    text = str(message)
+    if text not in shown or text.startswith("Not compiled"):
+        print(f"Note: {printable(text)}", file=sys.stderr)  # above live bars: click writes into them
+    shown.add(text)
 
 
 def _usage(error: click.UsageError) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,36 +25,31 @@ DIGITS = 18
 """The largest number of digits of a seed, since PyTorch's seeds have 64 bits."""
 
 
+@dataclass(eq=False)
 class Text(click.types.StringParamType):
     """A value given as text.
 
-    Args:
+    Attributes:
         metavar: its name in helps.
         names: a function that gives the names that are completed in it.
         read: from the text to the value.
         several: whether the text is a list with commas between the names.
         file: whether it may also be the path of a file.
-        specs: whether it holds specs or settings, which may name code (:mod:`jembench.catalog.trust`).
     """
 
-    def __init__(
-        self,
-        metavar: str,
-        names: Callable[[], Iterable[str]] = tuple,
-        *,
-        read: Callable[[str], Any] = str,
-        several: bool = False,
-        file: bool = False,
-        specs: bool = False,
-    ) -> None:
-        self.metavar, self.names, self.several, self.file, self.specs = metavar, names, several, file, specs
-        self.read = split_list if several else read
+    metavar: str
+    names: Callable[[], Iterable[str]] = tuple
+    read: Callable[[str], Any] = str
+    several: bool = False
+    file: bool = False
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Read a text; a list from an experiment's file stays a list."""
-        return self.read(value) if isinstance(value, str) else list(value)
+        if isinstance(value, str):
+            return split_list(value) if self.several else self.read(value)
+        return list(value)
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return the name of the value in helps."""
         return self.metavar
 
@@ -101,7 +97,7 @@ def pair(option: str, text: str) -> tuple[str, str]:
 class _Count(click.IntRange):
     """A whole number, N in helps."""
 
-    def get_metavar(self, param: click.Parameter, ctx: click.Context | None = None) -> str:
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "N"
 
 
@@ -116,7 +112,7 @@ class _Hours(click.FloatRange):
 
 
 def _components(metavar: str, kind: Any, *, several: bool = False) -> Text:
-    return Text(metavar, lambda: sorted({one.name for one in discovery.components(kind)}), several=several, specs=True)
+    return Text(metavar, lambda: sorted({one.name for one in discovery.components(kind)}), several=several)
 
 
 PATH = click.Path(path_type=Path)
@@ -134,6 +130,6 @@ METRICS = _components("SPECS", "metrics", several=True)
 MODEL, MODELS = _components("SPEC", "models"), _components("SPECS", "models", several=True)
 RECIPE = Text("NAME", recipes.names, file=True)
 RECIPES = Text("RECIPES", recipes.names, several=True)
-SETTING, SUBJECT = Text("KEY=VALUE", specs=True), Text("PACKAGE...", specs=True)
+SETTING, SUBJECT = Text("KEY=VALUE"), Text("PACKAGE...")
 SUITE = Text("SUITE", suites.names, file=True)
 TRACKERS = _components("SPECS", "trackers", several=True)

@@ -15,7 +15,7 @@ from types import TracebackType
 from typing import Any
 
 from jembench import progress
-from jembench.catalog import registry, trust
+from jembench.catalog import registry
 from jembench.catalog.spec import split_list
 from jembench.errors import Fallback, JembenchError, OutOfTime, ProcessLost, StoreError, error_text, printable
 from jembench.experiment.works import Work
@@ -44,12 +44,8 @@ Report = Callable[[Event], None]
 
 
 def chosen_trackers(specs: Sequence[str] | None = None) -> Sequence[str]:
-    """Return the specs, or for None those in ``JEMBENCH_TRACKERS``, which may name code, since the user sets it."""
-    if specs is None:
-        text = os.environ.get(VARIABLE, "")
-        trust.name([text])
-        specs = split_list(text)
-    return specs
+    """Return the specs, or for None those in ``JEMBENCH_TRACKERS``."""
+    return split_list(os.environ.get(VARIABLE, "")) if specs is None else specs
 
 
 def ending_of(error: BaseException) -> Ending:

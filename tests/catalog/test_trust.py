@@ -52,8 +52,7 @@ def test_a_text_that_is_no_spec_takes_no_time(text):
 
 
 def test_what_a_command_named_may_be_loaded_and_nothing_else(data):
-    with trust.command(["jem:net=math:sqrt"]):
-        trust.name(["model.net=math:ceil"])
+    with trust.command(["jem:net=math:sqrt", "--set", "model.net=math:ceil"]):
         assert discovery.find("models", "math:sqrt")
         assert discovery.find("models", "math:ceil")
         for refused in ("math:floor", "os:system"):

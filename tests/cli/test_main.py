@@ -173,9 +173,9 @@ def test_debug_shows_the_traceback_and_keeps_the_exit_code(jembench, failing):
 
 
 def test_a_note_is_told_once_but_what_is_not_compiled_each_time(capsys):
-    show = entry._note(warnings.showwarning)
+    shown = set()
     for text in ["A file is damaged.", "Not compiled (why).", "A file is damaged.", "Not compiled (why)."]:
-        show(Fallback(text), Fallback, "file.py", 1)
+        entry._show_warning(warnings.showwarning, shown, Fallback(text), Fallback, "file.py", 1)
     assert capsys.readouterr().err == "Note: A file is damaged.\nNote: Not compiled (why).\nNote: Not compiled (why).\n"
 
 

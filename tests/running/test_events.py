@@ -91,6 +91,7 @@ def test_a_command_may_load_the_trackers_that_the_variable_names(zoo, monkeypatc
     monkeypatch.setenv(VARIABLE, spec)
     with trust.command(), Events(trackers=chosen_trackers()):
         pass
+    monkeypatch.delenv(VARIABLE)
     with trust.command(), pytest.raises(SpecError, match="runs code that you did not name"):
         Events(trackers=[spec])
 
