@@ -61,18 +61,13 @@ def _digest(path: Path, modified: int, changed: int, size: int) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def is_taken(path: Path) -> bool:
-    """Return whether a path exists and is no regular file, such as a device, which a rename would replace."""
-    return path.exists() and not path.is_file()
-
-
 def check_place(path: Path, option: str = "--store") -> None:
     """Check that ``path`` is a regular file or does not exist; ``option`` as for :func:`write_atomically`.
 
     Raises:
-        StoreError: if it is something else.
+        StoreError: if it is something else, such as a device, which a rename would replace.
     """
-    if is_taken(path):
+    if path.exists() and not path.is_file():
         raise cannot_write(path, OSError(errno.EINVAL, "Not a regular file"), option)
 
 
@@ -91,8 +86,8 @@ def write_atomically(
     try:
         check_place(path, option)
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _temporary(path.parent) as stream:
-            temporary = Path(stream.name)
+        temporary = path.with_name(f"{_PREFIX}{os.urandom(8).hex()}.tmp")
+        with temporary.open("x+b") as stream:  # with the permissions of the umask
             try:
                 write(stream)
                 stream.flush()
@@ -104,11 +99,6 @@ def write_atomically(
                 raise
     except OSError as error:
         raise cannot_write(path, error, option) from error
-
-
-def _temporary(folder: Path) -> IO[bytes]:
-    """Open a new temporary file, with the permissions of the umask."""
-    return (folder / f"{_PREFIX}{os.urandom(8).hex()}.tmp").open("x+b")
 
 
 def sweep(folder: Path, *, below: bool = True) -> None:

@@ -29,10 +29,6 @@ class Phase:
     done: int = 0
     start: float = field(default_factory=time.monotonic)
 
-    def __str__(self) -> str:
-        counted = f"{self.done:,} of {self.total:,} {self.unit}".rstrip() if self.total else ""
-        return f"{self.text} {counted}".strip()
-
 
 class Now(NamedTuple):
     """The progress at one moment."""
@@ -72,8 +68,11 @@ def now() -> Now:
     moment, opened = time.monotonic(), list(_open)
     shown = [each for place, each in enumerate(opened) if not place or moment - each.start >= LONG]
     counted = next((each for each in shown if each.total), Phase(""))
-    text = ", ".join(filter(None, (each.text if each is counted else str(each) for each in shown)))
-    return Now(text, counted.done, counted.total, counted.unit)
+    texts = []
+    for each in shown:
+        numbers = f"{each.done:,} of {each.total:,} {each.unit}" if each.total and each is not counted else ""
+        texts.append(f"{each.text} {numbers}".strip())
+    return Now(", ".join(filter(None, texts)), counted.done, counted.total, counted.unit)
 
 
 def duration(seconds: float) -> str:

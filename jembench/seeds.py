@@ -18,7 +18,7 @@ def derive(seed: int, purpose: str) -> int:
 
 def generator(seed: int, purpose: str, device: torch.device | str = "cpu") -> Generator:
     """Return a generator on ``device`` for one purpose."""
-    return seeded(derive(seed, purpose), device)
+    return Generator(device).manual_seed(derive(seed, purpose))
 
 
 def seeded(seed: int, device: torch.device | str = "cpu") -> Generator:
@@ -33,7 +33,11 @@ def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iter
     Initialisers of layers and dropout use these: the CPU's generator and, if ``device`` is a CUDA device, its own. The
     host does not wait for the device; a CUDA graph that is replayed in the context uses the seed as well.
     """
-    generators = _global_generators(torch.device(device))
+    generators, device = [torch.default_generator], torch.device(device)
+    if device.type == "cuda":
+        torch.cuda.init()  # type: ignore[no-untyped-call]  # creates the generators
+        index = torch.cuda.current_device() if device.index is None else device.index
+        generators.append(torch.cuda.default_generators[index])
     states = [generator.get_state() for generator in generators]
     derived = derive(seed, purpose)
     for generator in generators:
@@ -43,14 +47,6 @@ def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iter
     finally:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
-
-
-def _global_generators(device: torch.device) -> list[Generator]:
-    if device.type != "cuda":
-        return [torch.default_generator]
-    torch.cuda.init()  # type: ignore[no-untyped-call]  # creates the generators
-    index = torch.cuda.current_device() if device.index is None else device.index
-    return [torch.default_generator, torch.cuda.default_generators[index]]
 
 
 def initialising(seed: int) -> AbstractContextManager[None]:

@@ -17,7 +17,6 @@ from jembench.catalog import registry
 from jembench.catalog.spec import slug
 from jembench.data.pixels import content_hash
 from jembench.errors import CheckpointError, Fallback
-from jembench.files import is_taken
 from jembench.interfaces import Dataset, FeatureNetwork, Features
 from jembench.store import tensors
 from jembench.store.store import Store
@@ -69,7 +68,7 @@ class TensorCache:
             StoreError: if they cannot be written.
         """
         path = self._path(name)
-        if path and not is_taken(path):
+        if path and (path.is_file() or not path.exists()):
             tensors.write(path, values, {})
 
     def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:

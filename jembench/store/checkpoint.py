@@ -32,8 +32,8 @@ def write(path: Path, state: Any, *, age: int = 0) -> None:
         StoreError: if the file cannot be written; the previous file is kept.
     """
     found: dict[str, Tensor] = {}
-    skeleton = _pack(state, "", found)
-    tensors.write(path, found, {"schema": SCHEMA, "age": age, "state": skeleton})
+    record = {"schema": SCHEMA, "age": age, "state": _pack(state, "", found)}
+    tensors.write(path, found, record)
 
 
 def read(path: Path, remedy: str = REMEDY) -> Any:
@@ -90,18 +90,11 @@ def misfits(model: nn.Module, weights: Mapping[str, Tensor]) -> list[str]:
     for name in own.keys() & weights.keys():
         if own[name].shape != weights[name].shape:
             wrong.append(f"{name} is {tuple(weights[name].shape)} instead of {tuple(own[name].shape)}")
-        if _kind(own[name]) != _kind(weights[name]):
-            wrong.append(f"{name} holds {_dtype(weights[name])} instead of {_dtype(own[name])}")
+        kinds = {(one[name].is_complex(), one[name].is_floating_point()) for one in (own, weights)}
+        if len(kinds) > 1:  # PyTorch would cast them in silence
+            found, expected = (str(one[name].dtype).removeprefix("torch.") for one in (weights, own))
+            wrong.append(f"{name} holds {found} instead of {expected}")
     return sorted(wrong)
-
-
-def _kind(tensor: Tensor) -> tuple[bool, bool]:
-    """Return whether numbers are complex, and whether they are real: PyTorch casts to whole numbers in silence."""
-    return tensor.is_complex(), tensor.is_floating_point()
-
-
-def _dtype(tensor: Tensor) -> str:
-    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _pack(value: Any, path: str, found: dict[str, Tensor]) -> Any:

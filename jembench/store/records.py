@@ -104,7 +104,9 @@ def read(path: Path) -> Record:
             f"{path} was written by a newer jembench (schema {head.schema}, this one reads up to {SCHEMA}). "
             "Update jembench, or choose another folder with --store."
         )
-    _check(path, text, head.digest)
+    written, _, end = text.rpartition(_DIGEST.encode())
+    if head.digest != hashlib.sha256(written).hexdigest() or end != f'{head.digest}"\n}}\n'.encode():
+        raise DamagedError(f"{path} is damaged or was edited: its text does not match its digest. {REMEDY}")
     return Record(data if text.isascii() and b"\\" not in text else printable_data(data), str(path))
 
 
@@ -122,12 +124,6 @@ def printable_data(value: Any) -> Any:
     if isinstance(value, dict):
         return {printable(key): printable_data(item) for key, item in value.items()}
     return [printable_data(item) for item in value] if isinstance(value, list) else value
-
-
-def _check(path: Path, text: bytes, digest: str) -> None:
-    written, _, end = text.rpartition(_DIGEST.encode())
-    if digest != hashlib.sha256(written).hexdigest() or end != f'{digest}"\n}}\n'.encode():
-        raise DamagedError(f"{path} is damaged or was edited: its text does not match its digest. {REMEDY}")
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

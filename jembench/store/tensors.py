@@ -60,24 +60,21 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) 
     """
     from safetensors.torch import save
 
-    layout, _, data = _parsed(save(_apart(tensors)))
-    digest = _digest(layout, record, data)
-    header = _canonical({**layout, "__metadata__": {KEY: _canonical({**record, "digest": digest}).decode()}})
-    header += b" " * (-len(header) % 8)  # so that the tensors are aligned
-    start = len(header).to_bytes(8, "little") + header
-    write_atomically(path, lambda stream: (stream.write(start), stream.write(data)))
-
-
-def _apart(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Return the tensors on the CPU, none in the memory of another: that is how the format wants tied weights."""
     apart: dict[str, Tensor] = {}
     taken: set[int] = set()
     for key, value in tensors.items():
         own = value.detach().cpu().contiguous()
         memory = own.untyped_storage().data_ptr()
-        apart[key] = own.clone() if memory in taken else own
+        apart[key] = own.clone() if memory in taken else own  # the format has no tied weights
         taken.add(memory)
-    return apart
+    content = memoryview(save(apart))
+    end = 8 + int.from_bytes(content[:8], "little")
+    layout, data = json.loads(bytes(content[8:end])), content[end:]
+    digest = _digest(layout, record, data)
+    header = _canonical({**layout, "__metadata__": {KEY: _canonical({**record, "digest": digest}).decode()}})
+    header += b" " * (-len(header) % 8)  # so that the tensors are aligned
+    start = len(header).to_bytes(8, "little") + header
+    write_atomically(path, lambda stream: (stream.write(start), stream.write(data)))
 
 
 def _canonical(value: Any) -> bytes:
@@ -153,19 +150,13 @@ def _checked(path: Path, remedy: str) -> tuple[bytes, Seal]:
     except (OSError, MemoryError) as error:
         raise CheckpointError(f"{path} cannot be read ({error}). {remedy}".rstrip()) from error
     try:
-        layout, seal, data = _parsed(content)
-        if seal.digest not in ("", _digest(layout, seal.record, data)):
+        stream = io.BytesIO(content)
+        layout, seal = _header(stream)
+        if seal.digest not in ("", _digest(layout, seal.record, memoryview(content)[stream.tell() :])):
             raise ValueError("its content does not match its digest")
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
     return content, seal
-
-
-def _parsed(content: bytes) -> tuple[dict[str, Any], Seal, memoryview]:
-    """Return the layout of the tensors in a file, its seal, and the bytes of the tensors; errors as :func:`_header`."""
-    stream = io.BytesIO(content)
-    layout, seal = _header(stream)
-    return layout, seal, memoryview(content)[stream.tell() :]
 
 
 def _header(stream: IO[bytes]) -> tuple[dict[str, Any], Seal]:
