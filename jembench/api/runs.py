@@ -216,7 +216,7 @@ def train(
 def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
     """Return the plan for one trained model, with its own recipe."""
     names = (fit.plan.key.model, fit.plan.key.dataset, fit.plan.key.recipe)
-    suite = suite_for(models=[names[0]], datasets=[fit.plan.dataset.bound.in_full], seeds=[fit.plan.seed])
+    suite = suite_for(models=[names[0]], datasets=[fit.plan.dataset.text()], seeds=[fit.plan.seed])
     plan = make_plan(suite, limit=limit)
     return dataclasses.replace(
         plan,

@@ -11,15 +11,14 @@ import functools
 import inspect
 import sys
 import typing
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
 
 from jembench.catalog.contents import Listing, the_file
 from jembench.catalog.discovery import Kind
-from jembench.catalog.spec import Scalar, Spec, format_value
-from jembench.catalog.validation import read_text
-from jembench.errors import PluginError, SpecError, unknown
+from jembench.catalog.spec import Scalar
+from jembench.errors import PluginError
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 Mark = TypeVar("Mark")
@@ -85,56 +84,6 @@ def pretrained(factory: Factory) -> Factory:
     return factory
 
 
-@dataclass(frozen=True, slots=True)
-class Bound:
-    """A spec with typed arguments of its factory, defaults included."""
-
-    name: str
-    arguments: Mapping[str, Scalar]
-    defaults: Mapping[str, Scalar]
-    incidental: frozenset[str] = frozenset()  # options that are no part of the identity
-
-    def __str__(self) -> str:
-        """Return the canonical spec, with the sorted options that are in the identity and not at their defaults."""
-        return self.without(self.incidental)
-
-    @property
-    def in_full(self) -> str:
-        """The spec with every option that is not at its default, for other processes and commands."""
-        return self.without(frozenset())
-
-    def without(self, options: Set[str]) -> str:
-        """Return the spec without some of its options."""
-        changed = {key: value for key, value in self.arguments.items() if value != self.defaults.get(key, ...)}
-        kept = ((key, format_value(value)) for key, value in sorted(changed.items()) if key not in options)
-        return str(Spec(self.name, tuple(kept)))
-
-    @property
-    def identity(self) -> dict[str, Any]:
-        """The name and all options of the identity, also those at their defaults, which may change later."""
-        essential = {key: value for key, value in sorted(self.arguments.items()) if key not in self.incidental}
-        return {"name": self.name, "arguments": essential}
-
-
-def bind(spec: Spec, factory: Callable[..., Any], list_command: str = "jembench list") -> Bound:
-    """Type the arguments of ``spec`` by the options of ``factory``.
-
-    Raises:
-        SpecError: if a key is unknown or a required one missing, or a value has the wrong type or is out of range.
-    """
-    options, given = options_of(factory), dict(spec.arguments)
-    if extra := [key for key in given if key not in options]:
-        raise unknown(f"option of {spec.name}", extra[0], options, list_command)
-    if missing := sorted(name for name, option in options.items() if option.default is REQUIRED and name not in given):
-        raise SpecError(f"{spec.name} needs {', '.join(missing)}: write {spec.name}:{missing[0]}=...")
-    defaults = {name: option.default for name, option in options.items() if option.default is not REQUIRED}
-    arguments = defaults | {
-        key: read_text(text, options[key].hint, f"{key} of {spec.name}") for key, text in given.items()
-    }
-    idle = {name for name, only in marked(factory, OnlyWith).items() if arguments[only.option] != only.value}
-    return Bound(spec.name, arguments, defaults, frozenset(idle | marked(factory, Incidental).keys()))
-
-
 def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
     """Return the options of a factory that have a mark of one class, with the mark."""
     marks = ((name, mark) for name, option in options_of(factory).items() for mark in option.marks)
@@ -151,25 +100,21 @@ def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
     owners = reversed(inspect.getmro(factory)) if inspect.isclass(factory) else [factory]
     modules = (sys.modules.get(owner.__module__, typing) for owner in owners)
     namespace = {name: value for module in modules for name, value in vars(module).items()}
-    return {
-        name: _option(factory, parameter, namespace)
-        for name, parameter in inspect.signature(factory).parameters.items()
-        if parameter.kind is parameter.KEYWORD_ONLY
-    }
-
-
-def _option(factory: Callable[..., Any], parameter: inspect.Parameter, namespace: dict[str, Any]) -> Option:
-    holder = type("Holder", (), {"__annotations__": {"option": parameter.annotation}})
-    try:  # annotations may be text, from the source of a plugin
-        hint = typing.get_type_hints(holder, namespace, include_extras=True)["option"]
-        bare = typing.get_type_hints(holder, namespace)["option"]
-    except Exception as error:
-        raise PluginError(
-            f"{factory.__module__}: cannot read the type {parameter.annotation!r} of option {parameter.name!r} "
-            f"({error}). Options are int, float, bool, str, Literal[...] or one of these | None, which Annotated may "
-            "mark."
-        ) from error
-    default = parameter.default
-    if type(default) is int and float in (bare, *get_args(bare)):
-        default = float(default)  # so that the identity has the same value as for a given one
-    return Option(hint, bare, getattr(hint, "__metadata__", ()), default)
+    options: dict[str, Option] = {}
+    for name, parameter in inspect.signature(factory).parameters.items():
+        if parameter.kind is not parameter.KEYWORD_ONLY:
+            continue
+        holder = type("Holder", (), {"__annotations__": {"option": parameter.annotation}})
+        try:  # annotations may be text, from the source of a plugin
+            hint = typing.get_type_hints(holder, namespace, include_extras=True)["option"]
+            bare = typing.get_type_hints(holder, namespace)["option"]
+        except Exception as error:
+            raise PluginError(
+                f"{factory.__module__}: cannot read the type {parameter.annotation!r} of option {name!r} ({error}). "
+                "Options are int, float, bool, str, Literal[...] or one of these | None, which Annotated may mark."
+            ) from error
+        default = parameter.default
+        if type(default) is int and float in (bare, *get_args(bare)):
+            default = float(default)  # so that the identity has the same value as for a given one
+        options[name] = Option(hint, bare, getattr(hint, "__metadata__", ()), default)
+    return options

@@ -7,17 +7,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import Any
 
 from jembench.catalog import code_identity, discovery, options, trust
-from jembench.catalog import spec as specs
 from jembench.catalog.contents import Listing, content
 from jembench.catalog.discovery import Component, Kind
-from jembench.errors import JembenchError, PluginError, SpecError
+from jembench.catalog.spec import Scalar, Spec, format_value, parse, stable_hash
+from jembench.catalog.validation import read_text
+from jembench.errors import JembenchError, PluginError, SpecError, unknown
 from jembench.interfaces import Dataset, FeatureNetwork, Importer, OODScore, OODSet, Sampler, Start, Tracker
 from jembench.interfaces.metrics import Metric
 from jembench.interfaces.running import Executor
@@ -40,14 +41,28 @@ _ADVICE = "The reference of plugins says what a factory of {} is called with, an
 
 @dataclass(frozen=True)
 class Resolved:
-    """A component with its factory and its typed arguments."""
+    """A component with its factory and its typed arguments, defaults included."""
 
     component: Component
     factory: Callable[..., Any]
-    bound: options.Bound
+    name: str  # the shortest one that is unique
+    arguments: Mapping[str, Scalar]
+    incidental: frozenset[str]  # options that are no part of the identity
 
     def __str__(self) -> str:
-        return str(self.bound)
+        """Return the canonical spec, with the sorted options that are in the identity and not at their defaults."""
+        return self.text(without=self.incidental)
+
+    def text(self, without: Set[str] = frozenset()) -> str:
+        """Return the spec with every option that is not at its default, for other processes and commands.
+
+        Args:
+            without: options to leave out.
+        """
+        known = options.options_of(self.factory)
+        changed = {key: value for key, value in sorted(self.arguments.items()) if value != known[key].default}
+        kept = ((key, format_value(value)) for key, value in changed.items() if key not in without)
+        return str(Spec(self.name, tuple(kept)))
 
     @property
     def is_pretrained(self) -> bool:
@@ -57,9 +72,13 @@ class Resolved:
     @cached_property
     def named(self) -> dict[str, Resolved]:
         """The installed components that its options name, by option."""
-        marks = options.marked(self.factory, options.Names)
-        found = {option: _installed(mark.kinds, str(self.bound.arguments[option])) for option, mark in marks.items()}
-        return {option: resolved for option, resolved in found.items() if resolved}
+        found: dict[str, Resolved] = {}
+        for option, names in options.marked(self.factory, options.Names).items():
+            for kind in names.kinds:
+                with suppress(JembenchError):
+                    found[option] = resolve(kind, str(self.arguments[option]))
+                    break
+        return found
 
     @property
     def uses(self) -> list[Component]:
@@ -71,7 +90,7 @@ class Resolved:
         found = [self.component]
         for option, names in options.marked(self.factory, options.Names).items():
             kind: Kind = names.kinds[0] if names.kinds else "models"
-            found += [discovery.find(kind, path) for path in trust.code_in(str(self.bound.arguments[option]))]
+            found += [discovery.find(kind, path) for path in trust.code_in(str(self.arguments[option]))]
         found += [component for named in self.named.values() for component in named.uses]
         return list(dict.fromkeys(found))
 
@@ -79,49 +98,50 @@ class Resolved:
     def identity(self) -> dict[str, Any]:
         """The identity: the name and distribution, all options, the content of files, and code without a version.
 
-        See :mod:`jembench.catalog.code_identity`.
+        Options at their defaults are part of it, since a default may change later. For code see
+        :mod:`jembench.catalog.code_identity`.
 
         Raises:
             SpecError: if a file cannot be read.
             Unavailable: if files of a dataset are missing; the message says the remedy.
         """
-        identity = {**self.bound.identity, "name": self.component.name, "distribution": self.component.distribution}
-        arguments = identity["arguments"]
-        arguments |= {option: _identity(named) for option, named in self.named.items() if option in arguments}
+        arguments: dict[str, Any] = {
+            key: value for key, value in sorted(self.arguments.items()) if key not in self.incidental
+        }
+        for option in arguments.keys() & self.named.keys():
+            arguments[option] = str(self.named[option])
+            with suppress(JembenchError):  # results that need missing files are N/A, and computed when they are there
+                arguments[option] = self.named[option].identity
         arguments |= self._contents
-        if codes := self._codes():
-            identity["code"] = codes
+        identity = {"name": self.component.name, "arguments": arguments, "distribution": self.component.distribution}
+        if found := codes(self.uses):
+            identity["code"] = found
         return identity
 
     @cached_property
     def id(self) -> str:
         """The hash of the identity."""
-        return specs.stable_hash(self.identity)
+        return stable_hash(self.identity)
 
     @cached_property
     def _contents(self) -> dict[str, str]:
         """The hash of the files of each option that is a path."""
-        values, marks = self.bound.arguments, options.marked(self.factory, options.Content)
         found = {
-            name: content_of(self.component, name, str(values[name]), mark.listing) for name, mark in marks.items()
+            option: content_of(self.component, option, str(self.arguments[option]), mark.listing)
+            for option, mark in options.marked(self.factory, options.Content).items()
         }
-        return {name: hashed for name, hashed in found.items() if hashed}
+        return {option: hashed for option, hashed in found.items() if hashed}
 
     @property
     def content(self) -> str:
         """The hash of the content of all files; "" if there are none."""
-        return specs.stable_hash(self._contents) if self._contents else ""
+        return stable_hash(self._contents) if self._contents else ""
 
     @cached_property
     def code(self) -> str:
         """The hash of all code without a version; "" if there is none."""
-        codes = self._codes()
-        return specs.stable_hash(codes) if codes else ""
-
-    def _codes(self) -> dict[str, str]:
-        """Return the hashes of code without a version, by entry point or import path."""
-        found = {component.target: code_of(component) for component in self.uses}
-        return {target: code for target, code in sorted(found.items()) if code}
+        found = codes(self.uses)
+        return stable_hash(found) if found else ""
 
     def make(self, *context: Any) -> Any:
         """Call the factory.
@@ -131,11 +151,11 @@ class Resolved:
                 component of its kind.
         """
         try:
-            inspect.signature(self.factory).bind(*context, **self.bound.arguments)
+            inspect.signature(self.factory).bind(*context, **self.arguments)
         except TypeError as error:
             raise PluginError(f"{self} cannot be made: {error}. {_ADVICE.format(self.component.kind)}") from None
         with contained(str(self)):
-            made = self.factory(*context, **self.bound.arguments)
+            made = self.factory(*context, **self.arguments)
         protocol = _PROTOCOLS.get(self.component.kind)
         if protocol and not isinstance(made, protocol):
             members = {name for name in (*dir(protocol), *protocol.__annotations__) if not name.startswith("_")}
@@ -147,10 +167,14 @@ class Resolved:
         return made
 
 
-def code_of(component: Component) -> str:
-    """Return the hash of a component's code if it has no version; "" otherwise."""
-    is_package = bool(component.distribution) and not component.distribution.endswith(".py")
-    return code_identity.code(component.module, of_package=is_package)
+def codes(components: Iterable[Component]) -> dict[str, str]:
+    """Return the hashes of the code of components without a version, by entry point or import path."""
+    found: dict[str, str] = {}
+    for component in components:
+        is_package = bool(component.distribution) and not component.distribution.endswith(".py")
+        if code := code_identity.code(component.module, of_package=is_package):
+            found[component.target] = code
+    return dict(sorted(found.items()))
 
 
 @cache
@@ -166,16 +190,6 @@ def content_of(component: Component, option: str, value: str, listing: Listing) 
         ) from error
 
 
-def _identity(named: Resolved) -> Any:
-    """Return the identity of the component that an option names, or its spec if its files cannot be read.
-
-    Results that need missing files are N/A, and computed again when the files are available.
-    """
-    with suppress(JembenchError):
-        return named.identity
-    return str(named)
-
-
 def resolve(kind: Kind, text: str) -> Resolved:
     """Return the component of a spec.
 
@@ -183,30 +197,28 @@ def resolve(kind: Kind, text: str) -> Resolved:
         SpecError: if a name or an option does not exist, or a value has the wrong type or is out of range.
         PluginError: if the component cannot be imported.
     """
-    spec = specs.parse(text)
+    spec = parse(text)
     component = discovery.find(kind, spec.name)
+    namesakes = [other for other in discovery.components(kind) if other.name == component.name]
+    name = f"{component.distribution}/{component.name}" if len(namesakes) > 1 else component.name
     factory = discovery.load(component)
-    bound = options.bind(specs.Spec(_shortest(component), spec.arguments), factory, f"jembench list {kind}")
-    trust.allow(bound.defaults.values())
-    return Resolved(component, factory, bound)
-
-
-def _installed(kinds: tuple[Kind, ...], text: str) -> Resolved | None:
-    """Return the component of a spec of the first kind that has one; None if there is none."""
-    for kind in kinds:
-        with suppress(JembenchError):
-            return resolve(kind, text)
-    return None
+    known, given = options.options_of(factory), dict(spec.arguments)
+    if extra := [key for key in given if key not in known]:
+        raise unknown(f"option of {name}", extra[0], known, f"jembench list {kind}")
+    required = {key for key, option in known.items() if option.default is options.REQUIRED}
+    if missing := sorted(required - given.keys()):
+        raise SpecError(f"{name} needs {', '.join(missing)}: write {name}:{missing[0]}=...")
+    defaults = {key: option.default for key, option in known.items() if key not in required}
+    trust.allow(defaults.values())
+    arguments = defaults | {key: read_text(value, known[key].hint, f"{key} of {name}") for key, value in given.items()}
+    only_with = options.marked(factory, options.OnlyWith).items()
+    idle = {key for key, only in only_with if arguments[only.option] != only.value}
+    incidental = frozenset(idle | options.marked(factory, options.Incidental).keys())
+    return Resolved(component, factory, name, arguments, incidental)
 
 
 def canonical(kind: Kind, text: str) -> str:
     """Return the canonical form of a spec, or the sorted spec if its component is not installed."""
     with suppress(JembenchError):
         return str(resolve(kind, text))
-    return str(specs.parse(text))
-
-
-def _shortest(component: Component) -> str:
-    """Return the shortest unique name of a component, so that it has only one identity."""
-    namesakes = [other for other in discovery.components(component.kind) if other.name == component.name]
-    return f"{component.distribution}/{component.name}" if len(namesakes) > 1 else component.name
+    return str(parse(text))

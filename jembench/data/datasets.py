@@ -60,14 +60,14 @@ def unread(dataset: Resolved) -> Dataset:
 
 
 def _make(dataset: Resolved, *, download: bool) -> Dataset:
-    options = dataset.bound.arguments
+    options = dataset.arguments
     made: Dataset = dataset.factory(**{**options, "download": download} if "download" in options else options)
     return made
 
 
 def absent(dataset: Resolved) -> Dataset | None:
     """Make a dataset of blank images in place of one without its files; None if its shape and size are not known."""
-    if "download" not in dataset.bound.arguments:
+    if "download" not in dataset.arguments:
         return None
     described = unread(dataset)
     spec, sizes = described.spec, {name: getattr(described, f"{name}_size", None) for name in ("train", "test")}

@@ -69,8 +69,7 @@ class FitPlan:
         """Everything that determines the fit, except the seed, in JSON types."""
         recipe = self.recipe.identity
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
-        codes = {component.target: registry.code_of(component) for component in self.recipe.components}
-        if codes := {target: code for target, code in codes.items() if code}:
+        if codes := registry.codes(self.recipe.components):
             recipe["code"] = codes
         return {
             "model": self.model.identity,
@@ -242,7 +241,7 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
     Options that the model does not have are ignored.
     """
     parsed, resolved = spec.parse(text), registry.resolve("models", text)
-    options = {key: value for key, value in recipe.model.items() if key in resolved.bound.arguments}
+    options = {key: value for key, value in recipe.model.items() if key in resolved.arguments}
     if options.keys() <= dict(parsed.arguments).keys():
         return resolved
     return registry.resolve("models", with_options(text, options | dict(parsed.arguments)))

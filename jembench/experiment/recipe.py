@@ -323,6 +323,6 @@ def training_images(dataset: str) -> int | None:
     with suppress(JembenchError), warnings.catch_warnings():
         warnings.simplefilter("ignore", Remark)
         resolved = registry.resolve("datasets", dataset)
-        size: int | None = getattr(resolved.factory(**resolved.bound.arguments), "train_size", None)
+        size: int | None = getattr(resolved.factory(**resolved.arguments), "train_size", None)
         return size
     return None

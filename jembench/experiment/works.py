@@ -120,8 +120,8 @@ def works(
         costly = [cell for cell in cells if str(cell.metric) in parts]
         unit = Work(
             kind="fit",
-            model=fit.model.bound.in_full,
-            dataset=fit.dataset.bound.in_full,
+            model=fit.model.text(),
+            dataset=fit.dataset.text(),
             recipe=dataclasses.asdict(fit.recipe),
             fit=fit.key,
             identity=fit.identity,
@@ -159,7 +159,7 @@ def _apart(unit: Work, parts: int) -> list[Work]:
 
 
 def _named(cell: CellPlan) -> WorkCell:
-    return WorkCell(cell.metric.bound.in_full, cell.id)
+    return WorkCell(cell.metric.text(), cell.id)
 
 
 def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:

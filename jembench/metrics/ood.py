@@ -67,9 +67,9 @@ class OutOfDistribution(Metric):
     @property
     def protocol_options(self) -> dict[str, Scalar]:
         """The score with all of its options."""
-        bound = self._resolved.bound
-        options = ((option, format_value(value)) for option, value in sorted(bound.arguments.items()))
-        return {"score": str(Spec(bound.name, tuple(options)))}
+        score = self._resolved
+        options = ((option, format_value(value)) for option, value in sorted(score.arguments.items()))
+        return {"score": str(Spec(score.name, tuple(options)))}
 
     def check(self, planned: Planned) -> None:
         """Check that the outliers are available."""

@@ -103,7 +103,7 @@ class Datasets:
         except Unavailable as error:
             if not self.dry:
                 raise
-            if not dataset.bound.arguments.get("download"):
+            if not dataset.arguments.get("download"):
                 self.absent[str(dataset)] = str(error)
             made = absent(dataset)
         test = limited(made.split("test"), limit) if made else None
@@ -248,7 +248,7 @@ class PlannedFit:
         A dataset with ``download=true`` counts as available where nothing may be downloaded.
         """
         outliers = resolve(spec)
-        if outliers.is_dataset and not self.fetching and outliers.component.bound.arguments.get("download"):
+        if outliers.is_dataset and not self.fetching and outliers.component.arguments.get("download"):
             try:
                 present(outliers.component)
             except Unavailable:

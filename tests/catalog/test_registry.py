@@ -254,7 +254,7 @@ def test_an_import_path_that_cannot_be_imported(zoo):
 def test_resolve_and_make(zoo):
     resolved = registry.resolve("models", "lion:width=4")
     assert str(resolved) == "lion:width=4"
-    assert resolved.bound.identity == {"name": "lion", "arguments": {"name": "", "width": 4}}
+    assert (resolved.name, resolved.arguments) == ("lion", {"name": "", "width": 4})
     assert resolved.make("digits") == ("digits", 4, "")
     assert registry.resolve("models", "inner").make(None) == "inner"
     assert registry.resolve("models", "zoo_park:build:width=4,name=leo").make("digits") == ("digits", 4, "leo")

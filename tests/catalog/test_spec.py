@@ -2,12 +2,14 @@
 
 import math
 from typing import Annotated, Literal
+from unittest import mock
 
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from jembench.catalog.options import OnlyWith, bind, options_of
+from jembench.catalog import discovery, registry
+from jembench.catalog.options import OnlyWith, options_of
 from jembench.catalog.spec import Spec, format_value, parse, slug, split_list, stable_hash
 from jembench.catalog.validation import Range, read_text
 from jembench.errors import PluginError, SpecError
@@ -108,9 +110,16 @@ def factory(data_spec, *, net: str = "small", width: int = 2, lr: float = 1, nor
 def needy(*, root: str) -> None: ...
 
 
+def resolve(text, factory):
+    """Resolve the spec of a model whose factory is given, installed or not."""
+    component = discovery.Component("models", parse(text).name, "", "", __name__, factory.__name__)
+    with mock.patch.multiple(discovery, find=lambda *_: component, load=lambda _: factory):
+        return registry.resolve("models", text)
+
+
 def test_a_default_that_is_given_changes_nothing():
-    left_out = bind(parse("jem"), factory)
-    given_ = bind(parse("jem:net=small,width=2,lr=1,norm=none,eps=none,cold=false"), factory)
+    left_out = resolve("jem", factory)
+    given_ = resolve("jem:net=small,width=2,lr=1,norm=none,eps=none,cold=false", factory)
     assert str(given_) == str(left_out) == "jem"
     assert left_out.arguments == {"net": "small", "width": 2, "lr": 1.0, "norm": "none", "eps": None, "cold": False}
     assert stable_hash(given_.identity) == stable_hash(left_out.identity)
@@ -122,12 +131,12 @@ def normed(data_spec, *, norm: str = "none", momentum: Annotated[float, OnlyWith
 
 def test_an_option_counts_only_where_it_changes_something():
     identities = {
-        text: bind(parse(text), normed).identity["arguments"] for text in ("jem", "jem:momentum=0.5", "jem:norm=batch")
+        text: resolve(text, normed).identity["arguments"] for text in ("jem", "jem:momentum=0.5", "jem:norm=batch")
     }
     assert identities["jem"] == identities["jem:momentum=0.5"] == {"norm": "none"}
     assert identities["jem:norm=batch"] == {"norm": "batch", "momentum": 0.9}
-    assert str(bind(parse("jem:momentum=0.5"), normed)) == "jem"
-    assert str(bind(parse("jem:norm=batch,momentum=0.5"), normed)) == "jem:momentum=0.5,norm=batch"
+    assert str(resolve("jem:momentum=0.5", normed)) == "jem"
+    assert str(resolve("jem:norm=batch,momentum=0.5", normed)) == "jem:momentum=0.5,norm=batch"
 
 
 Positive = Annotated[float, Range(above=0)]
@@ -146,7 +155,7 @@ def ranged(*, width: Annotated[int, Range(least=1, most=9)] = 2, clip: Positive 
 )
 def test_values_out_of_range(text, message):
     with pytest.raises(SpecError) as caught:
-        bind(parse(f"jem:{text}"), ranged)
+        resolve(f"jem:{text}", ranged)
     assert str(caught.value) == message
 
 
@@ -157,16 +166,16 @@ def test_values_out_of_range(text, message):
 )  # fmt: skip
 def test_the_canonical_spec_rebuilds_the_component(arguments):
     spec = Spec("jem", tuple(sorted((key, format_value(value)) for key, value in arguments.items())))
-    bound = bind(spec, factory)
+    bound = resolve(str(spec), factory)
     assert {key: bound.arguments[key] for key in arguments} == arguments
     assert math.copysign(1, bound.arguments["lr"]) == math.copysign(1, arguments.get("lr", 1))
-    assert bind(parse(str(bound)), factory) == bound
-    assert str(bind(parse(str(bound)), factory)) == str(bound)
+    assert resolve(str(bound), factory) == bound
+    assert str(resolve(str(bound), factory)) == str(bound)
 
 
 def test_unknown_option():
     with pytest.raises(SpecError) as caught:
-        bind(parse("jem:widht=3"), factory, "jembench list models")
+        resolve("jem:widht=3", factory)
     assert str(caught.value) == (
         "There is no option of jem named 'widht'. Nearest: width. Known: cold, eps, lr, net, norm, width. "
         "`jembench list models` says what each one is."
@@ -175,7 +184,7 @@ def test_unknown_option():
 
 def test_missing_option():
     with pytest.raises(SpecError, match=r"imagefolder needs root: write imagefolder:root=\.\.\."):
-        bind(parse("imagefolder"), needy)
+        resolve("imagefolder", needy)
 
 
 @pytest.mark.parametrize(
@@ -195,7 +204,7 @@ def test_missing_option():
 )
 def test_values_of_the_wrong_type(text, message):
     with pytest.raises(SpecError) as caught:
-        bind(parse(f"jem:{text}"), factory)
+        resolve(f"jem:{text}", factory)
     assert message in str(caught.value)
 
 
@@ -224,7 +233,7 @@ def test_an_option_without_a_type_is_the_plugins_fault():
     def untyped(*, width=3): ...
 
     with pytest.raises(PluginError, match="width of jem has no type; options are int"):
-        bind(parse("jem:width=3"), untyped)
+        resolve("jem:width=3", untyped)
 
 
 def test_annotations_may_be_text():

@@ -260,7 +260,7 @@ def with_model_options(zoo_of_tests, tmp_path):
     ],
 )
 def test_the_recipe_s_options_fill_in_what_the_spec_leaves_out(with_model_options, options, spec, arguments):
-    assert resolve_model(f"zoo_of_tests:{spec}", with_model_options(options)).bound.arguments == arguments
+    assert resolve_model(f"zoo_of_tests:{spec}", with_model_options(options)).arguments == arguments
 
 
 def test_a_value_that_does_not_fit_the_model_is_an_error_that_names_it(with_model_options):

@@ -81,7 +81,7 @@ def test_the_published_recipes(name):
     assert recipe.model == {}
     assert not recipe.chains.conditional
     assert recipe.chains.mode == "eval"
-    sampler = registry.resolve("samplers", recipe.chains.sampler).bound
+    sampler = registry.resolve("samplers", recipe.chains.sampler)
     assert (sampler.name, sampler.arguments) == (
         "pcd",
         {

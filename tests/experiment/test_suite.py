@@ -351,8 +351,8 @@ def test_each_way_to_train_is_there_guarded_and_unguarded(name, dataset):
 def test_the_ablation_of_norms_starts_chains_where_networks_with_norms_train():
     """From uniform noise they do not: the chains stay 3 to 130 nats above the data, see benchmarks/results."""
     fits = make_plan(suites.load("ablations")).fits
-    normed = {fit.model.bound.arguments["norm"]: fit for fit in fits if str(fit.model).startswith("jem:norm=")}
+    normed = {fit.model.arguments["norm"]: fit for fit in fits if str(fit.model).startswith("jem:norm=")}
     assert normed.keys() == {"batch", "instance", "layer"}
     for norm, fit in normed.items():
-        assert fit.sampler.bound.arguments["start"] == "class-gaussian"
+        assert fit.sampler.arguments["start"] == "class-gaussian"
         assert fit.recipe.chains.mode == ("train" if norm == "batch" else "eval")

@@ -26,9 +26,9 @@ def test_nothing_is_clipped_or_bounded_and_chains_start_at_noise_unless_asked_fo
 
 def test_an_option_that_is_left_out_and_one_given_its_default_are_the_same():
     given = registry.resolve("samplers", "pcd:clip=none,bounded=false,start=uniform")
-    assert given.bound.identity == registry.resolve("samplers", "pcd").bound.identity
-    assert str(given.bound) == "pcd"
-    assert str(registry.resolve("samplers", "pcd:clip=1,bounded=yes").bound) == "pcd:bounded=true,clip=1.0"
+    assert given.identity == registry.resolve("samplers", "pcd").identity
+    assert str(given) == "pcd"
+    assert str(registry.resolve("samplers", "pcd:clip=1,bounded=yes")) == "pcd:bounded=true,clip=1.0"
 
 
 def test_the_proximal_sampler_is_that_of_jem_plus_plus_by_default():

@@ -21,8 +21,7 @@ class ResolvedOODSet(NamedTuple):
 
     def __str__(self) -> str:
         """Return the canonical spec without the options that are paths: where files lie changes no score."""
-        bound = self.component.bound
-        return bound.without(bound.incidental | marked(self.component.factory, Content).keys())
+        return self.component.text(without=self.component.incidental | marked(self.component.factory, Content).keys())
 
     def make(self) -> OODSet:
         """Call the factory; a dataset is read when images are drawn from it."""

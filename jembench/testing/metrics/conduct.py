@@ -55,8 +55,8 @@ def _with_other_options(subject: MetricSubject) -> Iterator[tuple[str, Metric]]:
     """Yield each option that can be changed at a moderate cost, with the metric for another value of it."""
     resolved = subject.resolved
     for name, option in options_of(resolved.factory).items():
-        other = _choose_other(resolved.bound.arguments[name], option.annotation)
-        if name in resolved.bound.incidental or other is None:
+        other = _choose_other(resolved.arguments[name], option.annotation)
+        if name in resolved.incidental or other is None:
             continue
         try:
             metric = registry.resolve("metrics", with_options(str(resolved), {name: format_value(other)})).make()

@@ -33,7 +33,7 @@ class MetricSubject(Subject):
 
     def compute(self) -> Run:
         """Compute the metric, once for all checks."""
-        key = self.resolved.factory, tuple(sorted(self.resolved.bound.arguments.items()))
+        key = self.resolved.factory, tuple(sorted(self.resolved.arguments.items()))
         if key not in _runs:
             _runs[key] = compute(self.make(), stage.trained())
         return _runs[key]
