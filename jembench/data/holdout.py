@@ -1,6 +1,6 @@
 """Validation images, cut from the training images.
 
-Legend: N examples, C channels, H height, W width.
+Legend: N examples, M labelled ones, C channels, H height, W width.
 """
 
 from __future__ import annotations
@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import Generator
+from jaxtyping import Int
+from torch import Generator, Tensor
 
 from jembench.errors import JembenchError
 from jembench.interfaces import Split
@@ -41,36 +42,34 @@ def holdout(split: Split, size: int, seed: int = 1234, *, stratified: bool = Fal
         )
     order = np.random.RandomState(seed).permutation(n)
     held = np.zeros(n, dtype=bool)
-    held[_every_class(split, order, size) if stratified else slice(0, size)] = True
+    held[_every_class(split.labels, order, size) if stratified else slice(0, size)] = True
     return Holdout(_take(split, order[~held]), _take(split, order[held]))
 
 
-def labelled_only(split: Split, size: int, generator: Generator) -> Split:
-    """Draw ``size`` images at random, the same share of each class; 0: return the split itself.
+def draw_labelled(labels: Int[Tensor, " N"], size: int, generator: Generator) -> Int[Tensor, " M"]:
+    """Draw the indices of the ``size`` images whose labels are used, the same share of each class, in their order.
 
     Raises:
         JembenchError: if there are fewer images.
     """
-    n = len(split.images)
-    if size == 0:
-        return split
+    n = len(labels)
     if not 0 < size <= n:
         raise JembenchError(
             f"The labels of {size} of {n} training images cannot be used. Choose a number from 0 to {n}."
         )
     order = torch.randperm(n, generator=generator).numpy()
-    return _take(split, np.sort(order[_every_class(split, order, size)]))
+    return torch.from_numpy(np.sort(order[_every_class(labels, order, size)]))
 
 
-def _every_class(split: Split, order: np.ndarray, size: int) -> np.ndarray:
+def _every_class(labels: Tensor | None, order: np.ndarray, size: int) -> np.ndarray:
     """Return ``size`` positions in ``order``, in proportion to the sizes of the classes.
 
     The positions are grouped by class and taken at equal distances: a group of m gets m * size / N of them, rounded
     down or up.
     """
-    if split.labels is None:
+    if labels is None:
         raise JembenchError("A stratified validation split needs labels, and this dataset has none. Turn it off.")
-    grouped = np.argsort(split.labels.numpy()[order], kind="stable")
+    grouped = np.argsort(labels.numpy()[order], kind="stable")
     return grouped[np.arange(size) * len(order) // size]
 
 

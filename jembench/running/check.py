@@ -143,7 +143,7 @@ def _check_family(fits: Sequence[FitPlan], plan: Plan, data: PlannedFit) -> Read
             sampler = make_sampler(model, dataset.spec, fit.recipe, dataset.split("train"))
         else:
             trainer = make_trainer(fit, dataset, torch.device("cpu"), model)
-            sampler, iterations, buffers = trainer.sampler, trainer.iterations, snapshots.expected(trainer)
+            sampler, iterations, buffers = trainer.sampler, trainer.iterations, len(snapshots.moments(trainer))
     held = 0 if fit.is_pretrained else fit.recipe.data.validation
     start = {"model": model, "sampler": sampler, "validation": held, "buffers": buffers}
     planned = replace(data, **start, pretrained=fit.is_pretrained)

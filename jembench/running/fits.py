@@ -186,7 +186,7 @@ class FitWork:
             with progress.phase("building the model"):
                 model = make_model(self.fit, self.bank.dataset, self._note, self.bank.device)
             at_once = self.fit.model.is_pretrained or is_fitted(model)
-            size = 1 if at_once else processes.group().size
+            size = 1 if at_once else processes.group.size
             blank, start = new_record(self.fit, model, self.bank.device, self.command, size), time.perf_counter()
             try:
                 with self.isolated("The training"):
@@ -217,7 +217,7 @@ class FitWork:
             self.report(Event(kind="warning", text=text))
 
     def _train(self, model: Any, blank: FitRecord) -> FitRecord:
-        group, size = processes.group(), self.fit.recipe.processes
+        group, size = processes.group, self.fit.recipe.processes
         if size != group.size:
             raise SpecError(
                 f"{self.fit} is trained by {size} processes together, and here there are {group.size}: another number "

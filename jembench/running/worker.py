@@ -253,8 +253,8 @@ def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
     """
     known = {fit.key.id: fit for fit in fits}
     with stopping.deferred():  # torchrun sends signals to all processes, and rank 0 ends the work of all
-        while fit_id := processes.group().broadcast(""):
+        while fit_id := processes.group.broadcast(""):
             dataset = known[fit_id].dataset.make()
             trainer = make_trainer(known[fit_id], dataset, device)
             with devices.threads_for(dataset.spec, device):
-                processes.group().follow(trainer)
+                processes.group.follow(trainer)

@@ -15,10 +15,10 @@ from torch import Generator, Tensor
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.augment import Augmentation
-from jembench.data.holdout import labelled_only
+from jembench.data.holdout import draw_labelled
 from jembench.data.pixels import Bounds, add_noise, noise_to_model, to_float
 from jembench.errors import CheckpointError, JembenchError, SpecError
-from jembench.experiment.recipe import Recipe, TrainingData
+from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Batch, DataSpec, Split
 
 
@@ -78,41 +78,37 @@ class IndexStream:
         self._generator.set_state(state["generator"].cpu())
 
 
-class ImageSource:
-    """The images of a split on the device. Batches are drawn there, without worker processes."""
+def draw_images(
+    split: Split,
+    indices: Int[Tensor, " B"],
+    augmentation: Augmentation | None,
+    noise_std: float,
+    generator: Generator,
+    bounds: Bounds,
+) -> tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"] | None]:
+    """Return images of a split, augmented, as float32, with Gaussian noise, and their labels if any.
 
-    def __init__(self, split: Split, bounds: Bounds, device: torch.device) -> None:
-        self._images = split.images.to(device)
-        self._labels = None if split.labels is None else split.labels.to(device)
-        self._bounds = bounds
-
-    def __len__(self) -> int:
-        return len(self._images)
-
-    def draw(
-        self, indices: Int[Tensor, " B"], augmentation: Augmentation | None, noise_std: float, generator: Generator
-    ) -> tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"] | None]:
-        """Return the images of ``indices``, augmented, as float32, with Gaussian noise, and their labels if any.
-
-        Args:
-            indices: on any device.
-            augmentation: applied to the images; None leaves them as they are.
-            noise_std: on the scale of [-1, 1], whatever the bounds are.
-            generator: of the augmentation and the noise; fastest on the images' own device.
-        """
-        device = self._images.device
-        if device.type == "cuda" and indices.device.type == "cpu":
-            indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
-        indices = indices.to(device, non_blocking=True)
-        images = self._images[indices]
-        if augmentation:
-            images = augmentation(images, generator)
-        x = add_noise(to_float(images, self._bounds), noise_to_model(noise_std, self._bounds), generator)
-        return x, None if self._labels is None else self._labels[indices]
+    Args:
+        split: the images, on the device of training: no worker processes are needed.
+        indices: of the images to draw; on any device.
+        augmentation: applied to the images; None leaves them as they are.
+        noise_std: on the scale of [-1, 1], whatever the bounds are.
+        generator: of the augmentation and the noise; fastest on the images' own device.
+        bounds: of the float32 values.
+    """
+    device = split.images.device
+    if device.type == "cuda" and indices.device.type == "cpu":
+        indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
+    indices = indices.to(device, non_blocking=True)
+    images = split.images[indices]
+    if augmentation:
+        images = augmentation(images, generator)
+    x = add_noise(to_float(images, bounds), noise_to_model(noise_std, bounds), generator)
+    return x, None if split.labels is None else split.labels[indices]
 
 
 class Batches:
-    """Random batches, augmented and with the recipe's noise.
+    """Random batches, augmented and with the recipe's noise, from :meth:`begin` on.
 
     Args:
         train: the images to train on, without those held out for validation.
@@ -128,40 +124,42 @@ class Batches:
     def __init__(self, train: Split, data: DataSpec, recipe: Recipe, *, seed: int, device: torch.device) -> None:
         if train.labels is None:
             raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
-        self.root, self.device = seed, device
-        labelled = labelled_only(train, recipe.data.labelled, seeds.generator(seed, "labels"))
-        images = ImageSource(train, data.bounds, device)
-        with_labels = images if labelled is train else ImageSource(labelled, data.bounds, device)
-        self.sources = {"marginal": images, "labelled": with_labels}
-        self.augmentation = make_augmentation(recipe.data)
-        if self.augmentation:
-            self.augmentation.check(*data.shape[1:])
-        self.begin(recipe, "")
-
-    def begin(self, recipe: Recipe, again: str) -> None:
-        """Reset all random streams, with a seed that depends on the text ``again``, and the sizes of batches."""
-        self.options = recipe.data
+        self.root, self.device, self.bounds, self.options = seed, device, data.bounds, recipe.data
+        images, labels = train.images.to(device), train.labels.to(device)
+        self.sources = dict.fromkeys(("marginal", "labelled"), Split(images, labels))
+        if recipe.data.labelled:
+            known = draw_labelled(train.labels, recipe.data.labelled, seeds.generator(seed, "labels")).to(device)
+            self.sources["labelled"] = Split(images[known], labels[known])
         self.sizes = {"marginal": recipe.batch_size, "labelled": recipe.data.labelled_batch or recipe.batch_size}
+        named = recipe.data.augmentation
+        then = registry.resolve("augmentations", named).make() if named else None
+        self.augmentation: Augmentation | None = None
+        if recipe.data.pad or recipe.data.flip or then:
+            self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip, then=then)
+            self.augmentation.check(*data.shape[1:])
+
+    def begin(self, again: str) -> None:
+        """Start all random streams, with a seed that depends on the text ``again``."""
         self.generator = seeds.generator(self.root, f"images{again}", self.device)
         self.streams = {
-            name: IndexStream(len(self.sources[name]), size, seeds.generator(self.root, f"order/{name}{again}"))
-            for name, size in self.sizes.items()
+            name: IndexStream(len(split.images), self.sizes[name], seeds.generator(self.root, f"order/{name}{again}"))
+            for name, split in self.sources.items()
         }
 
     @property
     def per_epoch(self) -> int:
         """The number of whole batches in an epoch, a pass over the images of p(x) unless the recipe says otherwise."""
         kind = "labelled" if self.options.shared else self.options.epoch
-        return len(self.sources[kind]) // self.sizes[kind]
+        return len(self.sources[kind].images) // self.sizes[kind]
 
     def draw(self) -> Batch:
         """Draw the next batch."""
         indices = {name: next(stream) for name, stream in self.streams.items()}
-        noise, x = self.options.noise, None
+        chance, x = (self.options.noise, self.generator, self.bounds), None
         if not self.options.shared:
             augmentation = self.augmentation if self.options.augment_marginal else None
-            x, _ = self.sources["marginal"].draw(indices["marginal"], augmentation, noise, self.generator)
-        x_labelled, y = self.sources["labelled"].draw(indices["labelled"], self.augmentation, noise, self.generator)
+            x, _ = draw_images(self.sources["marginal"], indices["marginal"], augmentation, *chance)
+        x_labelled, y = draw_images(self.sources["labelled"], indices["labelled"], self.augmentation, *chance)
         assert y is not None
         return Batch(x_labelled if x is None else x, x_labelled, y)
 
@@ -181,15 +179,3 @@ class Batches:
         for name, stream in self.streams.items():
             stream.load_state_dict(state["streams"][name])
         self.generator.set_state(state["generator"].cpu())
-
-
-def make_augmentation(options: TrainingData) -> Augmentation | None:
-    """Return the augmentation of a recipe: its own crop and flip, then the one that it names; None if it has neither.
-
-    Raises:
-        SpecError: for a name or an option that does not exist.
-    """
-    named = registry.resolve("augmentations", options.augmentation).make() if options.augmentation else None
-    if not (options.pad or options.flip or named):
-        return None
-    return Augmentation(pad=options.pad, flip=options.flip, then=named)

@@ -23,8 +23,10 @@ class Checkpoints:
         self._start = folder / "checkpoint-start.safetensors"
         self._damaged: set[Path] = set()
 
-    def write_start(self, state: Any) -> None:
-        """Keep the state before the first iteration, until :meth:`tidy`."""
+    def begin(self, state: Any) -> None:
+        """Remove all checkpoints, and keep the state before the first iteration, until :meth:`tidy`."""
+        for path in self._newest_first():
+            path.unlink()
         checkpoint.write(self._start, state)
 
     def write(self, state: Any, iteration: int, *, over_newest: bool = False) -> None:
@@ -70,11 +72,6 @@ class Checkpoints:
     def tidy(self) -> None:
         """Remove all checkpoints but the newest, at the end of a fit."""
         for path in self._newest_first()[1:]:
-            path.unlink()
-
-    def clear(self) -> None:
-        """Remove all checkpoints."""
-        for path in self._newest_first():
             path.unlink()
 
     def _newest_first(self) -> list[Path]:

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from jembench import progress, stopping
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
+from jembench.experiment.recipe import Remedy
 from jembench.files import write_bytes
 from jembench.interfaces import Event
 from jembench.interfaces.evaluation import Stability
@@ -57,20 +58,14 @@ class _Run:
     report: Callable[[Event], None]
     check: Callable[[], None]
     checkpoints: Checkpoints
+    guarded: bool
+    ladder: tuple[Remedy, ...]
     history: list[dict[str, float]] = field(default_factory=list)
     best: dict[str, Any] | None = None  # iteration and validation accuracy of the chosen model
     interventions: list[Intervention] = field(default_factory=list)
     unrepaired: Divergence | None = None  # the first divergence, where the guard only watches
     doubtful: bool = False  # whether the newest checkpoint is doubtful, see guard.is_doubtful
     pace: int = 1  # iterations between two checks for a signal
-
-    def __post_init__(self) -> None:
-        self.guarded = self.trainer.recipe.guard.mode != "off"
-        self.ladder = guard.remedies(self.trainer.recipe, chains=self.trainer.sampler is not None)
-
-    def call(self, method: str, *arguments: Any) -> Any:
-        """Call a method of the trainer in every process that trains this fit."""
-        return self.trainer.group.call(self.trainer, method, *arguments)
 
     def send(self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None, text: str = "") -> None:
         """Report an event."""
@@ -109,7 +104,8 @@ def train(
         OutOfTime: at the deadline or after a signal that asks to end, once a checkpoint is on disk.
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
-    run = _Run(trainer, folder, report, check, Checkpoints(folder))
+    ladder = guard.remedies(trainer.recipe, chains=trainer.sampler is not None)
+    run = _Run(trainer, folder, report, check, Checkpoints(folder), trainer.recipe.guard.mode != "off", ladder)
     with (
         stopping.deferred(),
         trainer.group.leading(),
@@ -152,14 +148,14 @@ def _resume(run: _Run) -> None:
     Raises:
         CheckpointError: if the chosen model or its chains are damaged.
     """
-    state = run.checkpoints.newest()
+    group, state = run.trainer.group, run.checkpoints.newest()
     chosen = [run.folder / name for name in (_MODEL, _SAMPLER)]
     if state is None or (state["best"] and not all(path.exists() for path in chosen)):
-        run.checkpoints.clear()
         (run.folder / _INTERVENTIONS).unlink(missing_ok=True)
         state = _state(run)
-        run.checkpoints.write_start(state)
-        run.call("load_state_dict", state["trainer"])  # all processes start from the weights of rank 0
+        run.checkpoints.begin(state)
+        if group.size > 1:  # all processes start from the weights of rank 0
+            group.call(run.trainer.load_state_dict, state["trainer"])
         return
     if state["best"]:
         for path in chosen:
@@ -172,10 +168,11 @@ def _resume(run: _Run) -> None:
 
 def _load(run: _Run, state: Mapping[str, Any]) -> None:
     """Load a state, and apply the remedies that were decided after it was written."""
-    run.call("load_state_dict", state["trainer"])
+    trainer = run.trainer
+    trainer.group.call(trainer.load_state_dict, state["trainer"])
     run.doubtful = run.guarded and guard.is_doubtful(state["history"])
-    if run.trainer.adjustment.seeds < len(run.interventions):
-        run.call("adjust", guard.adjustment(run.interventions))
+    if trainer.adjustment.seeds < len(run.interventions):
+        trainer.group.call(trainer.adjust, guard.adjustment(run.interventions))
     run.best = state["best"]
     if run.best and checkpoint.age_of(run.folder / _MODEL) != run.best["iteration"]:
         run.best = None  # the model on disk was chosen on the way to divergence, or just before a kill
@@ -271,7 +268,7 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
     while trainer.iteration < end:
         shown.done = trainer.iteration
         begun = time.perf_counter()
-        few, starts = run.call("window", min(end - trainer.iteration, run.pace))
+        few, starts = trainer.group.call(trainer.window, min(end - trainer.iteration, run.pace))
         taken = time.perf_counter() - begun
         rows += few
         seconds += taken

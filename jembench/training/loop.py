@@ -58,7 +58,7 @@ class Trainer:
     def __init__(
         self, model: Any, data: DataSpec, images: Split, recipe: Recipe, *, seed: int, device: torch.device
     ) -> None:
-        self.group = processes.group()
+        self.group = processes.group
         check_shares(recipe, self.group.size)
         self.model = model.to(device)
         self.data = data
@@ -69,10 +69,9 @@ class Trainer:
         self.batches = Batches(train, data, recipe, seed=seed, device=device)
         self.sampler = make_sampler(model, data, recipe, train)
         self.schedule = recipe.schedule.make()
-        self.adjustment = Adjustment()
         self.iteration = 0
         self._own_noise = seeds.generator(seed, "own chains", device)  # of this process in a group
-        self._seed()
+        self.adjust(Adjustment())
         if self.sampler and hasattr(self.sampler, "check_batch"):  # refused now, not in a later iteration
             of_classes = model.chains == "conditional"
             chains = self.batches.sizes["labelled" if of_classes else "marginal"]
@@ -85,12 +84,6 @@ class Trainer:
     def optimizer(self) -> torch.optim.Optimizer:
         """The optimiser, made when training begins: PyTorch's own import its compiler, which takes seconds."""
         return make_optimizer(self.model, self.recipe.optimizer)
-
-    def _seed(self) -> None:
-        """Reset all random streams, with other seeds after each intervention."""
-        again = f"/{self.adjustment.seeds}" if self.adjustment.seeds else ""
-        self.batches.begin(self.recipe, again)
-        self.generator = seeds.generator(self.seed, f"chains{again}", self.device)
 
     def _chance(self, purpose: str) -> str:
         """Return the purpose that this iteration's random numbers are derived from, with the rank and past remedies."""
@@ -108,7 +101,12 @@ class Trainer:
             self.execution = dataclasses.replace(self.execution, channels_last=channels_last)
         self.given_up: list[str] = []
         self._loss = self.model.training_loss
-        self._pass_first = self.model.logits if self._has_data_first() else None
+        model, recipe = self.model, self.recipe
+        # the data of p(x) pass before the chains are run where both change the running statistics of batch norm, as in
+        # the code of JEM++ and SADA-JEM
+        both = isinstance(model, LogitModel) and model.chains == "marginal" and recipe.chains.mode == "train"
+        data_first = both and not recipe.data.shared and has_batch_norm(model)
+        self._pass_first = model.logits if data_first else None
         if self.execution.compiled:
             execution.forget_compiled()  # of former networks
             if getattr(self.model, "compiles", True):
@@ -120,15 +118,6 @@ class Trainer:
         if self.sampler:
             self.grad_energy = grad_energy(self.model, self.execution, self.given_up)
         self.graph = ChainGraph(self.model) if self.sampler and self.execution.captured else None
-
-    def _has_data_first(self) -> bool:
-        """Return whether the data of p(x) pass through the network before the chains are run.
-
-        They do where both change the running statistics of batch norm, as in the code of JEM++ and SADA-JEM.
-        """
-        model, recipe = self.model, self.recipe
-        both = isinstance(model, LogitModel) and model.chains == "marginal" and recipe.chains.mode == "train"
-        return both and not recipe.data.shared and has_batch_norm(model)
 
     @property
     def computed(self) -> dict[str, Any]:
@@ -275,9 +264,14 @@ class Trainer:
         return energy.float()
 
     def adjust(self, adjustment: Adjustment) -> None:
-        """Apply the remedies of the guard: other random numbers, longer chains, a lower learning rate or a penalty."""
+        """Apply the remedies of the guard: longer chains, a lower learning rate or a penalty.
+
+        All random streams are reset, with other seeds after each intervention.
+        """
         self.adjustment = adjustment
-        self._seed()
+        again = f"/{adjustment.seeds}" if adjustment.seeds else ""
+        self.batches.begin(again)
+        self.generator = seeds.generator(self.seed, f"chains{again}", self.device)
 
     def validate(self) -> dict[str, float]:
         """Return accuracy and NLL on the held-out images; nothing without such images or for a model without logits."""

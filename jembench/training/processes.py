@@ -11,10 +11,10 @@ Imports no torch by itself: a command determines its rank before it needs torch.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
 from jembench.errors import ProcessLost, error_text
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Tensor
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 TIMEOUT = timedelta(days=365)
@@ -97,21 +98,23 @@ class Group:
             distributed.broadcast_object_list(values, device=device("cpu"))
         return value if self.rank == 0 else values[0]
 
-    def call(self, trainer: Any, method: str, *arguments: Any) -> Any:
+    def call(self, method: Callable[P, T], *arguments: P.args, **options: P.kwargs) -> T:
         """Call a method of the trainer in every process, as rank 0, while the others :meth:`follow`.
 
         Raises:
             ProcessLost: if it fails in one of several processes.
         """
-        self.broadcast((method, arguments))
+        if self.size == 1:
+            return method(*arguments, **options)
+        self.broadcast((method.__name__, arguments, options))
         with self._together():
-            return getattr(trainer, method)(*arguments)
+            return method(*arguments, **options)
 
     def follow(self, trainer: Any) -> None:
         """Repeat the calls of rank 0 on this process's trainer, to the end of its :meth:`leading`."""
         while order := self.broadcast(None):
-            method, arguments = order
-            getattr(trainer, method)(*arguments)
+            method, arguments, options = order
+            getattr(trainer, method)(*arguments, **options)
 
     @contextmanager
     def leading(self) -> Iterator[None]:
@@ -129,7 +132,7 @@ class Group:
         try:
             yield
         except Exception as error:
-            if self.size == 1 or isinstance(error, ProcessLost):
+            if isinstance(error, ProcessLost):
                 raise
             raise ProcessLost(
                 f"Process {self.rank + 1} of {self.size} that train together failed, or has lost another one "
@@ -146,12 +149,8 @@ def _map(function: Any, values: T) -> T:
     return mapped
 
 
-_group = Group()
-
-
-def group() -> Group:
-    """Return the group that this process has joined, or that of itself alone."""
-    return _group
+group = Group()
+"""The group that this process has joined, or that of itself alone."""
 
 
 @contextmanager
@@ -164,7 +163,7 @@ def joined(place: Launched, device: str) -> Iterator[torch.device]:
     Raises:
         Unavailable: if the device is missing.
     """
-    global _group
+    global group
     from jembench.models import devices
 
     own = devices.resolve(device)
@@ -178,13 +177,13 @@ def joined(place: Launched, device: str) -> Iterator[torch.device]:
         own = devices.resolve(f"cuda:{place.local_rank}")
         torch.cuda.set_device(own)
     distributed.init_process_group("cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo", timeout=TIMEOUT)
-    _group = Group(place.rank, place.size)
+    group = Group(place.rank, place.size)
     try:
         if place.rank:
             yield own
         else:
-            with _group.leading():
+            with group.leading():
                 yield own
     finally:
-        _group = Group()
+        group = Group()
         distributed.destroy_process_group()

@@ -31,18 +31,14 @@ def due(trainer: Trainer) -> int | None:
     """
     every = trainer.recipe.log_every
     before = (trainer.iteration - 1) // every * every  # also in a window that was interrupted
-    return next((number for number in range(1, COUNT + 1) if before < _at(trainer, number) <= trainer.iteration), None)
+    return next((number for number, at in moments(trainer).items() if before < at <= trainer.iteration), None)
 
 
-def expected(trainer: Trainer) -> int:
-    """Return the number of buffers that a whole training keeps, if its sampler keeps chains."""
-    return sum(_at(trainer, number) > 0 for number in range(1, COUNT + 1))
-
-
-def _at(trainer: Trainer, number: int) -> int:
-    """Return the iteration after which a buffer is kept."""
+def moments(trainer: Trainer) -> dict[int, int]:
+    """Return the iteration after which each buffer is kept, if the sampler keeps chains; a short training has fewer."""
     apart = max(trainer.batches.per_epoch, trainer.recipe.log_every)
-    return trainer.iterations - (COUNT - number) * apart
+    iterations = {number: trainer.iterations - (COUNT - number) * apart for number in range(1, COUNT + 1)}
+    return {number: iteration for number, iteration in iterations.items() if iteration > 0}
 
 
 def keep(folder: Path, number: int, trainer: Trainer) -> None:

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.data.holdout import holdout, labelled_only
+from jembench.data.holdout import draw_labelled, holdout
 from jembench.errors import JembenchError
 from jembench.interfaces import Split
 
@@ -82,31 +82,27 @@ def seeded(seed: int) -> torch.Generator:
 
 @given(labels=st.lists(st.integers(0, 3), min_size=1, max_size=60), fraction=st.floats(0, 1), seed=st.integers(0, 99))
 def test_a_labelled_subset_has_the_same_share_of_every_class(labels: list[int], fraction: float, seed: int) -> None:
-    split, size = numbered(labels), max(1, round(fraction * len(labels)))
-    chosen = labelled_only(split, size, seeded(seed))
-    indices = numbers(chosen)
-    assert len(set(indices)) == len(indices) == size
-    assert indices == sorted(indices)
-    assert chosen.labels is not None
-    assert chosen.labels.tolist() == [labels[i] for i in indices]
-    share = split.labels.bincount(minlength=4) * size / len(labels)
-    assert (chosen.labels.bincount(minlength=4) - share).abs().max() < 1
+    all_labels, size = torch.tensor(labels), max(1, round(fraction * len(labels)))
+    indices = draw_labelled(all_labels, size, seeded(seed))
+    assert indices.tolist() == sorted(set(indices.tolist()))
+    assert len(indices) == size
+    share = all_labels.bincount(minlength=4) * size / len(labels)
+    assert (all_labels[indices].bincount(minlength=4) - share).abs().max() < 1
 
 
 def test_which_labels_are_used_is_drawn() -> None:
-    split = numbered(torch.arange(200) % 10)
-    assert numbers(labelled_only(split, 40, seeded(1))) == numbers(labelled_only(split, 40, seeded(1)))
-    assert numbers(labelled_only(split, 40, seeded(1))) != numbers(labelled_only(split, 40, seeded(2)))
+    labels = torch.arange(200) % 10
+    assert torch.equal(draw_labelled(labels, 40, seeded(1)), draw_labelled(labels, 40, seeded(1)))
+    assert not torch.equal(draw_labelled(labels, 40, seeded(1)), draw_labelled(labels, 40, seeded(2)))
     often = torch.zeros(200)
     for seed in range(300):
-        often[numbers(labelled_only(split, 40, seeded(seed)))] += 1
+        often[draw_labelled(labels, 40, seeded(seed))] += 1
     assert (often - 60).abs().max() < 4.5 * (300 * 0.2 * 0.8) ** 0.5  # every image as often as any other
 
 
 def test_all_labels_or_too_many() -> None:
-    split = numbered([0, 1, 2])
-    assert labelled_only(split, 0, seeded(0)) is split
-    assert numbers(labelled_only(split, 3, seeded(0))) == [0, 1, 2]
+    labels = torch.tensor([0, 1, 2])
+    assert draw_labelled(labels, 3, seeded(0)).tolist() == [0, 1, 2]
     for size in (-1, 4):
         with pytest.raises(JembenchError, match=rf"labels of {size} of 3 training images cannot be used.* from 0 to 3"):
-            labelled_only(split, size, seeded(0))
+            draw_labelled(labels, size, seeded(0))

@@ -10,9 +10,7 @@ from hypothesis import strategies as st
 from jembench.data.augment import Augmentation
 from jembench.errors import CheckpointError, JembenchError
 from jembench.interfaces import Split
-from jembench.training.batches import ImageSource, IndexStream
-
-CPU = torch.device("cpu")
+from jembench.training.batches import IndexStream, draw_images
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -63,9 +61,8 @@ def test_a_batch_must_be_fillable(batch_size: int) -> None:
 
 def test_labels_stay_with_their_images() -> None:
     levels = torch.arange(50, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 8, 8)
-    x, y = ImageSource(Split(levels, torch.arange(50)), (0.0, 255.0), CPU).draw(
-        torch.tensor([7, 3, 3, 49]), Augmentation(pad=2, flip=True), 0.0, generator()
-    )
+    split, augmentation = Split(levels, torch.arange(50)), Augmentation(pad=2, flip=True)
+    x, y = draw_images(split, torch.tensor([7, 3, 3, 49]), augmentation, 0.0, generator(), (0.0, 255.0))
     assert y.tolist() == [7, 3, 3, 49]
     assert x.dtype == torch.float32
     assert torch.equal(x, y[:, None, None, None].expand(-1, 3, 8, 8).float())
@@ -73,6 +70,6 @@ def test_labels_stay_with_their_images() -> None:
 
 def test_unlabelled_images_have_no_labels() -> None:
     images = torch.zeros(5, 1, 4, 4, dtype=torch.uint8)
-    x, y = ImageSource(Split(images, None), (-1.0, 1.0), CPU).draw(torch.arange(2), Augmentation(), 0.0, generator())
+    x, y = draw_images(Split(images, None), torch.arange(2), Augmentation(), 0.0, generator(), (-1.0, 1.0))
     assert y is None
     assert (x == -1).all()

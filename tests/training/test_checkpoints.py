@@ -19,7 +19,7 @@ def state(number):
 def checkpoints(tmp_path):
     """After the start and the iterations 10, 20, 30."""
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.write_start(state(0))
+    checkpoints.begin(state(0))
     for number in (10, 20, 30):
         checkpoints.write(state(number), number)
     return checkpoints
@@ -45,7 +45,7 @@ def test_nothing_was_ever_written(tmp_path):
 
 def test_a_start_alone(tmp_path):
     checkpoints = Checkpoints(tmp_path)
-    checkpoints.write_start(state(0))
+    checkpoints.begin(state(0))
     assert checkpoints.newest()["number"] == 0
 
 

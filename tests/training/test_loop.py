@@ -55,7 +55,7 @@ def test_the_two_batches_are_independent_draws(make_trainer):
 
 def test_validation_images_are_not_trained_on(make_trainer):
     trainer = make_trainer()
-    assert len(trainer.batches.sources["marginal"]) == len(trainer.batches.sources["labelled"]) == 81
+    assert [len(source.images) for source in trainer.batches.sources.values()] == [81, 81]
     assert len(trainer.validation.images) == 9
     assert trainer.batches.per_epoch == 9
     assert trainer.iterations == 36
@@ -158,7 +158,7 @@ def test_the_labelled_batch_has_a_size_of_its_own(make_trainer, toy_models):
 @pytest.mark.parametrize("both", [True, False])
 def test_augmentation_may_be_for_the_labelled_batch_alone(make_trainer, both):
     trainer = make_trainer(**CLEAN, **{"data.pad": 1, "data.augment_marginal": str(both).lower()})
-    originals = which(to_float(trainer.batches.sources["marginal"]._images, trainer.data.bounds))
+    originals = which(to_float(trainer.batches.sources["marginal"].images, trainer.data.bounds))
     seen = batches(trainer, 9)
     assert not set().union(*(which(batch.x_labelled) for batch in seen)) <= originals
     assert (set().union(*(which(batch.x) for batch in seen)) <= originals) == (not both)
