@@ -33,26 +33,21 @@ def code(module: str, *, of_package: bool = False) -> str:
         of_package: True to hash all modules of its package.
     """
     loaded = sys.modules.get(module)
-    return _code_as_loaded(loaded, module, of_package) if loaded else _code(module, of_package)
+    if loaded and (loaded, of_package) in _of_loaded:
+        return _of_loaded[loaded, of_package]
+    hashed, file = "", _file(module)
+    if file is not None:
+        depth = module.count(".") + (file.name == "__init__.py")  # parents[depth] is the entry of sys.path
+        if not _is_installed(file, file.parents[depth]):
+            folder = file.parents[depth - 1] if of_package and depth else None  # of its outermost package
+            hashed = _hash_modules(file, folder, _digest)
+    if loaded:
+        _of_loaded[loaded, of_package] = hashed
+    return hashed
 
 
+_of_loaded: dict[tuple[ModuleType, bool], str] = {}
 _STANDARD_LIBRARY = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
-
-
-@functools.cache
-def _code_as_loaded(loaded: ModuleType, module: str, of_package: bool) -> str:
-    return _code(module, of_package)
-
-
-def _code(module: str, of_package: bool) -> str:
-    found = _file(module)
-    if found is None:
-        return ""
-    depth = module.count(".") + (found.name == "__init__.py")  # parents[depth] is the entry of sys.path
-    if _is_installed(found, found.parents[depth]):
-        return ""
-    folder = found.parents[depth - 1] if of_package and depth else None  # of its outermost package
-    return _hash_modules(found, folder, _digest)
 
 
 @functools.cache
@@ -63,19 +58,15 @@ def digest(package: str) -> str:
     return _hash_modules(found, folder, lambda source: hashlib.sha256(source).hexdigest())[:8] if found else ""
 
 
-def _hash_modules(found: Path, folder: Path | None, digest: Callable[[bytes], str]) -> str:
-    """Return a hash of a module, or of all modules in ``folder``."""
+def _hash_modules(file: Path, folder: Path | None, digest: Callable[[bytes], str]) -> str:
+    """Return a hash of a module, or of all modules in ``folder``, without hidden files and folders of editors."""
     together = hashlib.sha256()
-    for file in _files(folder) if folder else [found]:
-        place = file.relative_to(folder).as_posix() if folder else ""
-        together.update(f"{place}:{digest(file.read_bytes())};".encode())
+    for path in sorted(folder.rglob("*.py")) if folder else [file]:
+        place = path.relative_to(folder or file)
+        if path.is_file() and not any(part[0] == "." for part in place.parts):
+            name = place.as_posix() if folder else ""
+            together.update(f"{name}:{digest(path.read_bytes())};".encode())
     return together.hexdigest()[:16]
-
-
-def _files(package: Path) -> list[Path]:
-    """List the modules of a package, without hidden files and folders of editors and notebooks."""
-    found = (path for path in package.rglob("*.py") if path.is_file())
-    return sorted(path for path in found if not any(part[0] == "." for part in path.relative_to(package).parts))
 
 
 def _file(module: str) -> Path | None:

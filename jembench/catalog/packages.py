@@ -67,6 +67,7 @@ class Source(NamedTuple):
     name: str
     content: bytes
     where: str  # its path
+    is_installed: bool
 
 
 def source(kind: str, name: str, folder: str = "") -> Source:
@@ -81,17 +82,16 @@ def source(kind: str, name: str, folder: str = "") -> Source:
         SpecError: if there is no such file, it is not TOML, or it names code and is not installed.
     """
     known = files(folder)
-    is_path = name not in known and is_file(name)
-    file: Traversable | None = Path(name) if is_path else known.get(name)
+    file: Traversable | None = Path(name) if name not in known and is_file(name) else known.get(name)
     if file is None:
         raise unknown(kind, name, known, f"jembench list {kind}s")
     if not file.is_file():
         raise SpecError(f"There is no {kind} file {name}. Check the path, or name one of {', '.join(sorted(known))}.")
-    found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file))
-    if is_path:
-        trust.refuse_code(_texts(found), f"The {kind} {file}")
+    found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file), name in known)
+    if found.is_installed:
+        trust.allow(_texts(found))
     else:
-        trust.allow(_texts(found))  # of an installed file
+        trust.refuse_code(_texts(found), f"The {kind} {file}")
     return found
 
 

@@ -31,8 +31,11 @@ class Spec:
     arguments: tuple[tuple[str, str], ...] = ()
 
     def __str__(self) -> str:
-        rendered = [f"{key}={_quote(value)}" for key, value in sorted(self.arguments)]
-        return f"{self.name}:{','.join(rendered)}" if rendered else self.name
+        written = []
+        for key, value in sorted(self.arguments):
+            has_quotes = value != value.strip() or re.search(r'[,"]', value)
+            written.append(f"{key}={json.dumps(value) if has_quotes else value}")
+        return f"{self.name}:{','.join(written)}" if written else self.name
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -45,35 +48,26 @@ def parse(text: str) -> Spec:
     match = _HEAD.fullmatch(text.strip())
     if match is None:
         raise SpecError(f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
-    return Spec(match["name"], tuple(sorted(_parse_arguments(text, match["arguments"]).items())))
-
-
-def _parse_arguments(text: str, arguments: str | None) -> dict[str, str]:
     parsed: dict[str, str] = {}
-    position = 0
-    while arguments is not None and position < len(arguments):
-        match = _ARGUMENT.match(arguments, position)
-        if match is None:
+    rest = match["arguments"] or ""
+    while rest:
+        argument = _ARGUMENT.match(rest)
+        if argument is None:
             raise SpecError(
-                f"In {text!r}, {arguments[position:]!r} is not key=value. Write name:key=value,key=value; "
+                f"In {text!r}, {rest!r} is not key=value. Write name:key=value,key=value; "
                 'a value with a comma goes into double quotes: key="a,b".'
             )
-        if match["key"] in parsed:
-            raise SpecError(f"In {text!r}, {match['key']!r} is given twice. Keep one of the two.")
-        parsed[match["key"]] = _unquote(match["value"], text)
-        position = match.end()
-    return parsed
-
-
-def _unquote(value: str, text: str) -> str:
-    if not value.startswith('"'):
-        return value
-    try:
-        return str(json.loads(value))
-    except json.JSONDecodeError as error:
-        raise SpecError(
-            f"In {text!r}, {value} is not a JSON string ({error.msg}). Write a backslash inside quotes twice."
-        ) from None
+        key, value = argument["key"], argument["value"]
+        if key in parsed:
+            raise SpecError(f"In {text!r}, {key!r} is given twice. Keep one of the two.")
+        try:
+            parsed[key] = json.loads(value) if value.startswith('"') else value
+        except json.JSONDecodeError as error:
+            raise SpecError(
+                f"In {text!r}, {value} is not a JSON string ({error.msg}). Write a backslash inside quotes twice."
+            ) from None
+        rest = rest[argument.end() :]
+    return Spec(match["name"], tuple(sorted(parsed.items())))
 
 
 def split_list(text: str) -> list[str]:
@@ -103,7 +97,3 @@ def stable_hash(value: Any, length: int = 10) -> str:
 def slug(text: str, length: int = 60) -> str:
     """Return ``text`` as a part of a file name."""
     return re.sub(r"[^A-Za-z0-9.=+-]+", "-", text).strip("-.")[:length]
-
-
-def _quote(value: str) -> str:
-    return json.dumps(value) if value != value.strip() or re.search(r'[,"]', value) else value

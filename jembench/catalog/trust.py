@@ -34,7 +34,8 @@ VARIABLE = "JEMBENCH_TRUST"
 plugin_modules: set[str] = set()
 """The modules of ``--plugin`` files."""
 
-_named: set[str] | None = None  # None: no command is running
+_named: set[str] | None = None  # import paths; None: no command is running
+_of_installed: set[str] = set()  # texts of installed code, which are searched once an import path is to be loaded
 _DEEPEST = 20  # options within options
 _LONGEST = 10_000  # characters of a spec
 
@@ -49,19 +50,19 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
         texts: the words of the command line: specs, lists of specs, settings ``key=value`` and others. Those of all
             environment variables ``JEMBENCH_...`` count like them.
     """
-    global _named
-    before, path = _named, list(sys.path)
-    _named = set()
+    global _named, _of_installed
+    before, path = (_named, _of_installed), list(sys.path)
+    _named, _of_installed = set(), set()
     variables = [words for variable, words in os.environ.items() if variable.startswith("JEMBENCH_")]
     for text in [*texts, *(word for words in variables for word in words.split())]:
         with suppress(SpecError):
-            _named.update(code_in(text))
+            _named.update(code_in(text) if ":" in text else ())
     if any(map(_is_here, _named)):
         make_current_folder_importable()
     try:
         yield
     finally:
-        _named = before
+        _named, _of_installed = before
         sys.path[:] = path
 
 
@@ -81,7 +82,7 @@ def _is_here(name: str) -> bool:
 def allow(texts: Iterable[Any]) -> None:
     """Allow the import paths in texts of installed code."""
     if _named is not None:
-        _named.update(name for text in texts if isinstance(text, str) and ":" in text for name in code_in(text))
+        _of_installed.update(text for text in texts if isinstance(text, str) and ":" in text)
 
 
 def check(name: str) -> None:
@@ -112,6 +113,8 @@ def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> 
 
 
 def _is_allowed(name: str) -> bool:
+    while _named is not None and _of_installed:
+        _named.update(code_in(_of_installed.pop()))
     if name in os.environ.get(VARIABLE, "").split(",") or name in (_named or ()):
         return True
     module, _, attributes = name.partition(":")
@@ -143,26 +146,18 @@ def code_in(text: str, depth: int = 0) -> Iterator[str]:
     try:
         parsed = spec.parse(text)
     except SpecError:
-        inner = list(_parts(text))
+        pieces = spec.split_list(text)
+        inner = pieces if len(pieces) > 1 else []
+        inner += filter(None, [text.partition("=")[2]])
+        if text.lstrip()[:1] in ('"', "[", "{"):
+            with suppress(ValueError, RecursionError):
+                inner += strings(json.loads(text))
     else:
         inner = [value for _, value in parsed.arguments]
         if ":" in parsed.name:
             yield parsed.name
     for part in inner:
         yield from code_in(part, depth + 1)
-
-
-def _parts(text: str) -> Iterator[str]:
-    """Yield the parts of a text as a list, as ``key=value`` and as JSON."""
-    pieces = spec.split_list(text)
-    if len(pieces) > 1:
-        yield from pieces
-    _, _, value = text.partition("=")
-    if value:
-        yield value
-    if text.lstrip()[:1] in ('"', "[", "{"):
-        with suppress(ValueError, RecursionError):
-            yield from strings(json.loads(text))
 
 
 def strings(value: Any) -> Iterator[str]:

@@ -34,10 +34,13 @@ class Range:
     above: float = -math.inf
     below: float = math.inf
 
-    def __contains__(self, number: float | None) -> bool:
+    def holds(self, number: float | None) -> bool:
+        """Return whether a number is in the range; None is."""
         return number is None or (self.least <= number <= self.most and self.above < number < self.below)
 
-    def __str__(self) -> str:
+    @property
+    def wanted(self) -> str:
+        """The limits in words."""
         limits = {"at least": self.least, "greater than": self.above, "at most": self.most, "below": self.below}
         return " and ".join(f"{words} {limit:,.12g}" for words, limit in limits.items() if math.isfinite(limit))
 
@@ -47,12 +50,6 @@ class Rule(NamedTuple):
 
     wanted: str
     holds: Callable[[Any], object]
-
-    def __contains__(self, value: object) -> bool:
-        return bool(self.holds(value))
-
-    def __str__(self) -> str:
-        return self.wanted
 
 
 Option = Annotated[str, "option of a spec"]
@@ -186,8 +183,8 @@ class _Reader(NamedTuple):
                 return value if isinstance(value, str) else json.dumps(value)
             found = self.value(arguments[0], value, path)
             for mark in arguments[1:]:
-                if isinstance(mark, Range | Rule) and found not in mark:
-                    raise self.wrong(found if style == "text" else value, mark, path)
+                if isinstance(mark, Range | Rule) and not mark.holds(found):
+                    raise self.wrong(found if style == "text" else value, mark.wanted, path)
             return found
         if origin is Literal:
             for choice in arguments:
@@ -234,7 +231,7 @@ class _Reader(NamedTuple):
             raise self.wrong(value, "a whole number of at most 63 bits", path)
         return found
 
-    def wrong(self, value: Any, wanted: object, path: str) -> JembenchError:
+    def wrong(self, value: Any, wanted: str, path: str) -> JembenchError:
         """Return the error for a value that is not allowed."""
         place = f"In {self.where}, {path.removeprefix('.') or 'the whole'}" if self.where else path
         return self.error(f"{place} is {_SHORT.repr(value)}; it must be {wanted}.")

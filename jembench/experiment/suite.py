@@ -229,8 +229,8 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
     if name in including:
         circle = " includes ".join((*including[including.index(name) :], name))
         raise SpecError(f"The suite {circle}. Leave one of these out.")
-    source, is_file = packages.source("suite", name), packages.is_file(name)
-    where = source.where if is_file else f"suite {source.name}"
+    source = packages.source("suite", name)
+    where = f"suite {source.name}" if source.is_installed else source.where
     fields = parse(source.content, source.where)
     _refuse_former(fields, where)
     if extra := sorted(fields.keys() - _OF_BLOCKS - _OF_FILES):
@@ -249,7 +249,7 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
     of_file.setdefault("limit", next((other.limit for other in included.values() if other.limit), None))
     references = [reference for other in included.values() for reference in other.references]
     of_file["references"] = fields.get("reference", list(dict.fromkeys(references)))
-    text = source.content.decode() if is_file else ""
+    text = "" if source.is_installed else source.content.decode()
     suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), claims=(), text=text)
     if suite.lacking:
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")

@@ -142,8 +142,8 @@ class Metric:
     def __post_init__(self) -> None:
         for option, hint in get_type_hints(type(self), include_extras=True).items():
             for within in getattr(hint, "__metadata__", ()):
-                if isinstance(within, Range) and (value := getattr(self, option)) not in within:
-                    raise SpecError(f"{option} of {self.name} is {value:,.12g}; it must be {within}.")
+                if isinstance(within, Range) and not within.holds(value := getattr(self, option)):
+                    raise SpecError(f"{option} of {self.name} is {value:,.12g}; it must be {within.wanted}.")
 
     @property
     def requires(self) -> frozenset[Need]:
