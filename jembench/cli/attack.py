@@ -8,7 +8,6 @@ import click
 
 from jembench.api.runs import plan_attack
 from jembench.cli import options
-from jembench.cli.options import RunCommand
 from jembench.cli.output import plugins_aside
 from jembench.cli.parameters import ATTACK, COUNT, DATASETS, LIST, MODELS, SEEDS
 from jembench.cli.run import carry_out
@@ -62,7 +61,7 @@ EXAMPLES = options.examples(
 @click.option("--restarts", type=COUNT, metavar="R", help="Restarts of PGD per image.")
 @click.option("--steps", type=COUNT, metavar="S", help="Steps per restart.")
 @click.option("--query-limit", "queries", type=COUNT, metavar="Q", help="Queries per image of boundary and pointwise.")
-@options.shared("--dataset", "Datasets of the models.", type=DATASETS, default="digits")
+@click.option("--dataset", type=DATASETS, envvar="JEMBENCH_DATASET", default="digits", help="Datasets of the models.")
 @click.option("--seeds", type=SEEDS, default="0", help="Seeds of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings
@@ -79,7 +78,6 @@ def attack(
     recipe: str | None,
     settings: tuple[str, ...],
     limit: int | None,
-    command: RunCommand,
     **given: Any,
 ) -> int:
     """Attack trained models, and print how robust they are.
@@ -88,6 +86,7 @@ def attack(
     are trained first. Results are saved shard by shard: the same command resumes a stopped attack. `jembench
     figures` draws the curves.
     """
+    command = options.run_command(given)
     with plugins_aside():
         which: dict[str, Any] = {"models": models, "datasets": dataset, "seeds": seeds}
         how_trained: dict[str, Any] = {"recipe": recipe, "settings": settings, "limit": limit}

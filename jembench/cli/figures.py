@@ -5,16 +5,17 @@ from __future__ import annotations
 import sys
 import traceback
 from pathlib import Path
-from typing import get_args
+from typing import Any, get_args
 
 import click
 
+from jembench.api.arguments import selection
 from jembench.cli import options
-from jembench.cli.output import write_file
+from jembench.cli.output import plugins_aside, write_file
 from jembench.cli.parameters import PATH, Text
 from jembench.drawing import Format, Style, inches
 from jembench.errors import error_text, printable, unknown
-from jembench.report.select import Selection, nothing
+from jembench.report.select import nothing
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -48,7 +49,6 @@ EXAMPLES = options.examples(
 def figures(
     ctx: click.Context,
     /,
-    which: Selection,
     output: Path | None,
     force: bool,
     formats: list[Format],
@@ -56,6 +56,7 @@ def figures(
     width: str | None,
     titles: bool,
     store: Path,
+    **selected: Any,
 ) -> int:
     """Draw the results of a store, each figure with its numbers as CSV.
 
@@ -77,6 +78,8 @@ def figures(
             traceback.print_exc()
         click.echo(f"Left out: {printable(problem)}", err=True)
 
+    with plugins_aside():
+        which = selection(**selected)
     found = which.of(place, leave_out)
     for note in found.left_out:
         click.echo(f"Left out: {note}", err=True)

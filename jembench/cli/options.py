@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -15,35 +14,37 @@ from jembench.cli import parameters
 from jembench.cli.output import plugins_aside
 
 if TYPE_CHECKING:
-    from jembench.experiment.plan import FitPlan
-    from jembench.report.select import Selection
     from jembench.running.driver import RunOptions
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
-def shared(flag: str, help: str, *name: str, **given: Any) -> Callable[[Command], Command]:
-    """Return an option with an environment variable for all commands, such as ``JEMBENCH_STORE`` for ``--store``.
-
-    Its parameter may have a different name from the flag.
-    """
-    return click.option(flag, *name, envvar=f"JEMBENCH_{flag.removeprefix('--').upper()}", help=help, **given)
-
-
-store = shared("--store", "Folder of trained models and results.", type=parameters.PATH, default="runs")
-dataset = shared(
-    "--dataset", "Dataset; `jembench list datasets` lists them.", type=parameters.DATASET, default="digits"
+store = click.option(
+    "--store",
+    type=parameters.PATH,
+    envvar="JEMBENCH_STORE",
+    default="runs",
+    help="Folder of trained models and results.",
 )
-recipe = shared(
+dataset = click.option(
+    "--dataset",
+    type=parameters.DATASET,
+    envvar="JEMBENCH_DATASET",
+    default="digits",
+    help="Dataset; `jembench list datasets` lists them.",
+)
+recipe = click.option(
     "--recipe",
-    "Training recipe: a TOML file, or a name of `jembench list recipes`. By default the one for the dataset.",
     type=parameters.RECIPE,
+    envvar="JEMBENCH_RECIPE",
+    help="Training recipe: a TOML file, or a name of `jembench list recipes`. By default the one for the dataset.",
 )
-device = shared(
+device = click.option(
     "--device",
-    "Device: cpu, cuda, cuda:1 ...; auto selects the first GPU, or the CPU if there is none.",
     metavar="DEVICE",
+    envvar="JEMBENCH_DEVICE",
     default="auto",
+    help="Device: cpu, cuda, cuda:1 ...; auto selects the first GPU, or the CPU if there is none.",
 )
 max_hours = click.option(
     "--max-hours",
@@ -75,7 +76,7 @@ output = click.option("--output", type=parameters.PATH, metavar="FILE", help="Wr
 
 reference = click.option(
     "--reference",
-    metavar="NAMES",
+    type=parameters.TABLES,
     help="Published tables to show instead of the suite's own: jem-iclr2020/table1,later-work/hybrid, or none.",
 )
 
@@ -124,10 +125,11 @@ skip_missing = click.option(
 )
 
 
-trackers = shared(
+trackers = click.option(
     "--trackers",
-    "Trackers that get what happens, such as tensorboard, mlflow, wandb or tensorboard:folder=logs.",
     type=parameters.TRACKERS,
+    envvar="JEMBENCH_TRACKERS",
+    help="Trackers that get what happens, such as tensorboard, mlflow, wandb or tensorboard:folder=logs.",
 )
 
 dry_run = click.option(
@@ -138,43 +140,15 @@ dry_run = click.option(
 )
 
 
-def collected(name: str, make: Callable[..., Any], *options: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a decorator for several options, which the command receives as one argument made by ``make``."""
+def grouped(*options: Callable[[Command], Command]) -> Callable[[Command], Command]:
+    """Return a decorator that adds options to a command, in this order in its help."""
 
-    def decorate(command: Any) -> Any:
-        @functools.wraps(command)
-        def called(*arguments: Any, **values: Any) -> Any:
-            return command(*arguments, **{name: make(**{key: values.pop(key) for key in own})}, **values)
-
-        before = len(getattr(called, "__click_params__", ()))
+    def decorate(command: Command) -> Command:
         for option in reversed(options):
-            option(called)
-        own = [parameter.name for parameter in vars(called)["__click_params__"][before:]]
-        return called
+            command = option(command)
+        return command
 
     return decorate
-
-
-def executor_of(executor: str, jobs: str | None) -> str:
-    """Return the executor of ``--executor`` or ``--jobs``."""
-    if jobs is None:
-        return executor
-    ctx = click.get_current_context()
-    if executor != "auto" and ctx.get_parameter_source("executor") is not ParameterSource.DEFAULT_MAP:
-        raise click.UsageError("--jobs starts workers on this machine, --executor may name others. Leave one out", ctx)
-    return "processes" if jobs == "auto" else f"processes:jobs={jobs}"
-
-
-def _run_options(**given: Any) -> RunOptions:
-    from jembench.running.driver import RunOptions
-
-    if "executor" in given:
-        given["executor"] = executor_of(given.pop("executor"), given.pop("jobs"))
-    return RunOptions(**given)
-
-
-training = collected("how", _run_options, device, max_hours, trackers)
-"""The options of the training of one model."""
 
 
 class RunCommand(NamedTuple):
@@ -187,9 +161,25 @@ class RunCommand(NamedTuple):
     detach: bool = False
 
 
-def _run_command(**given: Any) -> RunCommand:
+def run_command(given: dict[str, Any]) -> RunCommand:
+    """Take the options of :data:`running` or :data:`measuring` out of those of a command.
+
+    Raises:
+        UsageError: if both ``--executor`` and ``--jobs`` are given.
+    """
+    from jembench.running.driver import RunOptions
+
+    executor, jobs = given.pop("executor"), given.pop("jobs")
+    if jobs is not None:
+        ctx = click.get_current_context()
+        if executor != "auto" and ctx.get_parameter_source("executor") is not ParameterSource.DEFAULT_MAP:
+            raise click.UsageError(
+                "--jobs starts workers on this machine, --executor may name others. Leave one out", ctx
+            )
+        executor = "processes" if jobs == "auto" else f"processes:jobs={jobs}"
+    limits = {name: given.pop(name) for name in ("device", "max_hours", "skip_missing", "trackers") if name in given}
     own = {name: given.pop(name) for name in RunCommand._fields if name in given}
-    return RunCommand(_run_options(**given), **own)
+    return RunCommand(RunOptions(executor=executor, **limits), **own)
 
 
 _workers = (device, jobs, executor)
@@ -198,10 +188,10 @@ _new_store = click.option(
     "--store", type=parameters.PATH, metavar="NEW", default="reproduced", help="Folder of the new results."
 )
 
-running = collected("command", _run_command, *_workers, detach, max_hours, store, skip_missing, trackers, *_results)
+running = grouped(*_workers, detach, max_hours, store, skip_missing, trackers, *_results)
 """The options of the execution of a plan."""
 
-measuring = collected("command", _run_command, _new_store, *_workers, max_hours, skip_missing, *_results)
+measuring = grouped(_new_store, *_workers, max_hours, skip_missing, *_results)
 """The options of measuring results again, in a new store."""
 
 
@@ -218,25 +208,27 @@ def _add_plugins(ctx: click.Context, parameter: click.Parameter, paths: Sequence
     ctx.meta[PLUGINS] = paths if named_here else ()
 
 
-plugin = shared(
+plugin = click.option(
     "--plugin",
-    "Python file with your own models, metrics or other components, named as FILE:build. May be repeated.",
     type=parameters.PATH,
     metavar="FILE.py",
+    envvar="JEMBENCH_PLUGIN",
     multiple=True,
+    help="Python file with your own models, metrics or other components, named as FILE:build. May be repeated.",
     is_eager=True,
     expose_value=False,
     callback=_add_plugins,
 )
 
 
-def settings(what: str) -> Callable[[Command], Command]:
-    """Return the option ``--set``, which may be repeated."""
-    return shared("--set", f"{what} May be repeated.", "settings", type=parameters.SETTING, multiple=True)
-
-
-recipe_settings = settings("Change a field of the recipe: epochs=5, optimizer.learning_rate=1e-3.")
-
+recipe_settings = click.option(
+    "--set",
+    "settings",
+    type=parameters.SETTING,
+    envvar="JEMBENCH_SET",
+    multiple=True,
+    help="Change a field of the recipe: epochs=5, optimizer.learning_rate=1e-3. May be repeated.",
+)
 
 columns = click.option("--columns", metavar="LABELS", help="Columns, in this order: accuracy,fid-inception.")
 
@@ -253,16 +245,7 @@ names = click.option(
 )
 
 
-def _selection(**given: Any) -> Selection:
-    from jembench.api.arguments import selection
-
-    with plugins_aside():
-        return selection(given.pop("suite"), **given)
-
-
-selected = collected(
-    "which",
-    _selection,
+selected = grouped(
     click.argument("suite", metavar="[SUITE|FILE]", type=parameters.SUITE, required=False, callback=defaults_of_file),
     click.option("--models", type=parameters.MODELS, help="Models, in this order: jem,baseline:norm=batch."),
     click.option("--dataset", type=parameters.DATASETS, help="Datasets, in this order."),
@@ -275,30 +258,15 @@ selected = collected(
     names,
     click.option("--limit", type=parameters.COUNT, help="Show the results of `run --limit N`."),
 )
-"""The options of the selection of results, and of display names."""
-
-
-def _plan(**given: Any) -> FitPlan:
-    from jembench.experiment.imports import plan_named
-    from jembench.store.store import Store
-
-    with plugins_aside():
-        return plan_named(**given, store=Store(click.get_current_context().params["store"]))
+"""The arguments of :func:`jembench.api.arguments.selection`: which results, under which names."""
 
 
 model = click.argument("model", metavar="MODEL", type=parameters.MODEL)
 
-planned_fit = collected("fit", _plan, model, dataset, recipe, recipe_settings, seed)
-"""The argument MODEL, which may be the name of an imported fit, and the options of its training."""
+training = grouped(model, dataset, recipe, recipe_settings, seed)
+"""The argument MODEL, which may be the name of an imported fit, and the recipe and seed of its training."""
 
 
 def examples(*commands: str) -> str:
     """Return the examples at the end of a command's help."""
     return "\n".join(["\b", "Examples:", *(f"  {command}" for command in commands)])
-
-
-def published_tables(names: str | None) -> list[str] | None:
-    """Return the tables of ``--reference``; None if it is not given."""
-    if names is None:
-        return None
-    return [] if names == "none" else [name.strip() for name in names.split(",")]

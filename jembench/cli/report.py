@@ -11,7 +11,7 @@ from jembench.api import comparison
 from jembench.api.arguments import selection
 from jembench.api.results import Results
 from jembench.cli import options, show
-from jembench.cli.output import emit
+from jembench.cli.output import emit, plugins_aside
 from jembench.cli.parameters import COUNT, DATASET, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
 from jembench.report.formats import TERMINAL
@@ -40,20 +40,22 @@ EXAMPLES = options.examples(
 def report(
     ctx: click.Context,
     /,
-    which: Selection,
     claims: bool,
     store: Path,
-    reference: str | None,
+    reference: list[str] | None,
     format: str,
     per_seed: bool,
     output: Path | None,
     force: bool,
+    **selected: Any,
 ) -> int:
     """Print the results of a store, or write them to a file.
 
     Shows all results, or those of the metrics of SUITE with the published numbers. Of the FILE of an experiment, it
     shows the models, data, recipes and seeds that the file names.
     """
+    with plugins_aside():
+        which = selection(**selected)
     if claims:
         if reference is not None or (not which.suite and which != selection(limit=which.limit)):
             raise SpecError(
@@ -62,7 +64,7 @@ def report(
             )
         emit(_claims(Store(store), which, format), output, force=force)
         return 0
-    results = Results.of_store(Store(store), which, options.published_tables(reference))
+    results = Results.of_store(Store(store), which, reference)
     if not results.cells:
         click.echo(results.nothing, err=format != TERMINAL)
     for note in results.left_out:

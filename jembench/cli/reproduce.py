@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from jembench.api.reproduction import plan_reproduction
 from jembench.cli import options
-from jembench.cli.options import RunCommand
 from jembench.cli.output import emit, plugins_aside
 from jembench.cli.parameters import DATASETS, PATH
 from jembench.cli.run import carry_out
@@ -31,12 +31,13 @@ EXAMPLES = options.examples(
 @click.option("--dataset", type=DATASETS, help="Datasets whose files lie elsewhere here: cifar10:root=/data.")
 @options.measuring
 @click.pass_context
-def reproduce(ctx: click.Context, source: Path, dataset: list[str] | None, command: RunCommand) -> int:
+def reproduce(ctx: click.Context, /, source: Path, dataset: list[str] | None, **given: Any) -> int:
     """Measure the results of a store again and compare them.
 
     Everything that the store holds is trained and measured in a new store by the recipes of its records. The exit code
     is 0 if every value is the same or within the intervals, else 1. The same command resumes a stopped one.
     """
+    command = options.run_command(given)
     store = command.store
     if store.exists() and source.exists() and store.samefile(source):
         raise SpecError(f"--store is {store}, the store that is reproduced. Name another folder.")

@@ -16,7 +16,7 @@ from jembench.api import runs
 from jembench.cli import options, show
 from jembench.cli.options import RunCommand
 from jembench.cli.output import plugins_aside
-from jembench.cli.parameters import DATASETS, METRICS, MODELS, SEEDS, SUITE
+from jembench.cli.parameters import DATASETS, METRICS, MODELS, SEEDS, SETTING, SUITE
 from jembench.cli.show_plan import print_preview
 from jembench.errors import SpecError
 from jembench.experiment.plan import Plan
@@ -50,11 +50,22 @@ EXAMPLES = options.examples(
     type=METRICS,
     help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15.",
 )
-@options.shared("--dataset", "Datasets instead of the suite's own: digits,cifar10:root=/data.", type=DATASETS)
+@click.option(
+    "--dataset",
+    type=DATASETS,
+    envvar="JEMBENCH_DATASET",
+    help="Datasets instead of the suite's own: digits,cifar10:root=/data.",
+)
 @click.option("--seeds", type=SEEDS, help="Seeds instead of the suite's own: 0,1,2.")
 @options.recipe
-@options.settings(
-    "Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or an option of a metric (ece.bins=15)."
+@click.option(
+    "--set",
+    "settings",
+    type=SETTING,
+    envvar="JEMBENCH_SET",
+    multiple=True,
+    help="Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or an option of a metric "
+    "(ece.bins=15). May be repeated.",
 )
 @options.limit
 @options.running
@@ -68,11 +79,11 @@ def run(
     metrics: list[str] | None,
     dataset: list[str] | None,
     seeds: tuple[int, ...] | None,
-    reference: str | None,
+    reference: list[str] | None,
     recipe: str | None,
     settings: tuple[str, ...],
     limit: int | None,
-    command: RunCommand,
+    **given: Any,
 ) -> int:
     """Train and evaluate models of a suite or file; print the table.
 
@@ -80,12 +91,12 @@ def run(
     command line nor the environment says anything else. Finished work is kept in the store: the same command resumes a
     stopped run, or prints the table of a finished one.
     """
+    command = options.run_command(given)
     with plugins_aside():
         chosen: dict[str, Any] = {"models": models, "metrics": metrics, "datasets": dataset, "seeds": seeds}
         how_trained: dict[str, Any] = {"recipe": recipe, "settings": settings, "limit": limit}
         plan = runs.plan_run(suite, **how_trained, store=command.store, **chosen)
-        named = options.published_tables(reference)
-        published = references.load(plan.suite.references if named is None else named)
+        published = references.load(plan.suite.references if reference is None else reference)
     if not (plan.suite.report or plan.suite.figures):
         return carry_out(ctx, plan, published, command)
     from jembench.cli import shown  # which imports the commands that it calls
@@ -105,7 +116,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], co
         OutOfTime: if the time ran out, after the available results are printed.
     """
     place, how = Store(command.store), command.how
-    show.twins(plan.fits, place, how)
+    show.twins(plan.fits, place)
     if command.dry_run:
         return _preview(plan, place, how, command.format)
     if command.detach:

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import click
 
 from jembench.cli import options, show
 from jembench.cli.output import check_file, plugins_aside
 from jembench.cli.parameters import COUNT, PATH
+from jembench.experiment.imports import plan_named
 from jembench.files import sweep
 from jembench.running import session
 from jembench.running.display import display
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
-
-if TYPE_CHECKING:
-    from jembench.experiment.plan import FitPlan
 
 EXAMPLES = options.examples(
     "jembench sample jem",
@@ -29,7 +27,7 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
 
 
 @click.command("sample", epilog=EXAMPLES)
-@options.planned_fit
+@options.training
 @click.option(
     "--steps",
     type=COUNT,
@@ -42,13 +40,13 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
 @options.device
 @options.store
 def sample(
-    fit: FitPlan,
     steps: int | None,
     columns: int,
     output: Path,
     force: bool,
     device: str,
     store: Path,
+    **which: Any,
 ) -> None:
     """Draw images from a trained model as a PNG: one row per class.
 
@@ -58,12 +56,13 @@ def sample(
     from jembench.running import fit_samples
     from jembench.running.fits import make_model
 
+    place = Store(store)
     with plugins_aside():
+        fit = plan_named(**which, store=place)
         fit_samples.check(make_model(fit, fit.dataset.make()), fit, steps)  # before training
         check_file(output, ".png", force=force)
         sweep(output.parent, below=False)
-        place = Store(store)
-        show.twins([fit], place, RunOptions())
+        show.twins([fit], place)
         with session.open_fit(fit, place, RunOptions(device, trackers=()), display) as evaluation:
             samples = fit_samples.samples_of(evaluation, fit, steps)
             check_file(output, ".png", force=force)  # again, for training took its time

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import click
 from click.core import ParameterSource
@@ -17,9 +16,6 @@ from jembench.report.formats import TERMINAL
 from jembench.report.select import outcomes
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
-
-if TYPE_CHECKING:
-    from jembench.running.driver import RunOptions
 
 
 def results(
@@ -56,11 +52,8 @@ def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
     return int(bool(failed))
 
 
-def twins(fits: Sequence[FitPlan], store: Store, how: RunOptions) -> None:
+def twins(fits: Sequence[FitPlan], store: Store) -> None:
     """Print the differences of the fits from models of the store with the same names, before training."""
-    from jembench.running import session
-
-    session.check(fits, how)
     for line in differences(fits, store):
         click.echo(line, err=True)
 

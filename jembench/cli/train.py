@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jembench.cli import options, show
 from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.cli.parameters import RECIPES
+from jembench.experiment.imports import plan_named
 from jembench.experiment.plan import plan_fit
 from jembench.running import session
 from jembench.running.display import display
+from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.experiment.plan import FitPlan
-    from jembench.running.driver import RunOptions
     from jembench.running.estimate import Estimate
 
 TRAIN_EXAMPLES = options.examples(
@@ -29,10 +29,12 @@ TRAIN_EXAMPLES = options.examples(
 
 
 @click.command("train", epilog=TRAIN_EXAMPLES)
-@options.planned_fit
 @options.training
+@options.device
+@options.max_hours
+@options.trackers
 @options.store
-def train(fit: FitPlan, how: RunOptions, store: Path) -> None:
+def train(store: Path, device: str, max_hours: float | None, trackers: list[str] | None, **which: Any) -> None:
     """Train one model and print its folder.
 
     A stopped training resumes from its last checkpoint; a finished one is not repeated. `run` and `sample` find the
@@ -40,8 +42,9 @@ def train(fit: FitPlan, how: RunOptions, store: Path) -> None:
     """
     place = Store(store)
     with plugins_aside():
-        show.twins([fit], place, how)
-        session.train(fit, place, how, display)
+        fit = plan_named(**which, store=place)
+        show.twins([fit], place)
+        session.train(fit, place, RunOptions(device, max_hours, trackers=trackers), display)
     click.echo(place.fit_folder(fit.key))
 
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import webbrowser
 from collections.abc import Hashable
 from pathlib import Path
+from typing import Any
 
 import click
 
 from jembench import stopping
+from jembench.api.arguments import selection
 from jembench.api.results import Results
 from jembench.cli import options
+from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
 from jembench.files import changed
 from jembench.report.page.server import PageServer
-from jembench.report.select import Selection
 from jembench.store.store import Store
 
 EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser --port 8000 --refresh 30")
@@ -26,13 +28,15 @@ EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser 
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="Port to listen on; 0: any that is free.")
 @click.option("--refresh", type=click.IntRange(1), metavar="SECONDS", help="Load the page again every SECONDS seconds.")
 @click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
-def view(which: Selection, store: Path, port: int, refresh: int | None, no_browser: bool) -> int:
+def view(store: Path, port: int, refresh: int | None, no_browser: bool, **selected: Any) -> int:
     """Show a store in a browser.
 
     Serves the page of `jembench report --format html` to this machine alone. A reload shows the results that a run has
     added since; `jembench status` shows what it is doing. Ctrl-C ends the command.
     """
     place = Store(store)
+    with plugins_aside():
+        which = selection(**selected)
 
     def state() -> Hashable:
         return changed(place.root / "cells")
