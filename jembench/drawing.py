@@ -181,21 +181,24 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
 
 
 def panels(
-    width: float, height: float, title: str, count: int = 1, columns: int = 1, **options: Any
+    title: str, height: float, count: int = 1, columns: int = 1, *, width: float | None = None, **options: Any
 ) -> tuple[Figure, list[Axes]]:
     """Make a figure with ``count`` axes in rows of ``columns``; the last row may be shorter.
 
     Args:
-        width: in inches.
-        height: in inches, for a title of one line.
         title: at the top left.
+        height: in inches, for a title of one line.
         count: the number of axes.
         columns: the number of axes in a row.
+        width: in inches; by default that of a page for several columns of axes, and of a column for one.
         options: of ``Figure.subplots``.
     """
-    rows, columns = -(-count // columns), fitting(columns)
-    figure = new_figure(width, height / rows * -(-count // columns), title)
-    grid = figure.subplots(-(-count // columns), columns, squeeze=False, **options).ravel()
+    if width is None:
+        width = page() if columns > 1 else column()
+    wanted, columns = -(-count // columns), fitting(columns)
+    rows = -(-count // columns)
+    figure = new_figure(width, height / wanted * rows, title)
+    grid = figure.subplots(rows, columns, squeeze=False, **options).ravel()
     for unused in grid[count:]:
         unused.set_axis_off()
     for lowest in grid[max(0, count - columns) : count]:

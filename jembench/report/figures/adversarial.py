@@ -72,25 +72,28 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
     originals, made = arrays["image"][chosen], arrays["adversarial"][chosen]
     change = made - originals / np.float32(LEVELS)
     factor = amplification(change)
-    images = np.concatenate([originals, *map(_in_levels, (made, 0.5 + factor * change))])
+    levels = np.rint(LEVELS * np.concatenate([made, 0.5 + factor * change]).clip(0, 1)).astype(np.uint8)
     grid = np.full((3, columns), -1)
     grid[:, :count] = np.arange(3 * count).reshape(3, count)
-    picture = sheet(images, grid)
+    picture = sheet(np.concatenate([originals, levels]), grid)
     labels = ["original", "adversarial", f"difference\nx {factor}"]
     figure, axes = _sheet(title, picture, columns, 0.3 + 0.11 * len(norms), labels)
     fields = ("index", "label", "predicted", "found", "wrong")
-    numbers: dict[str, Any] = {
-        "column": range(count),
-        **{field: arrays[field][chosen] for field in fields},
-        **{f"{norm}_255": LEVELS * arrays[f"distance-{norm}"][chosen] for norm in NORMS},
-        "factor": [factor] * count,
-    }
-    rows = rows_of(numbers)
+    rows = rows_of(
+        {
+            "column": range(count),
+            **{field: arrays[field][chosen] for field in fields},
+            **{f"{norm}_255": LEVELS * arrays[f"distance-{norm}"][chosen] for norm in NORMS},
+            "factor": [factor] * count,
+        }
+    )
     centres = (np.arange(columns) + 0.5) * picture.shape[1] / columns
     for centre, row in zip(centres, rows, strict=False):  # the last columns may be empty
         classes = f"{row['label']} → {row['predicted']}"
         axes.text(centre, -4, classes, fontsize=_TEXT, horizontalalignment="center", verticalalignment="bottom")
-    axes.set_xticks(centres[:count], [_distances(row, norms) for row in rows], fontsize=_TEXT)
+    distances = ["\n".join(f"{NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms) for row in rows]
+    below = [text if row["found"] else "withstood" for text, row in zip(distances, rows, strict=True)]
+    axes.set_xticks(centres[:count], below, fontsize=_TEXT)
     axes.set_xlabel("distance, 1/255")
     return Drawing(figure, rows)
 
@@ -126,11 +129,6 @@ def amplification(change: NDArray[np.floating[Any]]) -> int:
     return max(1, math.floor(0.5 / np.median(changed))) if changed.size else 1
 
 
-def _in_levels(images: NDArray[np.floating[Any]]) -> NDArray[np.uint8]:
-    levels: NDArray[np.uint8] = np.rint(LEVELS * images.clip(0, 1)).astype(np.uint8)
-    return levels
-
-
 def _columns() -> int:
     """Return the number of images in a row of a figure of the width of a page, or of the width that was chosen."""
     return _COLUMNS if drawing.page() > 1.5 * drawing.COLUMN else _COLUMNS // 2
@@ -147,15 +145,9 @@ def _sheet(
     """Draw a sheet of images, as wide as a page or half of it, with a label for each row."""
     width = drawing.page() if columns == _columns() else drawing.column()
     height = (width - _LABELS) * picture.shape[0] / picture.shape[1]
-    figure, (axes,) = drawing.panels(width, height + 0.35 + margins, title)
+    figure, (axes,) = drawing.panels(title, height + 0.35 + margins, width=width)
     draw_sheet(axes, picture, labels)
     return figure, axes
-
-
-def _distances(row: dict[str, Any], norms: Sequence[str]) -> str:
-    if not row["found"]:
-        return "withstood"
-    return "\n".join(f"{NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms)
 
 
 # --- from noise ---
@@ -182,8 +174,6 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
     band = room / (arrays["images"].shape[2] + room)
     lines, places = np.nonzero(grid >= 0)
     shown = grid[lines, places]
-    fields = ("target", "confidence", "reached", "steps")
-    of_images = {field: arrays[field][shown] for field in fields}
     for line, column, index in zip(lines, places, shown, strict=True):
         axes.text(
             (column + 0.5) * wide,
@@ -196,6 +186,7 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
         )
     axes.set_ylabel("class")
     axes.set_xlabel("above each image: p(y|x) of its class" + ("" if reached.all() else "; *: not reached"))
+    of_images = {field: arrays[field][shown] for field in ("target", "confidence", "reached", "steps")}
     return Drawing(figure, rows_of({"row": lines, "column": places, "index": shown, **of_images}))
 
 

@@ -131,11 +131,6 @@ def title_of(fit: FitKey, names: Names = NO_NAMES) -> str:
     return f"{model_of(fit, names)} on {fit.dataset}, seed {fit.seed}"
 
 
-def identity(fit: FitKey) -> tuple[object, ...]:
-    """Return the dataset, model, recipe and seed of a trained model."""
-    return fit.dataset, fit.model, fit.recipe, fit.seed
-
-
 def stem(figure: str, fits: Sequence[FitKey], *of: object) -> str:
     """Return the name, without ending, of the files of a figure of models on one dataset: ``auroc-digits-s0-1a2b3c``.
 
@@ -143,9 +138,8 @@ def stem(figure: str, fits: Sequence[FitKey], *of: object) -> str:
     """
     models, seeds = {bare_name(fit.model) for fit in fits}, {f"s{fit.seed}" for fit in fits}
     parts = [figure, bare_name(fits[0].dataset), *(part for one in (models, seeds) if len(one) == 1 for part in one)]
-    return (
-        f"{slug('-'.join(parts), _LONGEST)}-{stable_hash([figure, [[*identity(fit), fit.id] for fit in fits], of])[:6]}"
-    )
+    identities = [[fit.dataset, fit.model, fit.recipe, fit.seed, fit.id] for fit in fits]
+    return f"{slug('-'.join(parts), _LONGEST)}-{stable_hash([figure, identities, of])[:6]}"
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------
@@ -189,15 +183,19 @@ def edges_of(*samples: Numbers) -> Numbers:
     return np.linspace(low - margin, high + margin, BINS + 1)
 
 
-def counts_in(edges: Numbers, sample: Numbers) -> NDArray[np.int64]:
-    """Count the values in each bin; those beyond the edges are in the first and the last."""
-    counts: NDArray[np.int64] = np.histogram(np.clip(sample, edges[0], edges[-1]), edges)[0]
-    return counts
+def histogram(edges: Numbers, sample: Numbers, **of: Any) -> tuple[NDArray[np.int64], list[dict[str, Any]]]:
+    """Count the values in each bin; those beyond the edges are in the first and the last.
 
+    Args:
+        edges: of the bins.
+        sample: the values.
+        of: fields of the CSV that the bins share.
 
-def histogram_rows(edges: Numbers, counts: NDArray[np.int64], **of: Any) -> list[dict[str, Any]]:
-    """Return the lines of a CSV: what the histogram is of, and each bin."""
-    return rows_of({"bin_low": edges[:-1], "bin_high": edges[1:], "count": counts}, **of)
+    Returns:
+        The counts, and the lines of their CSV.
+    """
+    counts = np.histogram(np.clip(sample, edges[0], edges[-1]), edges)[0]
+    return counts, rows_of({"bin_low": edges[:-1], "bin_high": edges[1:], "count": counts}, **of)
 
 
 def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[dict[str, Any]]:
@@ -211,11 +209,11 @@ def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[di
     edges, rows = edges_of(*samples.values()), []
     for series, (label, sample) in enumerate(samples.items()):
         colour, _, _, hatch = drawing.look(series)
-        counts = counts_in(edges, sample)
+        counts, lines = histogram(edges, sample, **of, images=label)
         density = counts / (counts.sum() * np.diff(edges))
         axes.stairs(density, edges, fill=True, facecolor=colour, alpha=0.3, linewidth=0)
         axes.stairs(density, edges, fill=False, edgecolor=colour, linewidth=1.0, hatch=hatch, label=label)
-        rows += histogram_rows(edges, counts, **of, images=label)
+        rows += lines
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.set_ylim(bottom=0)

@@ -6,23 +6,11 @@ The histograms are those of Grathwohl et al. (2020), arXiv:1912.03263, Table 2.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jembench import drawing
-from jembench.report.figures.base import (
-    Drawing,
-    Planned,
-    Result,
-    error_bars,
-    figure_of,
-    histograms,
-    identity,
-    with_interval,
-)
+from jembench.report.figures.base import Drawing, Planned, Result, error_bars, figure_of, histograms, with_interval
 from jembench.report.rows import grouped
-
-if TYPE_CHECKING:
-    pass
 
 _AXES = {
     "log-px": "log p(x) + constant, nats",
@@ -34,7 +22,7 @@ _AXES = {
 
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan histograms of all sets for each model and score, and the AUROC of all models, sets and scores."""
-    for group in grouped(results, lambda result: (identity(result.fit), result.place, _score(result))):
+    for group in grouped(results, lambda result: (result.fit.names, result.place, _score(result))):
         yield figure_of(group, f"ood-{_score(group[0])}", of_scores, group)
     ranked = [result for result in results if "auroc" in result.values]
     for group in grouped(ranked, lambda result: result.place):
@@ -57,9 +45,8 @@ def of_scores(results: Sequence[Result]) -> Drawing:
     """Draw a panel for each OOD set of one model and score: its scores over those of the test images, as densities."""
     score, count = _score(results[0]), len(results)
     columns = min(4 if count > 6 else 3, count)
-    width = drawing.page() if columns > 1 else drawing.column()
     height = 0.7 + 1.55 * -(-count // columns)
-    figure, panels = drawing.panels(width, height, f"{score}: {results[0].title}", count, columns)
+    figure, panels = drawing.panels(f"{score}: {results[0].title}", height, count, columns)
     rows: list[dict[str, Any]] = []
     for axes, name, result in zip(panels, _sets(results), results, strict=True):
         scores = {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}
@@ -75,23 +62,21 @@ def of_scores(results: Sequence[Result]) -> Drawing:
 
 def auroc(results: Sequence[Result]) -> Drawing:
     """Draw a panel for each score, a line for each OOD set, a point with its interval for each model."""
-    found = [
-        (result.model, _score(result), name, result.values["auroc"])
-        for name, result in zip(_sets(results), results, strict=True)
-    ]
+    sets_of = _sets(results)
+    found = [(one.model, _score(one), name, one.values["auroc"]) for name, one in zip(sets_of, results, strict=True)]
     fit = results[0].fit
     title = f"AUROC on {fit.dataset}, seed {fit.seed}: in-distribution is positive"
-    models, scores, sets = (list(dict.fromkeys(part)) for part in list(zip(*found, strict=True))[:3])
+    models, sets = list(dict.fromkeys(line[0] for line in found)), list(dict.fromkeys(sets_of))
+    scores = list(dict.fromkeys(line[1] for line in found))
     scores.sort(key=lambda score: list(_AXES).index(score) if score in _AXES else len(_AXES))
     columns = min(3, len(scores))
-    width = drawing.page() if columns > 1 else drawing.column()
     height = 0.55 + -(-len(scores) // columns) * (0.55 + 0.16 * len(sets) * max(1.0, 0.5 * len(models)))
-    figure, axes_of_scores = drawing.panels(width, height, title, len(scores), columns, sharey=True)
+    figure, axes_of_scores = drawing.panels(title, height, len(scores), columns, sharey=True)
     for axes, score in zip(axes_of_scores, scores, strict=True):
         for index, model in enumerate(models):
-            points = [(sets.index(s), value) for m, c, s, value in found if (m, c) == (model, score)]
+            own = [(name, value) for of, under, name, value in found if (of, under) == (model, score)]
             shift = 0.6 * ((index + 0.5) / len(models) - 0.5)
-            values, places = [value for _, value in points], [place + shift for place, _ in points]
+            places, values = [sets.index(name) + shift for name, _ in own], [value for _, value in own]
             style = {**drawing.line(index), "linestyle": "none", "elinewidth": 0.8}
             axes.errorbar([one.value for one in values], places, xerr=error_bars(values), label=model, **style)
         axes.axvline(0.5, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":")

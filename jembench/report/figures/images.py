@@ -6,7 +6,7 @@ Legend: N examples, M pictures of some of them, C channels, H height, W width, R
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -44,19 +44,24 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
     """
     sheets = [sheet(arrays["images"], panel.grid) for panel in panels]
     whole_page, columns = columns > 1, drawing.fitting(columns)
-    width = (drawing.page() if whole_page else drawing.column()) / columns
-    inner = width - 0.1 - (_LABELS if any(panel.rows for panel in panels) else 0)
+    width = drawing.page() if whole_page else drawing.column()
+    inner = width / columns - 0.1 - (_LABELS if any(panel.rows for panel in panels) else 0)
     heights = [inner * picture.shape[0] / picture.shape[1] for picture in sheets]
-    lines = [heights[start : start + columns] for start in range(0, len(heights), columns)]
     head = _HEAD if any(panel.title for panel in panels) else 0.05
-    ratios = [max(line) + head for line in lines]
+    ratios = [max(heights[start : start + columns]) + head for start in range(0, len(heights), columns)]
     figure, axes_of_panels = drawing.panels(
-        width * columns, sum(ratios) + 0.3, title, len(panels), columns, height_ratios=ratios
+        title, sum(ratios) + 0.3, len(panels), columns, width=width, height_ratios=ratios
     )
+    rows = []
     for axes, panel, picture in zip(axes_of_panels, panels, sheets, strict=True):
         draw_sheet(axes, picture, panel.rows)
         axes.set_title(panel.title)
-    return Drawing(figure, [row for panel in panels for row in _rows(panel, arrays["shown"], classes)])
+        for row, column in np.argwhere(panel.grid >= 0).tolist():
+            index = int(arrays["shown"][panel.grid[row, column]])
+            place = {"panel": panel.title, "row": row, "column": column}
+            number = "" if classes is None else int(classes[index])
+            rows.append({**place, "class": number, "index": index, "score": float(panel.score[index])})
+    return Drawing(figure, rows)
 
 
 def grid_of(count: int, rows: int, columns: int) -> NDArray[np.int64]:
@@ -92,16 +97,3 @@ def draw_sheet(axes: Axes, picture: NDArray[np.uint8], labels: Sequence[str] = (
     step = picture.shape[0] / len(labels) if labels else 0
     axes.set_yticks([(index + 0.5) * step for index in range(len(labels))], labels)
     axes.tick_params(length=0)
-
-
-def _rows(panel: Panel, shown: NDArray[np.int64], classes: NDArray[Any] | None) -> Iterator[dict[str, Any]]:
-    for row, column in np.argwhere(panel.grid >= 0).tolist():
-        index = int(shown[panel.grid[row, column]])
-        yield {
-            "panel": panel.title,
-            "row": row,
-            "column": column,
-            "class": "" if classes is None else int(classes[index]),
-            "index": index,
-            "score": float(panel.score[index]),
-        }

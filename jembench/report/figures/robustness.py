@@ -8,7 +8,7 @@ Legend: N attacked images, K sizes at which an accuracy changes, C channels, H h
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,9 +19,6 @@ from jembench.report.figures.base import Drawing, Numbers, Planned, Result, figu
 from jembench.report.protocols import DEFENCE, RULE, in_common, values_of
 from jembench.report.rows import grouped
 from jembench.stats.intervals import wilson
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _FREE = ("norm", *DEFENCE, *RULE)  # what may differ between the curves of a figure
 FEW = 5
@@ -79,28 +76,18 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
     ordered = sorted(results, key=place)
     protocols = [result.protocol for result in ordered]
     differing = [name for name in DEFENCE if len(values_of(name, protocols)) > 1]
-    of_models = [
-        Curve(
-            ", ".join((result.model, *(f"{name} {parts[name]}" for name in differing if parts.get(name, "0") != "0"))),
-            norm,
-            len(result.arrays["found"]),
-            accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"]),
-        )
-        for result, parts in zip(ordered, protocols, strict=True)
-        for norm in adversarial.norms_of(result)
-    ]
-    return [*_as_they_are(ordered), *of_models]
-
-
-def _as_they_are(results: Sequence[Result]) -> list[Curve]:
-    """Return the curves of the models without chains that transferred images were made against."""
-    found: dict[tuple[str, str], Curve] = {}
-    for result in results:
-        model, (norm, *_) = result.model, adversarial.norms_of(result)
-        if (distance := result.arrays.get(f"distance-{norm}-as-it-is")) is not None:
-            accuracy = accuracy_over(distance, result.arrays["found-as-it-is"])
-            found[model, norm] = Curve(f"{model}, attacked itself", norm, len(distance), accuracy)
-    return list(found.values())
+    undefended: dict[tuple[str, str], Curve] = {}  # the models without chains that transferred images were made against
+    found = []
+    for result, parts in zip(ordered, protocols, strict=True):
+        defence = [f"{name} {parts[name]}" for name in differing if parts.get(name, "0") != "0"]
+        for norm in adversarial.norms_of(result):
+            steps = accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"])
+            found.append(Curve(", ".join((result.model, *defence)), norm, len(result.arrays["found"]), steps))
+            if (distance := result.arrays.get(f"distance-{norm}-as-it-is")) is not None:
+                steps = accuracy_over(distance, result.arrays["found-as-it-is"])
+                name = f"{result.model}, attacked itself"
+                undefended[result.model, norm] = Curve(name, norm, len(distance), steps)
+    return [*undefended.values(), *found]
 
 
 def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
@@ -122,18 +109,22 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
     """Draw a panel for each norm, a step function with its band for each model."""
     models = list(dict.fromkeys(curve.model for curve in found))
     norms = [norm for norm in adversarial.NORMS if any(curve.norm == norm for curve in found)]
-    whole_page = len(norms) > 1
-    width = drawing.page() if whole_page else drawing.column()
+    width = drawing.page() if len(norms) > 1 else drawing.column()
     labels = [drawing.wrapped(model, width - 0.6) for model in models]
-    columns = 3 if whole_page and not any("\n" in label for label in labels) else 1
+    columns = 3 if len(norms) > 1 and not any("\n" in label for label in labels) else 1
     lines_of_legend = -(-sum(len(label.splitlines()) for label in labels) // columns)
     height = 2.6 + 0.16 * lines_of_legend
-    figure, panels = drawing.panels(width, height, title, len(norms), len(norms), sharey=True)
+    figure, panels = drawing.panels(title, height, len(norms), len(norms), sharey=True)
     for axes, norm in zip(panels, norms, strict=True):
         shown = [curve for curve in found if curve.norm == norm]
         end = 1.1 * max(_end(curve.steps) for curve in shown) or 1.0  # nothing found: all curves are level
         for curve in shown:
-            _draw(axes, curve.steps, end, models.index(curve.model))
+            index = models.index(curve.model)
+            accuracy, low, high = (np.append(values, values[-1]) for values in curve.steps[1:])
+            eps, look = np.append(curve.steps.eps, end), drawing.line(index)
+            axes.fill_between(eps, low, high, step="post", color=look["color"], alpha=0.15, linewidth=0)
+            some = (0.02 * index, 0.15)  # of the points have markers, in every curve others
+            axes.step(eps, accuracy, where="post", markevery=some, **look)
         axes.set_title(adversarial.NORMS[norm])
         axes.set_xlim(0, end)
         axes.set_ylim(-1, 101)
@@ -142,24 +133,14 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
     for index, label in enumerate(labels):  # one that is in another panel alone has its line in the legend as well
         panels[0].plot([], [], label=label, **drawing.line(index))
     drawing.legend_below(figure, panels[0], columns=columns)
-    return Drawing(figure, [row for curve in found for row in _rows(curve)])
+    rows: list[dict[str, Any]] = []
+    for model, norm, images, steps in found:
+        columns_of = {"eps_255": steps.eps, "accuracy": steps.accuracy, "low": steps.low, "high": steps.high}
+        rows += rows_of(columns_of, norm=norm, model=model, images=images)
+    return Drawing(figure, rows)
 
 
 def _end(steps: Accuracy) -> float:
     """Return the size at which few images are still classified rightly. The last ones are in the CSV."""
     few = steps.eps[steps.accuracy <= FEW]
     return float(few[0] if len(few) else steps.eps[-1])
-
-
-def _draw(axes: Axes, steps: Accuracy, end: float, index: int) -> None:
-    look = drawing.line(index)
-    accuracy, low, high = (np.append(values, values[-1]) for values in steps[1:])
-    eps = np.append(steps.eps, end)
-    axes.fill_between(eps, low, high, step="post", color=look["color"], alpha=0.15, linewidth=0)
-    some = (0.02 * index, 0.15)  # of the points have markers, in every curve others
-    axes.step(eps, accuracy, where="post", markevery=some, **look)
-
-
-def _rows(curve: Curve) -> list[dict[str, Any]]:
-    steps = curve.steps._asdict()
-    return rows_of({"eps_255": steps.pop("eps"), **steps}, norm=curve.norm, model=curve.model, images=curve.images)

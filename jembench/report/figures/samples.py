@@ -9,7 +9,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jembench import drawing
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, histograms, rows_of
@@ -45,7 +44,7 @@ def class_grid(title: str, arrays: Arrays) -> Drawing:
     Their score is the model's confidence, max p(y|x).
     """
     classes = arrays.get("labels", arrays["predicted"])
-    labels = [str(number) for number in range(len(arrays["grid"]))]
+    labels = list(map(str, range(len(arrays["grid"]))))
     return grids(title, arrays, classes, [Panel("", arrays["grid"], arrays["confidence"], labels)], columns=1)
 
 
@@ -78,7 +77,7 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
         }
         for number in classes
     ]
-    figure, (axes,) = drawing.panels(drawing.column() if len(classes) <= 20 else drawing.page(), 2.4, title)
+    figure, (axes,) = drawing.panels(title, 2.4, width=drawing.column() if len(classes) <= 20 else drawing.page())
     stats = {"whislo": "p5", "q1": "q1", "med": "median", "q3": "q3", "whishi": "p95"}
     axes.bxp(
         [{name: row[field] for name, field in stats.items()} for row in rows],
@@ -114,9 +113,11 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
     spaces = _spaces(arrays)
     by_features = next((space for space in spaces if space != _PIXELS), spaces[0])
     closest = np.argsort(arrays[f"distance{by_features}"], kind="stable")[: len(arrays["images"])]
-    picture = _sheet_of_pairs(arrays)
-    height = drawing.column() * picture.shape[0] / picture.shape[1] + 0.45
-    figure, (axes,) = drawing.panels(drawing.column(), height, title)
+    images = arrays["images"]
+    between = np.full((*images.shape[:3], max(1, images.shape[3] // 16)), 255, dtype=np.uint8)
+    both = np.concatenate([images, between, arrays["neighbours"]], axis=3)
+    picture = sheet(both, grid_of(len(both), -(-len(both) // _PAIRS_IN_A_ROW), _PAIRS_IN_A_ROW), gap=24)
+    figure, (axes,) = drawing.panels(title, drawing.column() * picture.shape[0] / picture.shape[1] + 0.45)
     draw_sheet(axes, picture)
     axes.set_title("samples, each with its nearest training image")
     fields = [f"{kind}{space}" for space in spaces for kind in ("nearest", "distance")]
@@ -127,7 +128,7 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
 def distances(title: str, arrays: Arrays) -> Drawing:
     """Draw the distances of samples and test images to the nearest training image: a panel for each space."""
     spaces = _spaces(arrays)
-    figure, axes_of_spaces = drawing.panels(drawing.column(), 0.4 + 1.6 * len(spaces), title, len(spaces))
+    figure, axes_of_spaces = drawing.panels(title, 0.4 + 1.6 * len(spaces), len(spaces))
     rows: list[dict[str, Any]] = []
     for axes, space in zip(axes_of_spaces, spaces, strict=True):
         measured = {"test images": arrays[f"test-distance{space}"], "samples": arrays[f"distance{space}"]}
@@ -141,11 +142,3 @@ def distances(title: str, arrays: Arrays) -> Drawing:
 
 def _spaces(arrays: Arrays) -> list[str]:
     return [name.removeprefix("distance") for name in arrays if name.startswith("distance")]
-
-
-def _sheet_of_pairs(arrays: Arrays) -> NDArray[np.uint8]:
-    images, neighbours = arrays["images"], arrays["neighbours"]
-    between = np.full((*images.shape[:3], max(1, images.shape[3] // 16)), 255, dtype=np.uint8)
-    both = np.concatenate([images, between, neighbours], axis=3)
-    lines = -(-len(both) // _PAIRS_IN_A_ROW)
-    return sheet(both, grid_of(len(both), lines, _PAIRS_IN_A_ROW), gap=24)

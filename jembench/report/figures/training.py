@@ -9,10 +9,8 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from jembench import drawing
 from jembench.errors import StoreError
@@ -26,10 +24,6 @@ from jembench.store.store import Store
 from jembench.store.tensors import age_of
 from jembench.training.guard import HIGHEST, HIGHEST_START
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-
 History = Sequence[Mapping[str, float]]
 """A row for each window of training; what was not measured in it is not in the row."""
 
@@ -41,7 +35,6 @@ _CURVES = {
     HIGHEST: ("sample of the highest energy", "-."),
     HIGHEST_START: ("random start of the highest energy", ":"),
 }
-
 
 LINEAR = 10.0
 """nats"""
@@ -72,7 +65,7 @@ def energies(title: str, history: History) -> Drawing:
     The guard's interventions are numbered lines. The scale is linear within 10 nats, and logarithmic beyond where there
     is anything beyond, so that both training and divergence are seen.
     """
-    figure, (axes,) = drawing.panels(drawing.page(), 3.2, title)
+    figure, (axes,) = drawing.panels(title, 3.2, width=drawing.page())
     curves = curves_in(history)
     attempts = sorted({row["attempt"] for row in history})
     for color, name in enumerate(curves):
@@ -147,20 +140,18 @@ def buffers(title: str, folder: Path) -> Drawing:
     kept, iterations = snapshots.read(folder), [age_of(path) for path in _buffer_files(folder)]
     count = min(SHOWN, *(len(samples.images) for samples in kept))
     side = math.ceil(math.sqrt(count))
-    grid = grid_of(count, side, side)
-    panels: list[tuple[str, NDArray[np.int64]]] = []
-    ages: list[float] = []
-    labels: list[int] = []
-    for number, (samples, iteration) in enumerate(zip(kept, iterations, strict=True)):
-        panels.append((f"iteration {iteration:,}", np.where(grid < 0, -1, grid + number * count)))
-        ages += [math.nan] * count if samples.ages is None else samples.ages[:count].tolist()
-        labels += [] if samples.labels is None else samples.labels[:count].tolist()
+    grid, known = grid_of(count, side, side), [samples.labels for samples in kept if samples.labels is not None]
+    ages = [np.full(count, math.nan) if samples.ages is None else samples.ages[:count].numpy() for samples in kept]
     arrays = {
         "images": np.concatenate([samples.images[:count].numpy() for samples in kept]),
         "shown": np.arange(len(kept) * count),
     }
-    classes = np.array(labels) if len(labels) == len(ages) else None
-    return grids(title, arrays, classes, [Panel(*panel, np.array(ages)) for panel in panels], columns=len(kept))
+    classes = np.concatenate([labels[:count].numpy() for labels in known]) if len(known) == len(kept) else None
+    panels = [
+        Panel(f"iteration {iteration:,}", np.where(grid < 0, -1, grid + number * count), np.concatenate(ages))
+        for number, iteration in enumerate(iterations)
+    ]
+    return grids(title, arrays, classes, panels, columns=len(kept))
 
 
 def _buffer_files(folder: Path) -> list[Path]:
@@ -174,46 +165,37 @@ def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned
     """Plan a figure for each metric and dataset with a model that was trained from several seeds."""
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(measured, lambda c: (c.metric, c.outcome.protocol, c.fit.dataset, c.provenance.get("limit"))):
-        of_models = grouped(group, lambda cell: (cell.fit.model, cell.fit.recipe))
-        models = {model_of(cells[0].fit, names): cells for cells in of_models}
-        if max(map(len, models.values())) < 2:
-            continue
-        first = group[0]
-        yield Planned(
-            stem(f"seeds-{first.metric}", [cell.fit for cell in group], first.provenance.get("limit")),
-            partial(strips, f"{first.metric} on {first.fit.dataset}", models),
-        )
+        if max(map(len, grouped(group, lambda cell: cell.fit.names))) > 1:
+            first = group[0]
+            title, limit = f"{first.metric} on {first.fit.dataset}", first.provenance.get("limit")
+            name = stem(f"seeds-{first.metric}", [cell.fit for cell in group], limit)
+            yield Planned(name, partial(strips, title, group, names))
 
 
-def strips(title: str, models: Mapping[str, Sequence[Cell]]) -> Drawing:
+def strips(title: str, cells: Sequence[Cell], names: Names = NO_NAMES) -> Drawing:
     """Draw a panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
-    units = {
-        label: value.unit for cells in models.values() for cell in cells for label, value in cell.outcome.values.items()
-    }
+    units = {label: value.unit for cell in cells for label, value in cell.outcome.values.items()}
+    models = list(dict.fromkeys(model_of(cell.fit, names) for cell in cells))
     columns = min(2, len(units))
     height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(models))
-    width = drawing.page() if columns > 1 else drawing.column()
-    figure, panels = drawing.panels(width, height, title, len(units), columns, sharey=True)
+    figure, panels = drawing.panels(title, height, len(units), columns, sharey=True)
     rows = []
     for axes, (label, unit) in zip(panels, units.items(), strict=True):
         name = f"{label}, {unit}" if unit else label
-        for place, (model, of_model) in enumerate(models.items()):
-            having = sorted((cell for cell in of_model if label in cell.outcome.values), key=lambda cell: cell.fit.seed)
-            values = [cell.outcome.values[label].value for cell in having]
-            _draw_strip(axes, place, values)
-            seeds = [cell.fit.seed for cell in having]
+        for place, model in enumerate(models):
+            own = [cell for cell in cells if model_of(cell.fit, names) == model and label in cell.outcome.values]
+            numbers = {cell.fit.seed: cell.outcome.values[label].value for cell in own}
+            seeds = sorted(numbers)
+            values = [numbers[seed] for seed in seeds]
             rows += rows_of({"seed": seeds, "value": values}, label=name, model=model)
+            colour, _, marker, _ = drawing.look(place)
+            spread = [place + 0.5 * ((index + 0.5) / len(values) - 0.5) for index in range(len(values))]
+            axes.plot(values, spread, color=colour, marker=marker, linestyle="none", alpha=0.6, markersize=3)
+            if len(values) > 1 and all(map(math.isfinite, values)):
+                mean, deviation = statistics.mean(values), statistics.stdev(values)
+                axes.errorbar(mean, place, xerr=deviation, color=drawing.BLACK, marker="|", markersize=12, capsize=3)
         axes.set_yticks(range(len(models)), [drawing.wrapped(model, 1.3) for model in models])
         axes.set_ylim(len(models) - 0.5, -0.5)
         axes.set_xlabel(name)
         axes.locator_params(axis="x", nbins=5)
     return Drawing(figure, rows)
-
-
-def _draw_strip(axes: Axes, place: int, values: Sequence[float]) -> None:
-    colour, _, marker, _ = drawing.look(place)
-    spread = [place + 0.5 * ((index + 0.5) / len(values) - 0.5) for index in range(len(values))]
-    axes.plot(values, spread, color=colour, marker=marker, linestyle="none", alpha=0.6, markersize=3)
-    if len(values) > 1 and all(map(math.isfinite, values)):
-        mean, deviation = statistics.mean(values), statistics.stdev(values)
-        axes.errorbar(mean, place, xerr=deviation, color=drawing.BLACK, marker="|", markersize=12, capsize=3)

@@ -293,7 +293,7 @@ def fid(cell, model, seed, value):
 
 def test_seeds_with_their_mean_and_deviation(cell):
     values = [fid(cell, "jem", seed, value) for seed, value in enumerate((1.0, 2.0, 6.0))]
-    drawing = training.strips("", {"jem": values, "baseline": [fid(cell, "baseline", 0, 4.0)]})
+    drawing = training.strips("", [*values, fid(cell, "baseline", 0, 4.0)])
     assert [(row["model"], row["seed"], row["value"]) for row in drawing.rows] == [
         ("jem", 0, 1.0),
         ("jem", 1, 2.0),
@@ -309,7 +309,7 @@ def test_seeds_with_their_mean_and_deviation(cell):
 
 def test_a_seed_that_diverged_is_in_the_numbers_and_in_no_mean(cell):
     values = [fid(cell, "jem", seed, value) for seed, value in enumerate((1.0, float("nan")))]
-    drawing = training.strips("", {"jem": values})
+    drawing = training.strips("", values)
     assert len(drawing.rows) == 2
     assert drawing.figure.axes[0].containers == []
 
