@@ -23,7 +23,7 @@ from jembench.experiment.suite import Suite, of_attack
 from jembench.report import references
 from jembench.report.references import Published
 from jembench.running import session
-from jembench.running.display import display
+from jembench.running.display import Display
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
@@ -226,10 +226,10 @@ def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
 
 
 def carry_out(
-    plan: Plan, store: Store, how: RunOptions, display: session.Display, published: Sequence[Published] = ()
+    plan: Plan, store: Store, how: RunOptions, display: session.MakeDisplay, published: Sequence[Published] = ()
 ) -> Results:
     """Carry out the unfinished part of a plan, and return its results, with the reason if the work ended early."""
-    done = session.carry_out(plan, store, how, display)
+    done = session.run_plan(plan, store, how, display)
     results = Results.of_plan(plan, done.cells, published, store)
     results.stopped = done.stopped
     return results
@@ -241,5 +241,5 @@ def _noted(results: Results) -> Results:
     return results
 
 
-def _display(progress: bool) -> session.Display:
-    return display if progress else nullcontext
+def _display(progress: bool) -> session.MakeDisplay:
+    return Display if progress else nullcontext

@@ -16,7 +16,7 @@ from jembench.errors import SpecError
 from jembench.report import formats, reproduction
 from jembench.report.formats import TERMINAL
 from jembench.running import session
-from jembench.running.display import display
+from jembench.running.display import Display
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -47,7 +47,7 @@ def reproduce(ctx: click.Context, /, source: Path, dataset: list[str] | None, **
         return carry_out(ctx, found.plan, (), command)
     place = Store(store)
     with plugins_aside():
-        done = session.carry_out(found.plan, place, command.how, display)
+        done = session.run_plan(found.plan, place, command.how, Display)
     if done.stopped:
         raise done.stopped
     rows = reproduction.compare(found.pairs(place))

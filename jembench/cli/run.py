@@ -23,7 +23,7 @@ from jembench.experiment.plan import Plan
 from jembench.report import references
 from jembench.report.references import Published
 from jembench.running import session
-from jembench.running.display import display
+from jembench.running.display import Display
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
@@ -123,7 +123,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], co
         session.check(plan.fits, how)  # which refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
-        results = runs.carry_out(plan, place, how, display, published)
+        results = runs.carry_out(plan, place, how, Display, published)
     code = show.results(ctx, plan, place, results, command.format)
     if results.stopped:
         raise results.stopped

@@ -13,7 +13,7 @@ from jembench.cli.parameters import COUNT, PATH
 from jembench.experiment.imports import plan_named
 from jembench.files import sweep
 from jembench.running import session
-from jembench.running.display import display
+from jembench.running.display import Display
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
@@ -63,7 +63,7 @@ def sample(
         check_file(output, ".png", force=force)
         sweep(output.parent, below=False)
         show.twins([fit], place)
-        with session.open_fit(fit, place, RunOptions(device, trackers=()), display) as evaluation:
+        with session.open_fit(fit, place, RunOptions(device, trackers=()), Display) as evaluation:
             samples = fit_samples.samples_of(evaluation, fit, steps)
             check_file(output, ".png", force=force)  # again, for training took its time
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")

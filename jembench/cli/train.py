@@ -14,7 +14,7 @@ from jembench.cli.parameters import RECIPES
 from jembench.experiment.imports import plan_named
 from jembench.experiment.plan import plan_fit
 from jembench.running import session
-from jembench.running.display import display
+from jembench.running.display import Display
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
@@ -44,7 +44,7 @@ def train(store: Path, device: str, max_hours: float | None, trackers: list[str]
     with plugins_aside():
         fit = plan_named(**which, store=place)
         show.twins([fit], place)
-        session.train(fit, place, RunOptions(device, max_hours, trackers=trackers), display)
+        session.train(fit, place, RunOptions(device, max_hours, trackers=trackers), Display)
     click.echo(place.fit_folder(fit.key))
 
 

@@ -64,7 +64,7 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
             _serve(place, units, here)
             return 0
         worst = 0
-        with Display() as shown, Events(shown, place, chosen_trackers()) as events:
+        with Display(live=False) as shown, Events(shown, place, chosen_trackers()) as events:
             worker = functools.cache(functools.partial(_worker, place, here, events, skip_missing=skip_missing))
             for unit in units:
                 ended = _carry_out(worker, place, unit)

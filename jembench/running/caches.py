@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import torch
@@ -83,6 +83,7 @@ class TensorCache:
         return self.folder / f"{name}.safetensors" if self.folder else None
 
 
+@dataclass(frozen=True)
 class FeatureBank:
     """The feature networks of a dataset, and the features of images, each computed once.
 
@@ -92,13 +93,11 @@ class FeatureBank:
         device: of the networks.
     """
 
-    def __init__(self, dataset: Dataset, store: Store, device: torch.device) -> None:
-        self.dataset = dataset
-        self.store = store
-        self.device = device
-        self._networks: dict[str, FeatureNetwork] = {}
-        self._features: dict[str, Features] = {}
-        self._cache = TensorCache(store.features / "of-images", "The features are computed again.")
+    dataset: Dataset
+    store: Store
+    device: torch.device
+    _networks: dict[str, FeatureNetwork] = field(default_factory=dict, init=False)
+    _features: dict[str, Features] = field(default_factory=dict, init=False)
 
     def network(self, spec: str) -> FeatureNetwork:
         """Return the feature network of a spec, ready for use. Only one process of a store trains a network.
@@ -122,5 +121,6 @@ class FeatureBank:
         network = self.network(spec)
         name = f"{slug(network.identity)}-{content_hash(images)}"
         if name not in self._features:
-            self._features[name] = Features(**self._cache.once(name, lambda: network.features(images)._asdict()))
+            cache = TensorCache(self.store.features / "of-images", "The features are computed again.")
+            self._features[name] = Features(**cache.once(name, lambda: network.features(images)._asdict()))
         return self._features[name]

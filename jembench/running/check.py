@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -20,7 +19,7 @@ from jembench.interfaces.models import Capability
 from jembench.models.capabilities import capabilities, is_fitted, require_gradients
 from jembench.models.settings import isolated
 from jembench.running.evaluation import FRESH_SAMPLES, check_source, limited, no_validation
-from jembench.running.fits import is_sampled, make_model, make_trainer
+from jembench.running.fits import make_model, make_trainer
 from jembench.sampling.chain import require_chains
 from jembench.stopping import INTERRUPTS
 from jembench.store.store import Store
@@ -128,40 +127,38 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
     for fit in plan.fits:
         families.setdefault(fit.key.family, []).append(fit)
     ready: dict[str, Ready] = {}
-    for fits in families.values():
-        if data := datasets.find(fits[0], plan.cells_of(fits[0])[0].limit):
-            ready |= dict.fromkeys([fit.key.id for fit in fits], _check_family(fits, plan, data))
+    for fits in families.values():  # which differ only in their seeds
+        fit, iterations, buffers = fits[0], 0, 0
+        data = datasets.find(fit, plan.cells_of(fit)[0].limit)
+        if data is None:
+            continue
+        with progress.phase(f"building {fit.key.model}"), isolated(f"The training of {fit.key.model}", _ignore):
+            model = make_model(fit, data.dataset, _ignore)
+            if fit.is_pretrained or is_fitted(model):
+                sampler = make_sampler(model, data.spec, fit.recipe, data.dataset.split("train"))
+            else:
+                trainer = make_trainer(fit, data.dataset, torch.device("cpu"), model)
+                sampler, iterations, buffers = trainer.sampler, trainer.iterations, len(snapshots.moments(trainer))
+        held = 0 if fit.is_pretrained else fit.recipe.data.validation
+        start = {"model": model, "sampler": sampler, "validation": held, "buffers": buffers}
+        planned = replace(data, **start, pretrained=fit.is_pretrained)
+        reasons: dict[str, Unavailable] = {}
+        for name, metric in {str(cell.metric): cell.metric for fit in fits for cell in plan.cells_of(fit)}.items():
+            with isolated(f"The metric {name}", _ignore):
+                try:
+                    made = metric.make()
+                    planned.require(made.requires, fit.key.model)
+                    if isinstance(made, Checked):
+                        made.check(planned)
+                except Unavailable as error:
+                    reasons[name] = error
+                except (JembenchError, *INTERRUPTS):
+                    raise
+                except BaseException:  # an error of a plugin becomes the outcome of its cell
+                    pass
+        state = Ready(data.dataset, capabilities(model), sampler is not None, iterations, reasons)
+        ready |= {fit.key.id: state for fit in fits}
     return Outlook(plan, ready, datasets.absent)
-
-
-def _check_family(fits: Sequence[FitPlan], plan: Plan, data: PlannedFit) -> Ready:
-    """Build the model of fits that differ only in their seeds, and check their metrics."""
-    fit, dataset, iterations, buffers = fits[0], data.dataset, 0, 0
-    with progress.phase(f"building {fit.key.model}"), isolated(f"The training of {fit.key.model}", _ignore):
-        model = make_model(fit, dataset, _ignore)
-        if fit.is_pretrained or is_fitted(model):
-            sampler = make_sampler(model, dataset.spec, fit.recipe, dataset.split("train"))
-        else:
-            trainer = make_trainer(fit, dataset, torch.device("cpu"), model)
-            sampler, iterations, buffers = trainer.sampler, trainer.iterations, len(snapshots.moments(trainer))
-    held = 0 if fit.is_pretrained else fit.recipe.data.validation
-    start = {"model": model, "sampler": sampler, "validation": held, "buffers": buffers}
-    planned = replace(data, **start, pretrained=fit.is_pretrained)
-    reasons: dict[str, Unavailable] = {}
-    for name, metric in {str(cell.metric): cell.metric for fit in fits for cell in plan.cells_of(fit)}.items():
-        with isolated(f"The metric {name}", _ignore):
-            try:
-                made = metric.make()
-                planned.require(made.requires, fit.key.model)
-                if isinstance(made, Checked):
-                    made.check(planned)
-            except Unavailable as error:
-                reasons[name] = error
-            except (JembenchError, *INTERRUPTS):
-                raise
-            except BaseException:  # an error of a plugin becomes the outcome of its cell
-                pass
-    return Ready(dataset, capabilities(model), is_sampled(model), iterations, reasons)
 
 
 def _ignore(text: str) -> None:

@@ -17,7 +17,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, Task, TextColumn, TimeRemainingColumn
 from rich.table import Column
+from rich.text import Text
 
+from jembench import progress
 from jembench.interfaces import Event
 from jembench.progress import duration
 from jembench.training import guard
@@ -35,6 +37,16 @@ LONGEST = 200
 
 FAILURES = ("failed", "refused", "lost")
 
+BLANK: dict[str, Any] = {"unit": "", "counted": "", "note": "", "idle": None, "began": 0.0}
+"""The fields of a task. ``idle`` is what the run waits for while no unit runs; None: some run, or it is a unit."""
+
+
+class _Note(TextColumn):
+    """A column with the work of each unit and, while none runs, with that of this process beside the whole run."""
+
+    def render(self, task: Task) -> Text:
+        return Text(_note(task))
+
 
 class Display:
     """A :class:`~jembench.interfaces.Tracker` that shows the running units of work, and prints their endings.
@@ -42,19 +54,21 @@ class Display:
     Each running unit is a task of rich; the first task is the whole run. Events may come from several threads.
 
     Args:
-        live: True to draw the tasks as bars, for a terminal; False to print a line about them each minute.
+        live: True to draw the tasks as bars, for a terminal; False to print a line about them each minute; None: True
+            if stderr is a terminal.
         seconds: between two such lines.
     """
 
-    def __init__(self, *, live: bool = False, seconds: float = MINUTE) -> None:
-        self._live, self._seconds, self._next = live, seconds, time.monotonic() + seconds
+    def __init__(self, *, live: bool | None = None, seconds: float = MINUTE) -> None:
+        self._live = sys.stderr.isatty() if live is None else live
+        self._seconds, self._next = seconds, time.monotonic() + seconds
         text, cut = functools.partial(TextColumn, markup=False), Column(no_wrap=True, overflow="ellipsis", ratio=1)
         self.tasks = Progress(
             text("{task.description}", table_column=cut),
             BarColumn(bar_width=16),
             text("{task.fields[counted]}"),
             TimeRemainingColumn(compact=True),
-            text("{task.fields[note]}", table_column=cut),
+            _Note("", table_column=cut),
             console=Console(stderr=True),
             refresh_per_second=4,
             speed_estimate_period=SPEED_WINDOW,
@@ -62,11 +76,11 @@ class Display:
             expand=True,
         )
         self._lock = threading.RLock()
-        self._run = self._add("run")
+        self.tasks.add_task("run", total=None, **{**BLANK, "idle": ""})
+        self._run = self.tasks.tasks[0]
         self._running: dict[str, Task] = {}  # by the id of the unit
         self._queued: dict[str, str] = {}  # units that have not ended -> the reason why they wait
         self._ended: Counter[str] = Counter()  # of the others, by ending
-        self._doing = ""  # progress of this process itself
 
     def __enter__(self) -> Display:
         if self._live:
@@ -92,55 +106,53 @@ class Display:
                 running = list(self._running.values())
                 more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
                 units = [f"{task.description}: {_state(task)}" for task in running[:MOST]]
-                self.print("; ".join(filter(None, [self.whole(), *units, *more])))
+                self.print("; ".join([self.whole(), *units, *more]))
 
     def whole(self) -> str:
         """Describe the state of the run in a line."""
-        return ", ".join(filter(None, [self._run.fields["counted"], self._run.fields["note"]]))
+        return ", ".join(filter(None, [self._run.fields["counted"], _note(self._run)]))
 
     def event(self, event: Event) -> None:
-        """Show one event."""
+        """Show one event of a fit."""
         with self._lock:
-            key = event.work or str(event.fit.get("id", ""))
-            name = "{model} on {dataset}, seed {seed}".format_map(event.fit) if event.fit else ""
-            if not event.fit:
-                self._doing = event.text
-            elif event.kind == "queued":
-                self._remove(key)
-                self._queued[key] = event.text
-            elif event.kind == "ended":
-                self._end(key, name, event)
+            key = event.work or str(event.fit["id"])
+            name = "{model} on {dataset}, seed {seed}".format_map(event.fit)
+            if event.kind in ("queued", "ended"):
+                task = self._running.pop(key, None)
+                if task:
+                    self.tasks.remove_task(task.id)
+                if event.kind == "queued":
+                    self._queued[key] = event.text
+                else:
+                    self._end(key, name, event, task)
             elif event.kind == "progress":
-                self._follow(key, name, event)
+                if key in self._queued:
+                    self._queued[key] = ""
+                if key not in self._running:
+                    self.tasks.add_task(name, total=None, **{**BLANK, "began": event.time})
+                    self._running[key] = self.tasks.tasks[-1]
+                task, unit = self._running[key], str(event.values.get("unit", ""))
+                if event.text.startswith(guard.TRAINING) and unit and task.fields["unit"] != unit:
+                    before = f", {event.done:,} of {event.total:,} iterations done" * bool(event.done)
+                    self.print(f"{name}: training{before}")
+                self._count_to(task, event.done, event.total, unit, note=event.text)
             elif event.kind in ("diverged", "warning"):
                 self.print(f"{name}: {event.text}")
             failed, total = sum(self._ended[how] for how in FAILURES), len(self._queued) + self._ended.total()
             waiting = Counter(reason for reason in self._queued.values() if reason)
-            notes = [f"{failed} failed" * bool(failed)]
+            notes = [f"{failed} failed"] * bool(failed)
             notes += [f"{count} waiting ({reason})" for reason, count in waiting.items()]
-            notes += [] if self._running else [self._doing or "waiting for workers" * bool(self._queued)]
-            self._count_to(self._run, self._ended["done"], total, "units done", ", ".join(filter(None, notes)))
+            idle = None if self._running else "waiting for workers" * bool(self._queued)
+            self._count_to(self._run, self._ended["done"], total, "units done", note=", ".join(notes), idle=idle)
             if not self._live and time.monotonic() >= self._next:
                 self.tick()
 
-    def _follow(self, key: str, name: str, event: Event) -> None:
-        """Show the progress of a unit."""
-        if key in self._queued:
-            self._queued[key] = ""
-        if key not in self._running:
-            self._running[key] = self._add(name, began=event.time)
-        task, unit = self._running[key], str(event.values.get("unit", ""))
-        if event.text.startswith(guard.TRAINING) and unit and task.fields["unit"] != unit:
-            before = f", {event.done:,} of {event.total:,} iterations done" * bool(event.done)
-            self.print(f"{name}: training{before}")
-        self._count_to(task, event.done, event.total, unit, event.text)
-
-    def _end(self, key: str, name: str, event: Event) -> None:
+    def _end(self, key: str, name: str, event: Event, task: Task | None) -> None:
         """Print the ending of a unit. A stopped unit may start again."""
         how, text = str(event.values.get("how", "done")), event.text
         if how == "done" and text:  # a failed training, whose reason is in the outcomes of its cells
             how, text = "failed", textwrap.shorten(text, LONGEST, placeholder=" ...")
-        task, host = self._remove(key), event.worker.rpartition(":")[0] or event.worker
+        host = event.worker.rpartition(":")[0] or event.worker
         place = f" on {host}" if host not in ("", platform.node()) else ""
         elapsed = datetime.timedelta(seconds=round(max(event.time - task.fields["began"], 0) if task else 0))
         if how == "stopped" and task:
@@ -153,27 +165,14 @@ class Display:
             self._queued.pop(key, None)
             self._ended[how] += 1
 
-    # --- tasks --------------------------------------------------------------------------------------------------------
-
-    def _add(self, name: str, **fields: Any) -> Task:
-        self.tasks.add_task(name, total=None, **{"unit": "", "counted": "", "note": "", **fields})
-        return self.tasks.tasks[-1]
-
-    def _remove(self, key: str) -> Task | None:
-        """Remove the task of a unit that no longer runs, and return it."""
-        task = self._running.pop(key, None)
-        if task:
-            self.tasks.remove_task(task.id)
-        return task
-
-    def _count_to(self, task: Task, done: int, total: int, unit: str, note: str) -> None:
-        """Update the numbers of a task. Another unit or total resets the speed."""
-        fields: dict[str, Any] = {"counted": f"{done:,}/{total:,} {unit}" if total else "", "note": note}
+    def _count_to(self, task: Task, done: int, total: int, unit: str, **fields: str | None) -> None:
+        """Update the numbers and fields of a task. Another unit or total resets the speed."""
+        values: dict[str, Any] = {**fields, "counted": f"{done:,}/{total:,} {unit}" if total else ""}
         if (total or None, unit) != (task.total, task.fields["unit"]):
             task.total = total or None
-            self.tasks.reset(task.id, completed=done, **{**task.fields, "unit": unit, **fields})
+            self.tasks.reset(task.id, completed=done, **{**task.fields, "unit": unit, **values})
         else:
-            self.tasks.update(task.id, completed=done, **fields)
+            self.tasks.update(task.id, completed=done, **values)
 
 
 def _state(task: Task) -> str:
@@ -181,6 +180,8 @@ def _state(task: Task) -> str:
     return ", ".join(filter(None, [task.fields["counted"], left, task.fields["note"]]))
 
 
-def display() -> Display:
-    """Return the display for a terminal or a log, depending on stderr."""
-    return Display(live=sys.stderr.isatty())
+def _note(task: Task) -> str:
+    """Return the note of a task; that of the run without running units says what this process does."""
+    idle = task.fields["idle"]
+    doing = "" if idle is None else progress.now().text or idle
+    return ", ".join(filter(None, [task.fields["note"], doing]))

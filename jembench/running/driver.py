@@ -5,8 +5,6 @@ Imports no torch by itself, so that the driver needs little memory on a cluster.
 
 from __future__ import annotations
 
-import dataclasses
-import functools
 import math
 import os
 import shlex
@@ -14,6 +12,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +24,7 @@ from jembench.experiment.works import Work, code_of, works
 from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
-from jembench.running.events import VARIABLE, Events, chosen_trackers, fields_of
+from jembench.running.events import VARIABLE, Events, chosen_trackers
 from jembench.stopping import Stopped
 from jembench.store.store import Store
 from jembench.store.works import LOGS, Status
@@ -65,8 +64,8 @@ class RunOptions(NamedTuple):
 _DEFAULT = RunOptions()
 
 
-def carry_out(plan: Plan, store: Store, executor: Executor, events: Events, how: RunOptions = _DEFAULT) -> None:
-    """Carry out the pending part of a plan. A failure of one cell or fit is recorded and stops no other.
+def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how: RunOptions = _DEFAULT) -> None:
+    """Carry out the units of the pending part of a plan. A failure of a cell or fit is recorded and stops no other.
 
     Args:
         plan: the cells that the store does not have.
@@ -91,21 +90,21 @@ def carry_out(plan: Plan, store: Store, executor: Executor, events: Events, how:
         outlook.check(skip_missing=how.skip_missing)
         ready = outlook.fits
     store.check_writable()
-    command = provenance.this_command()
-    units = works(plan, store.is_trained, slots=executor.slots, deadline=how.deadline, command=command)
-    trusted = {*code_of(units), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
-    known, cells = {work.id: work for work in units}, {cell.id: cell for cell in plan.cells}
-
-    @functools.cache
-    def worker() -> Worker:
+    slots, command = executor.slots, provenance.COMMAND
+    planned = works(plan, store.is_trained, slots=slots, deadline=how.deadline, command=command)
+    units, cells = {work.id: work for work in planned}, {cell.id: cell for cell in plan.cells}
+    trusted = {*code_of(planned), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
+    worker: Worker | None = None
+    if executor.in_process:
         from jembench.models import devices
         from jembench.running.worker import Worker
 
-        return Worker(store, devices.resolve(how.device), events, ready=ready)
+        worker = Worker(store, devices.resolve(how.device), events, ready=ready)
 
-    def carry_out_here(job: Job) -> Ended:
-        work = known[job.id]
-        return worker().carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
+    def carry_out(job: Job) -> Ended:
+        assert worker is not None
+        work = units[job.id]
+        return worker.carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
 
     def note_wait(unit: str, reason: str) -> None:
         if store.works.status(unit).state == "queued":
@@ -120,7 +119,7 @@ def carry_out(plan: Plan, store: Store, executor: Executor, events: Events, how:
             plugin_files.VARIABLE: "",
             "PYTHONSAFEPATH": "1",
         },
-        carry_out=carry_out_here,
+        carry_out=carry_out,
         waits=note_wait,
     )
     try:
@@ -150,29 +149,28 @@ def _options(plan: Plan, store: Store, how: RunOptions) -> list[str]:
     return ["--store", str(store.root.absolute()), "--device", how.device, *skip, *plugins]
 
 
+@dataclass
 class Dispatch:
     """The submission of the units of a run, and their states.
 
     Args:
-        units: all units; those that others depend on come first.
+        units: all units by their ids; those that others depend on come first.
         store: of the results.
         executor: after its ``open``.
         events: receives the events.
     """
 
-    def __init__(self, units: Sequence[Work], store: Store, executor: Executor, events: Events) -> None:
-        self._units = {work.id: work for work in units}
-        self._store = store
-        self._executor = executor
-        self._events = events
-        self._in_process = executor.in_process  # which sends its events itself, and receives interrupts
-        self._open = {work.id: order for order, work in enumerate(units)}  # units that are not done, with their order
-        self._sorter = TopologicalSorter({work.id: self._units.keys() & work.after for work in units})
-        self._sorter.prepare()
-        self._running: dict[str, Status] = {}  # submitted units, with their last known status
-        self._held: list[str] = []  # units to submit later
-        self._failures: list[Ended] = []
-        self._next_try = self._next_read = 0.0
+    units: Mapping[str, Work]
+    store: Store
+    executor: Executor
+    events: Events
+    _open: dict[str, int] = field(default_factory=dict, init=False)  # units that are not done, with their order
+    _sorter: TopologicalSorter[str] = field(default_factory=TopologicalSorter, init=False)
+    _running: dict[str, Status] = field(default_factory=dict, init=False)  # submitted, with the last known status
+    _held: list[str] = field(default_factory=list, init=False)  # units to submit later
+    _failures: list[Ended] = field(default_factory=list, init=False)
+    _next_try: float = field(default=0.0, init=False)
+    _next_read: float = field(default=0.0, init=False)
 
     def run(self) -> None:
         """Carry out all units.
@@ -182,21 +180,25 @@ class Dispatch:
             OutOfTime: if their deadline passed.
         """
         try:
-            for unit in self._units:
-                self._send(unit, Event(kind="queued"))
-            deadline = min((work.deadline or math.inf for work in self._units.values()), default=math.inf)
+            for order, (unit, work) in enumerate(self.units.items()):
+                self._open[unit] = order
+                self._sorter.add(unit, *(self.units.keys() & work.after))
+                self.events.send(Event(kind="queued"), work.fit, unit)
+            self._sorter.prepare()
+            deadline = min((work.deadline or math.inf for work in self.units.values()), default=math.inf)
             late = False
             while self._running or (self._open and not late):
                 if not late and time.time() >= deadline:
                     late = True  # no unit starts after its deadline, and running ones stop cleanly
-                    self._executor.cancel()
+                    self.executor.cancel()
                 if not late:
                     self._submit()
-                for ended in self._executor.ended(POLL):
+                for ended in self.executor.ended(POLL):
                     self._record(ended)
-                self._follow()
+                if not self.executor.in_process:  # which sends its events itself
+                    self._follow()
         except (KeyboardInterrupt, Stopped):
-            if self._running and not self._in_process:
+            if self._running and not self.executor.in_process:  # which receives interrupts itself
                 self._cancel()
             raise
         if self._failures:
@@ -204,48 +206,45 @@ class Dispatch:
         if self._open:
             raise OutOfTime("The time is up. The same command goes on from there.")
 
-    def _send(self, unit: str, event: Event) -> None:
-        fit = fields_of(self._units[unit].fit)
-        self._events.send(dataclasses.replace(event, fit=fit, work=unit, time=event.time or time.time()))
-
     def _submit(self) -> None:
         """Submit the units that can start, unless another process works on them or has done them."""
         units = self._sorter.get_ready()
         if time.monotonic() >= self._next_try:
             self._next_try = time.monotonic() + PAUSE
             units, self._held = (*units, *self._held), []
-        jobs, in_work = [], self._store.in_work() if units else set()
+        jobs, in_work = [], self.store.in_work() if units else set()
         for unit in units:
-            work = self._units[unit]
-            if is_done(work, self._store):
+            work = self.units[unit]
+            if is_done(work, self.store):
                 self._finish(unit)
-                self._send(unit, Event(kind="ended", values={"how": "done"}))
+                self.events.send(Event(kind="ended", values={"how": "done"}), work.fit, unit)
             elif in_work & {unit, work.fit.id, *(cell.id for cell in work.cells)}:
                 self._hold(unit, BUSY)
             else:
                 job = work.job(self._open[unit])
                 self._running[unit] = Status(state="queued")
-                self._store.works.write(unit, job.text)
-                self._store.works.set_status(unit, self._running[unit])
+                self.store.works.write(unit, job.text)
+                self.store.works.set_status(unit, self._running[unit])
                 jobs.append(job)
         if jobs:
-            self._executor.submit(jobs)
+            self.executor.submit(jobs)
 
     def _hold(self, unit: str, reason: str) -> None:
         """Postpone the submission of a unit."""
         self._held.append(unit)
-        self._send(unit, Event(kind="queued", text=reason))
+        self.events.send(Event(kind="queued", text=reason), self.units[unit].fit, unit)
 
     def _record(self, ended: Ended) -> None:
         """Record the ending of a unit. Results in the store count: another run may have done the unit."""
         if self._running.pop(ended.id, None) is None:
             return
-        if ended.how != "done" and is_done(self._units[ended.id], self._store):
+        if ended.how != "done" and is_done(self.units[ended.id], self.store):
             ended = Ended(id=ended.id, how="done", host=ended.host)
         values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
-        self._send(ended.id, Event(kind="ended", values=values, text=ended.text, worker=ended.host))
+        event = Event(kind="ended", values=values, text=ended.text, worker=ended.host)
+        self.events.send(event, self.units[ended.id].fit, ended.id)
         if ended.how in ("stopped", "refused", "failed", "lost"):
-            self._store.works.end(ended.id, ended.how, ended.text, ended.log)
+            self.store.works.end(ended.id, ended.how, ended.text, ended.log)
         if ended.how == "done":
             self._finish(ended.id, failed=bool(ended.text))
         elif ended.how in ("busy", "stopped"):
@@ -260,7 +259,7 @@ class Dispatch:
         ``failed`` is the failure of a training by the ending, since on a network file system the store may show the
         model later.
         """
-        self._store.works.remove(unit)
+        self.store.works.remove(unit)
         if failed:
             self._drop(unit)  # its cells have their outcomes
         else:
@@ -270,9 +269,9 @@ class Dispatch:
     def _drop(self, unit: str) -> None:
         """Leave out a unit and the units that depend on it."""
         del self._open[unit]
-        for follower in [other for other in self._open if unit in self._units[other].after]:
+        for follower in [other for other in self._open if unit in self.units[other].after]:
             if follower in self._open:
-                self._send(follower, Event(kind="ended", values={"how": "dropped"}))
+                self.events.send(Event(kind="ended", values={"how": "dropped"}), self.units[follower].fit, follower)
                 self._drop(follower)
 
     def _cancel(self) -> None:
@@ -283,19 +282,19 @@ class Dispatch:
             Fallback,
             stacklevel=3,
         )
-        self._executor.cancel()
+        self.executor.cancel()
         while self._running:
-            for ended in self._executor.ended(POLL):
+            for ended in self.executor.ended(POLL):
                 self._record(ended)
 
     def _failed(self) -> WorkFailed:
         first = self._failures[0]
         text = first.text.removesuffix(".")
         log = f" Its log: {first.log}." if first.log else ""
-        command = shlex.join(["jembench", "work", first.id, "--store", str(self._store.root)])
+        command = shlex.join(["jembench", "work", first.id, "--store", str(self.store.root)])
         error = WorkFailed(
-            f"{len(self._failures)} of {len(self._units)} units of work were not carried out. The first one, "
-            f"{self._units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}"
+            f"{len(self._failures)} of {len(self.units)} units of work were not carried out. The first one, "
+            f"{self.units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}"
             f"{f': {text}' if text else ''}.{log} To run it by hand: `{command}`. `jembench status` shows all."
         )
         if all(failure.how == "refused" for failure in self._failures):
@@ -305,20 +304,21 @@ class Dispatch:
     def _follow(self) -> None:
         """Send the changes in the statuses of units, which are read for a small share of the time."""
         start = time.monotonic()
-        if self._in_process or start < self._next_read:
+        if start < self._next_read:
             return
         for unit, before in list(self._running.items()):
-            status = self._running[unit] = self._store.works.status(unit)
+            fit, status = self.units[unit].fit, self.store.works.status(unit)
+            self._running[unit] = status
             if status.time == before.time:
                 continue
             if status.state == "queued" and status.text:
-                self._send(unit, Event(kind="queued", text=status.text))
+                self.events.send(Event(kind="queued", text=status.text), fit, unit)
             elif status.state == "running":
                 at = Event(kind="progress", worker=status.worker, time=status.since, text=status.text)
-                counted = {"unit": status.counted}
-                self._send(unit, dataclasses.replace(at, done=status.done, total=status.total, values=counted))
+                values = {"unit": status.counted}
+                self.events.send(replace(at, done=status.done, total=status.total, values=values), fit, unit)
                 for note in status.notes[len(before.notes) :]:
-                    self._send(unit, dataclasses.replace(at, kind="warning", text=note))
+                    self.events.send(replace(at, kind="warning", text=note), fit, unit)
         now = time.monotonic()
         self._next_read = now + max(POLL, (now - start) / SHARE)
 

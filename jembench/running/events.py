@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
 
 from jembench import progress
 from jembench.catalog import registry
@@ -31,7 +30,7 @@ VARIABLE = "JEMBENCH_TRACKERS"
 """The environment variable that lists trackers: registered names or import paths, with options."""
 
 PERIOD = 1.0
-"""Seconds between two events of this process's progress."""
+"""Seconds between two looks at the progress of this process."""
 
 MOST = 10_000
 """The largest number of events that wait for a tracker. A tracker with more is left out."""
@@ -85,15 +84,18 @@ class Events(AbstractContextManager["Events"]):
         for tracker in self._trackers:
             tracker.close()
 
-    def of(self, fit: FitKey, work: Work | None = None) -> Report:
-        """Return the function that sends the events of one fit, or of a unit of work on it, and keeps its status."""
-        worker, lock = f"{platform.node()}:{os.getpid()}", threading.Lock()  # another thread sends the progress
-        about: dict[str, Any] = {"fit": fields_of(fit), "work": work.id if work else "", "worker": worker}
+    @contextmanager
+    def reporting(self, fit: FitKey, work: Work | None = None) -> Iterator[Report]:
+        """Give the function that sends the events of a fit, or of a unit of work on it, whose status it keeps.
+
+        Within the context, another thread sends the progress of this process every ``PERIOD`` if it has changed.
+        """
+        unit, worker = work.id if work else "", f"{platform.node()}:{os.getpid()}"
         status = Status(state="running", worker=worker, since=time.time())
+        lock, ended = threading.Lock(), threading.Event()
 
         def report(event: Event) -> None:
             nonlocal status
-            event = replace(event, time=time.time(), **about)
             if self._store and work and event.kind in ("progress", "diverged", "warning"):
                 with lock:
                     if event.kind == "progress":
@@ -101,13 +103,32 @@ class Events(AbstractContextManager["Events"]):
                         status = replace(status, done=event.done, total=event.total, counted=counted, text=event.text)
                     else:
                         status = replace(status, notes=(*status.notes, event.text))
-                    self._store.works.set_status(work.id, status)
-            self.send(event)
+                    self._store.works.set_status(unit, status)
+            self.send(replace(event, worker=worker), fit, unit)
 
-        return report
+        def beat() -> None:
+            before = progress.now()
+            while not ended.wait(PERIOD):
+                now = progress.now()
+                if now != before:
+                    with suppress(StoreError):  # of a full disk: the main thread reports it
+                        values = {"unit": now.unit}
+                        report(Event(kind="progress", text=now.text, done=now.done, total=now.total, values=values))
+                before = now
 
-    def send(self, event: Event) -> None:
-        """Send a complete event, whose status is written."""
+        report(Event(kind="progress"))
+        thread = threading.Thread(target=beat, daemon=True)
+        thread.start()
+        try:
+            yield report
+        finally:
+            ended.set()
+            thread.join()
+
+    def send(self, event: Event, fit: FitKey, work: str = "") -> None:
+        """Send an event of a fit, or of a unit of work on it: to the display, and to trackers unless it is progress."""
+        about = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "seed": fit.seed, "id": fit.id}
+        event = replace(event, fit=about, work=work, time=event.time or time.time())
         if self._display:
             self._display.event(event)
         if event.kind != "progress":
@@ -115,12 +136,7 @@ class Events(AbstractContextManager["Events"]):
                 tracker.send(event)
 
 
-def fields_of(fit: FitKey) -> dict[str, Any]:
-    """Return the fields of a fit in events."""
-    return {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "seed": fit.seed, "id": fit.id}
-
-
-def measured(cell: Cell, fit: FitRecord | None) -> Event | None:
+def measurement_event(cell: Cell, fit: FitRecord | None) -> Event | None:
     """Return the event of an outcome; None if it waits for something that is missing."""
     outcome = cell.outcome
     if not (outcome.is_settled or outcome.status == "failed"):
@@ -131,30 +147,6 @@ def measured(cell: Cell, fit: FitRecord | None) -> Event | None:
         values |= {name: float(number) for name, number in ends.items() if number is not None}
     iterations = fit.iteration if fit else 0
     return Event(kind="measured", metric=cell.metric, done=iterations, values=values, text=printable(outcome.reason))
-
-
-@contextmanager
-def beating(report: Report, seconds: float = PERIOD) -> Iterator[None]:
-    """Send the progress of this process every ``seconds`` from another thread, if it has changed."""
-    ended = threading.Event()
-
-    def beat() -> None:
-        before = progress.now()
-        while not ended.wait(seconds):
-            now = progress.now()
-            if now != before:
-                with suppress(StoreError):  # of a full disk: the main thread reports it
-                    values = {"unit": now.unit}
-                    report(Event(kind="progress", text=now.text, done=now.done, total=now.total, values=values))
-            before = now
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        ended.set()
-        thread.join()
 
 
 class Tracked:

@@ -143,11 +143,6 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
         raise Diverged(f"fit of {fit.key.model} left values that are not finite in {', '.join(not_finite[:3])}.")
 
 
-def is_sampled(model: Any) -> bool:
-    """Return whether a model has chains, which the recipe's sampler runs."""
-    return getattr(model, "chains", "none") != "none"
-
-
 @dataclass(frozen=True, kw_only=True)
 class FitWork:
     """The training or loading of one fit."""
@@ -298,7 +293,7 @@ def new_record(
     fit: FitPlan, model: nn.Module, device: torch.device = CPU, command: str = "", size: int = 1
 ) -> FitRecord:
     """Return the record of a fit before training by ``size`` processes."""
-    made_by = fit.components(sampled=is_sampled(model))
+    made_by = fit.components(sampled=getattr(model, "chains", "none") != "none")
     return FitRecord(
         key=fit.key,
         status="done",

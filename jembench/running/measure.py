@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -20,15 +20,13 @@ from jembench.stopping import contained
 from jembench.store.outcome import Outcome, check
 from jembench.store.records import REMEDY
 
-
-class Measured(NamedTuple):
-    """The outcome of a cell, and its arrays of per-example values."""
-
-    outcome: Outcome
-    arrays: Mapping[str, np.ndarray[Any, Any]]
+Arrays = Mapping[str, np.ndarray[Any, Any]]
+"""Per-example values by label."""
 
 
-def measure(metric: Metric, evaluation: Evaluation, within: AbstractContextManager[None] | None = None) -> Measured:
+def measure(
+    metric: Metric, evaluation: Evaluation, within: AbstractContextManager[None] | None = None
+) -> tuple[Outcome, Arrays]:
     """Compute one metric. A failure is its outcome, and stops no other cell.
 
     Args:
@@ -36,13 +34,16 @@ def measure(metric: Metric, evaluation: Evaluation, within: AbstractContextManag
         evaluation: of the model.
         within: the context of the computation; None: :func:`~jembench.stopping.contained`.
 
+    Returns:
+        the outcome, and the arrays of per-example values.
+
     Raises:
         StoreError: if the disk is full or the store cannot be written, which concerns every cell.
         OutOfTime: if the run's time limit passed before anything was measured.
         Stopped: if the metric failed after a signal.
     """
     start = time.perf_counter()
-    arrays: Mapping[str, np.ndarray[Any, Any]] = {}
+    arrays: Arrays = {}
     try:
         with within or contained("The metric"):
             outcome, arrays = _checked(metric.compute(evaluation))
@@ -54,11 +55,11 @@ def measure(metric: Metric, evaluation: Evaluation, within: AbstractContextManag
     except Exception as error:
         stopping.check()  # the error may be the consequence of a signal during an import
         outcome = failed(error)
-    return Measured(dataclasses.replace(outcome, seconds=time.perf_counter() - start), arrays)
+    return dataclasses.replace(outcome, seconds=time.perf_counter() - start), arrays
 
 
-def _checked(measurement: Measurement) -> Measured:
-    """Convert a measurement to an outcome of plain numbers, which the store can write.
+def _checked(measurement: Measurement) -> tuple[Outcome, Arrays]:
+    """Convert a measurement to an outcome of plain numbers and arrays, which the store can write.
 
     Raises:
         TypeError, ValueError: if that is not possible, which is a failure of the metric and not of the store.
@@ -84,7 +85,7 @@ def _checked(measurement: Measurement) -> Measured:
         outcome = dataclasses.replace(
             outcome, status="failed", reason=f"{', '.join(not_finite)} is not a finite number"
         )
-    return Measured(outcome, arrays)
+    return outcome, arrays
 
 
 def not_applicable(reason: Unavailable) -> Outcome:

@@ -18,6 +18,9 @@ from typing import Any
 from jembench.catalog import discovery
 from jembench.files import digest
 
+COMMAND = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+"""The command line of this process, quoted for a shell."""
+
 
 def collect(device: str, components: list[discovery.Component], command: str = "") -> dict[str, Any]:
     """Return the provenance of a result, from which it can be judged and repeated, in JSON types.
@@ -35,17 +38,12 @@ def collect(device: str, components: list[discovery.Component], command: str = "
         code = f" ({Path(file).name}, sha256:{digest(Path(file))[:12]})" if file and not component.distribution else ""
         plugins.add(f"{component}{code}")
     return {
-        "command": command or this_command(),
+        "command": command or COMMAND,
         **_of_process(device),
         "threads": torch.get_num_threads(),
         "plugins": sorted(plugins),
         "time": datetime.datetime.now(datetime.UTC).isoformat(),
     }
-
-
-def this_command() -> str:
-    """Return the command line of this process, quoted for a shell."""
-    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
 
 
 @functools.cache

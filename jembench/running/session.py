@@ -5,10 +5,10 @@ Imports no torch by itself. Finished work is kept in the store and not repeated.
 
 from __future__ import annotations
 
-import dataclasses
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import progress
@@ -17,10 +17,9 @@ from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.recipe import check_shares
-from jembench.interfaces import Event
 from jembench.running import driver
 from jembench.running.driver import RunOptions
-from jembench.running.events import Events, beating, chosen_trackers
+from jembench.running.events import Events, chosen_trackers
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -36,7 +35,7 @@ MOST_JOBS = 4
 LATEST = 90.0
 """Seconds within which all machines see a new file. NFS caches its absence for up to 60 s (``acdirmax``)."""
 
-Display = Callable[[], "AbstractContextManager[Tracker | None]"]
+MakeDisplay = Callable[[], "AbstractContextManager[Tracker | None]"]
 """The function that makes the tracker of the display; with :class:`~contextlib.nullcontext` nothing is shown."""
 
 
@@ -45,15 +44,6 @@ class Finished(NamedTuple):
 
     cells: list[Cell]
     stopped: OutOfTime | Stopped | WorkFailed | None  # the reason why the work ended early, if it did
-
-
-def outcomes(plan: Plan, store: Store) -> list[Cell]:
-    """Return the outcomes of a plan in the store, under the plan's names, since a dataset may have been moved."""
-    planned = {cell.id: cell for cell in plan.cells}
-    return [
-        dataclasses.replace(cell, fit=planned[cell.id].fit.key, metric=str(planned[cell.id].metric))
-        for cell in store.read_cells(plan.cells)
-    ]
 
 
 def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
@@ -82,7 +72,7 @@ def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
         registry.resolve("trackers", tracker)
 
 
-def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Finished:
+def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) -> Finished:
     """Train and measure the part of a plan that the store does not have.
 
     Args:
@@ -92,7 +82,7 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
         display: shows the progress.
 
     Returns:
-        the outcomes.
+        the outcomes, under the names of the plan, since a dataset may have been moved.
 
     Raises:
         JembenchError: if something is missing, or the store cannot be written. The failure of a cell is its outcome.
@@ -100,40 +90,34 @@ def carry_out(plan: Plan, store: Store, how: RunOptions, display: Display) -> Fi
     check(plan.fits, how)
     check_imports(plan.fits, store)
     store.sweep()
-    cells = outcomes(plan, store)
+    cells = store.read_cells(plan.cells)
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
     pending = Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled])
-    if not pending.cells:
-        return Finished(cells, None)
-    cells.clear()  # frees the memory of up to tens of thousands during training
     stopped: OutOfTime | Stopped | WorkFailed | None = None
-    with showing(display) as shown:
-        with progress.phase("loading PyTorch"):
-            executor = _executor(pending, store, how)
-        trackers = chosen_trackers(how.trackers) if executor.in_process else ()
-        with Events(shown, store, trackers) as events:
-            try:
-                driver.carry_out(pending, store, executor, events, how)
-            except (OutOfTime, Stopped, WorkFailed) as error:
-                stopped = error
-    until = time.monotonic() + LATEST
-    while len(cells := outcomes(plan, store)) < len(plan.cells) and not stopped:  # not visible from this machine yet
-        if time.monotonic() > until:
-            stopped = WorkFailed(
-                f"All work has ended, and {len(plan.cells) - len(cells)} of {len(plan.cells)} results are not in the "
-                f"store {store.root}, {LATEST:g} s later. Check that all workers write into this folder. The same "
-                "command computes what is missing."
-            )
-        else:
-            time.sleep(1.0)
-    return Finished(cells, stopped)
-
-
-@contextmanager
-def showing(display: Display) -> Iterator[Tracker | None]:
-    """Open the display, and send it the progress of this process."""
-    with display() as shown, beating(shown.event) if shown else nullcontext():
-        yield shown
+    if pending.cells:
+        cells.clear()  # frees the memory of up to tens of thousands during training
+        with display() as shown:
+            with progress.phase("loading PyTorch"):
+                executor = _executor(pending, store, how)
+            trackers = chosen_trackers(how.trackers) if executor.in_process else ()
+            with Events(shown, store, trackers) as events:
+                try:
+                    driver.run_units(pending, store, executor, events, how)
+                except (OutOfTime, Stopped, WorkFailed) as error:
+                    stopped = error
+        until = time.monotonic() + LATEST
+        while len(cells := store.read_cells(plan.cells)) < len(plan.cells) and not stopped:  # not visible here yet
+            if time.monotonic() > until:
+                stopped = WorkFailed(
+                    f"All work has ended, and {len(plan.cells) - len(cells)} of {len(plan.cells)} results are not in "
+                    f"the store {store.root}, {LATEST:g} s later. Check that all workers write into this folder. The "
+                    "same command computes what is missing."
+                )
+            else:
+                time.sleep(1.0)
+    planned = {cell.id: cell for cell in plan.cells}
+    named = [replace(cell, fit=planned[cell.id].fit.key, metric=str(planned[cell.id].metric)) for cell in cells]
+    return Finished(named, stopped)
 
 
 def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
@@ -159,8 +143,8 @@ def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
     return executor
 
 
-def train(fit: FitPlan, store: Store, how: RunOptions, display: Display) -> None:
-    """Train a model in this process unless the store has it; arguments as for :func:`carry_out`."""
+def train(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay) -> None:
+    """Train a model in this process unless the store has it; arguments as for :func:`run_plan`."""
     check([fit], how)
     if not store.is_trained(fit.key):
         with open_fit(fit, store, how, display):
@@ -168,8 +152,8 @@ def train(fit: FitPlan, store: Store, how: RunOptions, display: Display) -> None
 
 
 @contextmanager
-def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: Display = nullcontext) -> Iterator[Evaluation]:
-    """Open a model, after training it if the store does not have it; arguments as for :func:`carry_out`.
+def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay = nullcontext) -> Iterator[Evaluation]:
+    """Open a model, after training it if the store does not have it; arguments as for :func:`run_plan`.
 
     Within the context the display is shown, and the number of threads is that of the dataset's images.
     """
@@ -177,7 +161,7 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: Display = nul
     from jembench.running.caches import FeatureBank, when_free
     from jembench.running.fits import FitWork
 
-    with showing(display) as shown:
+    with display() as shown:
         device, dataset = devices.resolve(how.device), fit.dataset.make()
         check_imports([fit], store)
         if not store.is_trained(fit.key):
@@ -186,10 +170,9 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: Display = nul
         store.sweep()
         store.check_writable()
         with devices.threads_for(dataset.spec, device):
-            with Events(shown, store, chosen_trackers(how.trackers)) as events:
-                report, bank = events.of(fit.key), FeatureBank(dataset, store, device)
-                report(Event(kind="progress"))
+            with Events(shown, store, chosen_trackers(how.trackers)) as events, events.reporting(fit.key) as report:
+                bank = FeatureBank(dataset, store, device)
                 work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=how.deadline)
-                with beating(report), when_free(store, fit.key.id):
+                with when_free(store, fit.key.id):
                     evaluation = work.load_or_train().evaluation()
             yield evaluation

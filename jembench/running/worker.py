@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import torch
 
@@ -21,17 +22,20 @@ from jembench.running import events, provenance
 from jembench.running.caches import FeatureBank
 from jembench.running.check import Datasets, Ready, look_ahead
 from jembench.running.evaluation import TrainedFit
-from jembench.running.events import Events, beating
+from jembench.running.events import Events
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork, make_trainer
-from jembench.running.measure import Measured, failed, measure, not_applicable
+from jembench.running.measure import Arrays, failed, measure, not_applicable
 from jembench.store.latest import DATASET
-from jembench.store.outcome import Cell
+from jembench.store.outcome import Cell, Outcome
 from jembench.store.store import Store
 from jembench.training import processes
 
 SAMPLES = "samples.png"
 """The name of the picture of a fit's samples, in its folder."""
+
+
+_NO_ARRAYS: Arrays = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -75,47 +79,34 @@ class Worker:
             if not mine:
                 return Ended(id=work.id, how="busy")
             try:
-                ended = self._carry_out(work, plan or planned(work, f"the unit of work {work.id}"))
+                plan = plan or planned(work, f"the unit of work {work.id}")
+                (fit,) = plan.fits
+                with self.events.reporting(fit.key, work) as report:
+                    ready = self.ready.get(fit.key.id)
+                    if ready is None:
+                        outlook = look_ahead(plan, self.datasets)
+                        outlook.check(skip_missing=self.skip_missing)
+                        ready = outlook.fits[fit.key.id]
+                    bank = FeatureBank(ready.dataset, self.store, self.device)
+                    unit = _Unit(
+                        fit=fit,
+                        bank=self.banks.setdefault(fit.key.dataset, bank),
+                        store=self.store,
+                        report=report,
+                        deadline=work.deadline,
+                        command=work.command,
+                        ready=ready,
+                        work=work,
+                        cells=plan.cells,
+                    )
+                    with devices.threads_for(ready.dataset.spec, self.device), unit.isolated("The work"):
+                        ended = unit.compute()
             except BaseException as error:
                 with suppress(StoreError):  # of a full disk: the raised error reports it
                     self.store.works.end(work.id, events.ending_of(error), printable(str(error)))
                 raise
             self.store.works.end(work.id, ended.how, ended.text)
             return ended
-
-    def _carry_out(self, work: Work, plan: Plan) -> Ended:
-        (fit,) = plan.fits
-        report = self.events.of(fit.key, work)
-        report(Event(kind="progress"))
-        with beating(report):
-            ready = self.ready.get(fit.key.id)
-            if ready is None:
-                outlook = look_ahead(plan, self.datasets)
-                outlook.check(skip_missing=self.skip_missing)
-                ready = outlook.fits[fit.key.id]
-            if fit.key.dataset not in self.banks:
-                self.banks[fit.key.dataset] = FeatureBank(ready.dataset, self.store, self.device)
-            unit = _Unit(
-                fit=fit,
-                bank=self.banks[fit.key.dataset],
-                store=self.store,
-                report=report,
-                deadline=work.deadline,
-                command=work.command,
-                ready=ready,
-                work=work,
-                cells=plan.cells,
-            )
-            with devices.threads_for(ready.dataset.spec, self.device), unit.isolated("The work"):
-                try:
-                    return Ended(id=work.id, how="done", text=unit.carry_out())
-                except _Busy:
-                    stopping.check()
-                    return Ended(id=work.id, how="busy")
-
-
-class _Busy(Exception):
-    """The error that another process works on the same fit, or on some of the cells."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -126,66 +117,59 @@ class _Unit(FitWork):
     work: Work
     cells: Sequence[CellPlan]  # with those that other units compute later
 
-    def carry_out(self) -> str:
+    def compute(self) -> Ended:
         """Train the fit if a cell needs it, and compute the cells or attack a part of the images.
 
         Returns:
-            why training failed, or "".
-
-        Raises:
-            _Busy: if another process is at the same work.
+            the ending: ``done``, with the reason if training failed, or ``busy`` if another process works on the fit
+            or on some of the cells.
         """
-        has_picture = self.store.is_trained(self.fit.key) and (self.folder / SAMPLES).exists()
-        possible = []
+        is_trained = self.store.is_trained(self.fit.key)
+        has_picture = is_trained and (self.folder / SAMPLES).exists()
+        possible, all_mine = [], True
         for cell in self.cells:
             if self.store.is_settled(cell):
                 continue
             if reason := self.ready.reasons.get(str(cell.metric)):
-                self._write(cell, Measured(not_applicable(reason), {}))
+                self._write(cell, not_applicable(reason))
             else:
                 possible.append(cell)
-        trained, failure = self._trained(possible)
-        if trained and self.work.kind == "fit":
-            if not has_picture and "samples" in self.ready.has:
-                self._draw_picture(trained.evaluation())
-            own = {cell.id for cell in self.work.cells}
-            self._measure([cell for cell in possible if cell.id in own], trained)
-        elif trained:
-            for cell in possible:  # what is found is kept for the unit that measures, where an error happens again
-                self._measured(cell, trained, set())
+        if possible:
+            try:
+                wanted: frozenset[Quantity] = frozenset()
+                for cell in possible:
+                    wanted |= getattr(cell.metric.make(), "reads", frozenset())
+                with nullcontext(True) if is_trained else self.store.lease(self.fit.key.id) as mine:
+                    trained = self.load_or_train(possible[0].limit, wanted) if mine else None
+            except (StoreError, OutOfTime, ProcessLost, SpecError):
+                raise
+            except Exception as error:  # is the outcome of each cell
+                stopping.check()
+                outcome = failed(error)
+                for cell in possible:
+                    self._write(cell, outcome)
+                return Ended(id=self.work.id, how="done", text=outcome.reason)
+            if trained is None:
+                all_mine = False
+            elif self.work.kind == "fit":
+                if not has_picture and "samples" in self.ready.has:
+                    self._draw_picture(trained.evaluation())
+                own = {cell.id for cell in self.work.cells}
+                all_mine = self._measure_all([cell for cell in possible if cell.id in own], trained)
+            else:
+                for cell in possible:  # the results are kept for the unit that measures, where an error happens again
+                    self._measure(cell, trained, set())
         stopping.check()
-        return failure
+        return Ended(id=self.work.id, how="done" if all_mine else "busy")
 
-    def _measured(self, cell: CellPlan, trained: TrainedFit, used: set[Component]) -> Measured:
+    def _measure(self, cell: CellPlan, trained: TrainedFit, used: set[Component]) -> tuple[Outcome, Arrays]:
         """Compute a cell, or its part of it; ``used`` gets the components that the metric asks for."""
         with progress.phase(f"measuring {cell.metric}") as shown:
             evaluation = trained.evaluation(used, cell.metric.code, shown, self.work.part)
             return measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
 
-    def _trained(self, cells: Sequence[CellPlan]) -> tuple[TrainedFit | None, str]:
-        """Load or train the model if a cell needs it. The reason of a failure becomes their outcome and is returned."""
-        if not cells:
-            return None, ""
-        try:
-            wanted: frozenset[Quantity] = frozenset()
-            for cell in cells:
-                wanted |= getattr(cell.metric.make(), "reads", frozenset())
-            is_trained = self.store.is_trained(self.fit.key)
-            with nullcontext(True) if is_trained else self.store.lease(self.fit.key.id) as mine:
-                if not mine:
-                    raise _Busy
-                return self.load_or_train(cells[0].limit, wanted), ""
-        except (_Busy, StoreError, OutOfTime, ProcessLost, SpecError):
-            raise
-        except Exception as error:
-            stopping.check()
-            outcome = failed(error)
-            for cell in cells:
-                self._write(cell, Measured(outcome, {}))
-            return None, outcome.reason
-
-    def _measure(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
-        """Compute the cells that no other process computes."""
+    def _measure_all(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
+        """Compute the cells that no other process computes, and return whether these are all."""
         unfinished, all_mine = [], True
         for cell in cells:
             if self.deadline is not None and time.time() >= self.deadline:
@@ -195,10 +179,10 @@ class _Unit(FitWork):
                 if not mine or self.store.is_settled(cell):
                     continue
                 used: set[Component] = set()
-                measured = self._measured(cell, trained, used)
-                self._write(cell, measured, used)
-            if "partial" in measured.outcome.details:
-                unfinished.append(f"{cell.metric} has {measured.outcome.details['partial']}")
+                outcome, arrays = self._measure(cell, trained, used)
+                self._write(cell, outcome, arrays, used)
+            if "partial" in outcome.details:
+                unfinished.append(f"{cell.metric} has {outcome.details['partial']}")
             if stopping.received():
                 break
         if unfinished:
@@ -206,8 +190,7 @@ class _Unit(FitWork):
                 f"{stopping.reason()}: of {self.fit.key.model}, {'; '.join(unfinished)}. The same command goes "
                 "on from there."
             )
-        if not all_mine:
-            raise _Busy
+        return all_mine
 
     def _draw_picture(self, evaluation: Evaluation) -> None:
         try:
@@ -218,7 +201,9 @@ class _Unit(FitWork):
         except Exception as error:
             self.report(Event(kind="warning", text=f"no picture of the samples: {error_text(error)}"))
 
-    def _write(self, cell: CellPlan, measured: Measured, used: Iterable[Component] = ()) -> None:
+    def _write(
+        self, cell: CellPlan, outcome: Outcome, arrays: Arrays = _NO_ARRAYS, used: Iterable[Component] = ()
+    ) -> None:
         """Write the outcome of a cell with its provenance."""
         made_by = [*self.fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
         fit = self.store.read_fit(self.fit.key)
@@ -237,11 +222,11 @@ class _Unit(FitWork):
             id=cell.id,
             fit=self.fit.key,
             metric=str(cell.metric),
-            outcome=measured.outcome,
+            outcome=outcome,
             provenance=provenance.collect(str(self.bank.device), made_by, self.command) | about | self.changed,
         )
-        self.store.write_cell(record, measured.arrays)
-        if event := events.measured(record, fit):
+        self.store.write_cell(record, arrays)
+        if event := events.measurement_event(record, fit):
             self.report(event)
 
 

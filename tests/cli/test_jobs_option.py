@@ -16,12 +16,12 @@ def chosen(run, monkeypatch):
     def chosen(*options):
         found = []
 
-        def carry_out(plan, store, how, *_):
+        def run_plan(plan, store, how, *_):
             found.append(how.executor)
             return session.Finished([], None)
 
         with monkeypatch.context() as patch:
-            patch.setattr(session, "carry_out", carry_out)
+            patch.setattr(session, "run_plan", run_plan)
             done = run(*options)
         assert (done.code, len(found)) == (0, 1), done.err
         return found[0]

@@ -94,5 +94,5 @@ def diverged(tmp_path_factory):
 
 @pytest.mark.parametrize("spec", sorted({*ATTACKS, *OTHERS, "fid"} - {"iteration-time"}))  # it reads times alone
 def test_a_diverged_model_is_called_so(diverged, spec):
-    outcome = measure(registry.resolve("metrics", spec).make(), diverged).outcome
+    outcome, _ = measure(registry.resolve("metrics", spec).make(), diverged)
     assert (outcome.status, outcome.reason.partition(":")[0]) == ("failed", "Diverged")

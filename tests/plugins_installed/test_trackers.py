@@ -43,7 +43,7 @@ def tracked(tmp_path):
         for events in (first, [*second, measured, missing]):
             with Events(None, store, [spec]) as sent:
                 for event in events:
-                    sent.of(KEY)(event)
+                    sent.send(event, KEY)
 
     return tracked
 

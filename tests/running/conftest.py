@@ -87,7 +87,7 @@ def carry_out():
     def carry_out(plan, store, trackers=()):
         recorder = Recorder()
         how = RunOptions(executor="local", trackers=trackers)
-        assert session.carry_out(plan, store, how, lambda: nullcontext(recorder)).stopped is None
+        assert session.run_plan(plan, store, how, lambda: nullcontext(recorder)).stopped is None
         return recorder.events
 
     return carry_out
@@ -138,6 +138,7 @@ def loaded(store):
     def loaded(plan):
         (fit,) = plan.fits
         bank = FeatureBank(fit.dataset.make(), store, torch.device("cpu"))
-        return FitWork(fit=fit, bank=bank, store=store, report=Events().of(fit.key)).load_or_train().evaluation()
+        with Events().reporting(fit.key) as report:
+            return FitWork(fit=fit, bank=bank, store=store, report=report).load_or_train().evaluation()
 
     return loaded

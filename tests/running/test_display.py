@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from jembench import progress
 from jembench.cli import main
 from jembench.errors import Fallback
 from jembench.interfaces import Event
@@ -167,7 +168,8 @@ def test_a_bar_a_unit_below_that_of_the_run(drawn, clock):
 
 
 def test_what_this_process_does_before_any_unit_is_known(drawn):
-    run = drawn(lambda send: send.display.event(Event(kind="progress", text="reading digits")))[-1]
+    with progress.phase("reading digits"):
+        run = drawn(lambda send: None)[-1]
     assert run.endswith("reading digits")
 
 

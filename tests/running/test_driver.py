@@ -115,7 +115,7 @@ def start(store):
         executor.works = {unit.id: unit for unit in units}
         executor.names = {unit.id: unit.cells[0].id for unit in units}
         recorder = Recorder()
-        return Dispatch(units, store, executor, Events(recorder)), executor, recorder
+        return Dispatch({unit.id: unit for unit in units}, store, executor, Events(recorder)), executor, recorder
 
     return start
 

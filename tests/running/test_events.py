@@ -3,7 +3,7 @@
 import json
 import queue
 import time
-from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,7 +12,7 @@ from jembench.catalog import trust
 from jembench.errors import Fallback, SpecError
 from jembench.interfaces import Event
 from jembench.running import events as module
-from jembench.running.events import VARIABLE, Events, beating, chosen_trackers
+from jembench.running.events import VARIABLE, Events, chosen_trackers
 from jembench.store.outcome import FitKey
 
 FIT = {"model": "zoo_of_tests:jem", "dataset": "zoo_of_tests:data", "recipe": "tiny", "seed": 0}
@@ -27,8 +27,8 @@ def window(done, attempt=0):
     return Event(kind="window", done=done, total=6, values={"attempt": attempt, "loss": 0.5})
 
 
-def send(report, iterations, until):
-    with until:
+def send(events, iterations):
+    with events.reporting(KEY) as report:
         for done in iterations:
             report(window(done))
 
@@ -64,9 +64,8 @@ def test_a_tracker_that_fails_is_left_out_and_the_others_go_on(zoo, tmp_path, re
     missing = tmp_path / "no-folder" / "windows.jsonl"
     specs = [f"zoo_of_tests:windows:file={file}" for file in (missing, log)]
     events = Events(recorder, trackers=specs)
-    report = events.of(KEY)
-    with pytest.warns(Fallback, match=rf"{missing} failed \(FileNotFoundError: .*\) and gets no more events"):
-        send(report, (3, 6), events)
+    with pytest.warns(Fallback, match=rf"{missing} failed \(FileNotFoundError: .*\) and gets no more events"), events:
+        send(events, (3, 6))
     assert recorder.iterations == [3, 6]
     assert len(rows(log)) == 2
 
@@ -74,9 +73,8 @@ def test_a_tracker_that_fails_is_left_out_and_the_others_go_on(zoo, tmp_path, re
 def test_a_tracker_that_hangs_holds_nothing_up(zoo, monkeypatch, recorder):
     monkeypatch.setattr(module, "MOST", 2)
     events = Events(recorder, trackers=["zoo_of_tests:hanging"])
-    report = events.of(KEY)
     with pytest.warns(Fallback, match="hanging has not taken 2 events and gets no more events"):
-        send(report, range(1, 7), nullcontext())
+        send(events, range(1, 7))
     assert recorder.iterations == list(range(1, 7))
     (tracker,) = events._trackers
     tracker.close(0.01)  # it does not wait for ever, and says nothing more
@@ -96,14 +94,17 @@ def test_a_command_may_load_the_trackers_that_the_variable_names(zoo, monkeypatc
         Events(trackers=[spec])
 
 
-def test_what_is_new_is_sent_and_nothing_twice():
-    events = queue.SimpleQueue()
-    with progress.phase("reading", 10, "images") as at, beating(events.put, 0.001):
+def test_what_is_new_is_sent_and_nothing_twice(monkeypatch):
+    monkeypatch.setattr(module, "PERIOD", 0.001)
+    sent = queue.SimpleQueue()
+    events = Events(SimpleNamespace(event=sent.put))
+    with progress.phase("reading", 10, "images") as at, events.reporting(KEY):
+        assert sent.get(timeout=10).text == ""
         at.done = 3
-        event = events.get(timeout=10)
+        event = sent.get(timeout=10)
         assert (event.kind, event.text, event.done, event.total) == ("progress", "reading", 3, 10)
         assert event.values == {"unit": "images"}
         time.sleep(0.02)
-        assert events.empty()
+        assert sent.empty()
     time.sleep(0.02)
-    assert events.empty()
+    assert sent.empty()

@@ -190,7 +190,7 @@ def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorde
     suite = Suite(name="zoo", title="", datasets=data, runs=(Run(models=("zoo_of_tests:jem",), metrics=metrics),))
     whole = make_plan(suite, recipe=str(Path(__file__).parents[1] / "zoo" / "tiny.toml"))
     with pytest.raises(JembenchError, match=r"0\.png cannot be decoded as an image"):
-        driver.carry_out(whole, store, LocalExecutor(), Events(recorder, store))
+        driver.run_units(whole, store, LocalExecutor(), Events(recorder, store))
     assert recorder.iterations == []
 
 

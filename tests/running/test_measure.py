@@ -44,7 +44,8 @@ def test_a_measurement_becomes_an_outcome():
 
 def test_numbers_of_any_library_become_plain_ones():
     mixed = value(np.float32(0.5), torch.tensor(0.25), np.float64(1), np.int64(7))
-    (found,) = measure(Returns(mixed), None).outcome.values.values()
+    outcome, _ = measure(Returns(mixed), None)
+    (found,) = outcome.values.values()
     assert found == Value(0.5, 0.25, 1.0, 7)
     assert [type(part) for part in found[:4]] == [float, float, float, int]
 

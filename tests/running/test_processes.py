@@ -13,7 +13,6 @@ from jembench.errors import StoreError
 from jembench.running import caches, fits, session
 from jembench.running.caches import FeatureBank
 from jembench.running.driver import RunOptions
-from jembench.running.events import Events
 from jembench.store.store import Store
 
 CPU = torch.device("cpu")
@@ -45,7 +44,7 @@ chosen = Suite(name="zoo", title="", datasets=("zoo_of_tests:data",), runs=(bloc
 plan = make_plan(chosen, recipe=recipe)
 other = os.fork() if twice == "True" else 0  # two begin at once, and import torch once
 store = Store(Path(store))
-driver.carry_out(plan, store, LocalExecutor(), Events(Watch(), store))
+driver.run_units(plan, store, LocalExecutor(), Events(Watch(), store))
 if other:
     sys.exit(os.waitstatus_to_exitcode(os.waitpid(other, 0)[1]))
 """
@@ -120,7 +119,7 @@ def test_a_training_that_lost_its_lease_writes_no_record(plan, store, monkeypatc
 
     monkeypatch.setattr(fits, "train", train)
     bank = FeatureBank(fit.dataset.make(), store, CPU)
-    unit = fits.FitWork(fit=fit, bank=bank, store=store, report=Events(recorder).of(fit.key))
+    unit = fits.FitWork(fit=fit, bank=bank, store=store, report=recorder.event)
     with store.lease(fit.key.id), pytest.raises(StoreError, match="was taken over or removed"):
         unit.load_or_train()
     assert store.read_fit(fit.key) is None

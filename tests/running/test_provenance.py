@@ -21,12 +21,19 @@ def fresh():
     provenance._of_process.cache_clear()
 
 
-def test_what_is_recorded_is_json_and_complete(monkeypatch):
-    monkeypatch.setattr(sys, "argv", ["/opt/bin/jembench", "run", "hybrid", "--name", "My JEM=jem"])
+def test_the_command_is_quoted_for_a_shell():
+    code = "from jembench.running.provenance import COMMAND; print(COMMAND)"
+    found = subprocess.run(
+        [sys.executable, "-c", code, "hybrid", "My JEM=jem"], capture_output=True, text=True, check=True
+    )
+    assert found.stdout == "-c hybrid 'My JEM=jem'\n"
+
+
+def test_what_is_recorded_is_json_and_complete():
     component = discovery.find("datasets", "digits")
     record = provenance.collect("cpu", [component, component, discovery.find("metrics", "ece")])
     assert json.loads(json.dumps(record)) == record
-    assert record["command"] == "jembench run hybrid --name 'My JEM=jem'"
+    assert record["command"] == provenance.COMMAND
     assert record["plugins"] == sorted([str(component), str(discovery.find("metrics", "ece"))])
     assert record["threads"] == torch.get_num_threads()
     assert record["hardware"]["device"] == "cpu"

@@ -115,7 +115,7 @@ def run_with(monkeypatch, plan, store):
         for name in ("stat", "open"):
             monkeypatch.setattr(os, name, client.remembering(getattr(os, name)))
         monkeypatch.setattr(session, "_executor", lambda *_: Elsewhere(client))
-        return session.carry_out(plan("jem classifier"), store, RunOptions(device="cpu"), nullcontext)
+        return session.run_plan(plan("jem classifier"), store, RunOptions(device="cpu"), nullcontext)
 
     return run_with
 

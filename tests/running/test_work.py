@@ -48,7 +48,7 @@ def test_the_reason_for_which_a_unit_has_not_started_is_in_its_status(plan, stor
             shown.extend(unit.text for unit in status(store.root))
 
     shown = []
-    driver.carry_out(plan("classifier"), store, Queue(), Events(None, store))
+    driver.run_units(plan("classifier"), store, Queue(), Events(None, store))
     assert shown == ["Resources"]
 
 

@@ -154,7 +154,7 @@ def test_the_status_says_how_a_unit_that_is_not_done_ended(make, worker, store, 
         raise error
 
     with monkeypatch.context() as patch:
-        patch.setattr("jembench.running.worker._Unit.carry_out", fails)
+        patch.setattr("jembench.running.worker._Unit.compute", fails)
         with pytest.raises(type(error)):
             worker(store, [unit], Events(None, store)).carry_out(unit)
     status = store.works.status(unit.id)
