@@ -16,16 +16,15 @@ Settings = Mapping[str, str | int | float | bool | None]
 """Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics (``"ece.bins"``)."""
 
 
-def several(given: Any) -> list[Any]:
-    """Return one value or several as a list; a text is split at commas between specs."""
-    if isinstance(given, str):
-        return split_list(given)
-    return list(given) if isinstance(given, list | tuple) else [given]
-
-
 def texts(given: Any, spec: Callable[[Any], str] = str) -> list[str] | None:
-    """Return one value or several as a list of specs, names or labels; None stays None."""
-    return None if given is None else [spec(one) for one in several(given)]
+    """Return one value or several as a list of specs, names or labels; None stays None.
+
+    A text is split at commas between specs.
+    """
+    if given is None:
+        return None
+    several = split_list(given) if isinstance(given, str) else given if isinstance(given, list | tuple) else [given]
+    return [spec(one) for one in several]
 
 
 def seed_numbers(given: int | Iterable[int]) -> list[int]:

@@ -10,7 +10,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jembench.api.arguments import Settings, seed_numbers, setting_texts, several, texts
+from jembench.api.arguments import Settings, seed_numbers, setting_texts, texts
 from jembench.api.fit import Fit
 from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
@@ -81,38 +81,39 @@ def run(
         >>> [(record.label, record.n) for record in results]
         [('accuracy', 30)]
     """
-    chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
-    plan = plan_run(suite, recipe=recipe, settings=setting_texts(settings), limit=limit, store=store, **chosen)
+    loaded = suite if isinstance(suite, Suite) else suites.load(str(suite))
     given = {"device": device, "max_hours": max_hours, "executor": executor, "skip_missing": skip_missing}
-    said = plan.suite.execution.stated | {name: value for name, value in given.items() if value is not None}
+    said = loaded.execution.stated | {name: value for name, value in given.items() if value is not None}
     options = {name: said[name] for name in (*given, "trackers") if name in said}
-    place = said.get("store", "runs") if store is None else store
-    published = references.load(plan.suite.references)
-    return _noted(carry_out(plan, opened(place).store, RunOptions(**options), _display(progress), published))
+    place = opened(said.get("store", "runs") if store is None else store).store
+    chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
+    plan = plan_run(loaded, place, recipe=recipe, settings=setting_texts(settings), limit=limit, **chosen)
+    published = references.load(loaded.references)
+    return _noted(carry_out(plan, place, RunOptions(**options), _display(progress), published))
 
 
 def plan_run(
-    suite: str | Path | Suite,
+    suite: Suite,
+    store: Store,
     *,
-    recipe: str | None,
-    settings: Sequence[str],
-    limit: int | None,
-    store: Location | OpenStore | None = None,
-    **chosen: Any,
+    models: Any = None,
+    metrics: Any = None,
+    datasets: Any = None,
+    seeds: int | Iterable[int] | None = None,
+    **how_trained: Any,
 ) -> Plan:
-    """Return the plan of :func:`run`: ``settings`` are ``key=value``, ``chosen`` models, metrics, datasets, seeds.
+    """Return the plan of :func:`run`, whose models may be the names of imported fits of the store.
 
-    Models may be the names of imported fits of the store.
+    ``how_trained`` has recipe, settings (``key=value``) and limit.
     """
-    specs: dict[str, Callable[[Any], str]] = {"models": model_spec, "metrics": str, "datasets": dataset_spec}
-    found: dict[str, Any] = {name: texts(chosen.get(name), spec) for name, spec in specs.items()}
-    loaded = suite if isinstance(suite, Suite) else suites.load(str(suite))
-    if found["models"]:
-        place = loaded.execution.stated.get("store", "runs") if store is None else store
-        found["models"] = with_imports(found["models"], opened(place).store)
-    seeds = chosen.get("seeds")
-    of_these = loaded.replaced(**found, seeds=None if seeds is None else seed_numbers(seeds))
-    return make_plan(of_these, recipe=recipe, settings=settings, limit=limit)
+    named = texts(models, model_spec)
+    of_these = suite.replaced(
+        models=with_imports(named, store) if named else named,
+        metrics=texts(metrics),
+        datasets=texts(datasets, dataset_spec),
+        seeds=None if seeds is None else seed_numbers(seeds),
+    )
+    return make_plan(of_these, **how_trained)
 
 
 def attack(
@@ -159,7 +160,7 @@ def attack(
         >>> {record.unit for record in results if record.label == "pgd-l2@64/255"}
         {'%'}
     """
-    found = several(models)
+    found = list(models) if isinstance(models, list | tuple) else [models]
     fits = [model for model in found if isinstance(model, Fit)]
     if fits and len(fits) != len(found):
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
@@ -169,7 +170,7 @@ def attack(
         plan = Plan.joined([_on(fit, functools.partial(of_attack, name, options), limit) for fit in fits])
     else:
         how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit}
-        plan = plan_attack(name, options, place, models=found, datasets=datasets, seeds=seeds, **how)
+        plan = plan_attack(name, options, place, models=models, datasets=datasets, seeds=seeds, **how)
     return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), _display(progress)))
 
 
@@ -177,8 +178,8 @@ def plan_attack(
     name: str, options: Mapping[str, Any], store: Store, *, models: Any, datasets: Any, seeds: Any, **how_trained: Any
 ) -> Plan:
     """Return the plan of :func:`attack` with its options; models may be the names of imported fits of the store."""
-    specs, data = map(model_spec, several(models)), list(map(dataset_spec, several(datasets)))
-    suite = of_attack(name, options, models=with_imports(specs, store), datasets=data, seeds=seed_numbers(seeds))
+    named, data = texts(models, model_spec) or [], texts(datasets, dataset_spec) or []
+    suite = of_attack(name, options, models=with_imports(named, store), datasets=data, seeds=seed_numbers(seeds))
     return make_plan(suite, **how_trained)
 
 

@@ -88,7 +88,7 @@ def attack(
     """
     command = options.run_command(given)
     with plugins_aside():
-        which: dict[str, Any] = {"models": models, "datasets": dataset, "seeds": seeds}
         how_trained: dict[str, Any] = {"recipe": recipe, "settings": settings, "limit": limit}
+        which: dict[str, Any] = {"models": models, "datasets": dataset, "seeds": seeds}
         plan = plan_attack(attack, given, Store(command.store), **which, **how_trained)
     return carry_out(ctx, plan, (), command)

@@ -19,6 +19,7 @@ from jembench.cli.output import plugins_aside
 from jembench.cli.parameters import DATASETS, METRICS, MODELS, SEEDS, SETTING, SUITE
 from jembench.cli.show_plan import print_preview
 from jembench.errors import SpecError
+from jembench.experiment import suite as suites
 from jembench.experiment.plan import Plan
 from jembench.report import references
 from jembench.report.references import Published
@@ -71,20 +72,7 @@ EXAMPLES = options.examples(
 @options.running
 @options.reference
 @click.pass_context
-def run(
-    ctx: click.Context,
-    /,
-    suite: str,
-    models: list[str] | None,
-    metrics: list[str] | None,
-    dataset: list[str] | None,
-    seeds: tuple[int, ...] | None,
-    reference: list[str] | None,
-    recipe: str | None,
-    settings: tuple[str, ...],
-    limit: int | None,
-    **given: Any,
-) -> int:
+def run(ctx: click.Context, /, suite: str, dataset: list[str] | None, reference: list[str] | None, **given: Any) -> int:
     """Train and evaluate models of a suite or file; print the table.
 
     `jembench list` shows the available suites, models, metrics and datasets. What a file says counts where neither the
@@ -93,9 +81,7 @@ def run(
     """
     command = options.run_command(given)
     with plugins_aside():
-        chosen: dict[str, Any] = {"models": models, "metrics": metrics, "datasets": dataset, "seeds": seeds}
-        how_trained: dict[str, Any] = {"recipe": recipe, "settings": settings, "limit": limit}
-        plan = runs.plan_run(suite, **how_trained, store=command.store, **chosen)
+        plan = runs.plan_run(suites.load(suite), Store(command.store), datasets=dataset, **given)
         published = references.load(plan.suite.references if reference is None else reference)
     if not (plan.suite.report or plan.suite.figures):
         return carry_out(ctx, plan, published, command)

@@ -39,15 +39,7 @@ _SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dir
 @options.force
 @options.device
 @options.store
-def sample(
-    steps: int | None,
-    columns: int,
-    output: Path,
-    force: bool,
-    device: str,
-    store: Path,
-    **which: Any,
-) -> None:
+def sample(steps: int | None, columns: int, output: Path, force: bool, device: str, store: Path, **which: Any) -> None:
     """Draw images from a trained model as a PNG: one row per class.
 
     MODEL is the model that `run` and `train` train with the same options. If it is not in the store, it is trained

@@ -18,13 +18,7 @@ from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 
-def results(
-    ctx: click.Context,
-    plan: Plan,
-    store: Store,
-    found: Results,
-    format: str,
-) -> int:
+def results(ctx: click.Context, plan: Plan, store: Store, found: Results, format: str) -> int:
     """Print the tables of a plan's cells, and the paths of its files.
 
     Returns:

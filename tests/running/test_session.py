@@ -8,6 +8,7 @@ import pytest
 
 from jembench.api.runs import plan_run
 from jembench.errors import WorkFailed
+from jembench.experiment import suite
 from jembench.running import session
 from jembench.running.driver import RunOptions
 from jembench.running.local import LocalExecutor
@@ -23,7 +24,7 @@ def fastest(monkeypatch, tmp_path):
 
     def fastest(models=("jem", "baseline"), seeds=(0,), device="auto", settings=()):
         chosen = {"models": models, "seeds": seeds, "datasets": ["digits"], "metrics": ["accuracy"]}
-        plan = plan_run("hybrid", recipe=None, settings=settings, limit=None, **chosen)
+        plan = plan_run(suite.load("hybrid"), Store(tmp_path), settings=settings, **chosen)
         found = session._executor(plan, Store(tmp_path), RunOptions(device))
         jobs = f":jobs={found.jobs}" if getattr(found, "jobs", None) else ""
         return f"processes{jobs}" if isinstance(found, Processes) else "local"
