@@ -37,8 +37,15 @@ def code(module: str, *, of_package: bool = False) -> str:
         return _of_loaded[loaded, of_package]
     hashed, file = "", _file(module)
     if file is not None:
-        depth = module.count(".") + (file.name == "__init__.py")  # parents[depth] is the entry of sys.path
-        if not _is_installed(file, file.parents[depth]):
+        depth = module.count(".") + (file.name == "__init__.py")  # below an entry of sys.path
+        root = file.parents[depth]
+        line = f"\n{file.relative_to(root).as_posix()},"
+        has_version = (
+            root.resolve() in _STANDARD_LIBRARY
+            or file.is_relative_to(_JEMBENCH)
+            or any(line in record for record in _records(root))
+        )
+        if not has_version:
             folder = file.parents[depth - 1] if of_package and depth else None  # of its outermost package
             hashed = _hash_modules(file, folder, _digest)
     if loaded:
@@ -47,6 +54,7 @@ def code(module: str, *, of_package: bool = False) -> str:
 
 
 _of_loaded: dict[tuple[ModuleType, bool], str] = {}
+_JEMBENCH = Path(__file__).parents[1]
 _STANDARD_LIBRARY = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
 
 
@@ -76,15 +84,6 @@ def _file(module: str) -> Path | None:
         origin = spec.origin if spec else origin
     path = Path(origin or "")
     return path if path.suffix == ".py" and path.is_file() else None
-
-
-@functools.cache
-def _is_installed(file: Path, folder: Path) -> bool:
-    """Return whether a file that is imported from ``folder``, an entry of ``sys.path``, has a version."""
-    if folder.resolve() in _STANDARD_LIBRARY or file.is_relative_to(Path(__file__).parents[1]):
-        return True
-    line = f"\n{file.relative_to(folder).as_posix()},"
-    return any(line in record for record in _records(folder))
 
 
 @functools.cache

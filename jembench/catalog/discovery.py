@@ -12,7 +12,6 @@ import importlib.metadata
 import re
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from functools import cache
 from operator import attrgetter
 from typing import Any, Literal, NamedTuple, get_args
@@ -61,9 +60,8 @@ class Unreadable(NamedTuple):
     problem: str
 
 
-@dataclass(frozen=True, eq=False)
-class Catalogue:
-    """All components, and the distributions that cannot be read. Each instance is a key of caches."""
+class Catalogue(NamedTuple):
+    """All components, and the distributions that cannot be read."""
 
     components: tuple[Component, ...]
     unreadable: tuple[Unreadable, ...]
@@ -80,10 +78,7 @@ def catalogue() -> Catalogue:
         try:
             parser.read_string(distribution.read_text("entry_points.txt") or "")
             api = max(map(int, parser.options("jembench.api") if parser.has_section("jembench.api") else ()), default=0)
-        except (
-            configparser.Error,
-            ValueError,
-        ) as error:  # also for bytes that are no text
+        except (configparser.Error, ValueError) as error:  # also for bytes that are no text
             unreadable.append(Unreadable(_name_and_version(distribution)[0], " ".join(str(error).split())))
             continue
         kinds = [kind for kind in KINDS if f"jembench.{kind}" in parser]

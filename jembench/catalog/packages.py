@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import importlib.resources
 import os
 from contextlib import suppress
@@ -11,23 +10,16 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.catalog import discovery, trust, validation
-from jembench.catalog.discovery import Catalogue, Component
+from jembench.catalog.discovery import Component
 from jembench.errors import JembenchError, SpecError, unknown
 
 
 def files(folder: str = "") -> dict[str, Traversable]:
     """Return the TOML files of every suite package, in its subfolder ``folder``, by the stem of their names.
 
-    Folders are listed once until the catalogue is read again, since plans look up many recipes.
-
     Raises:
         SpecError: if two packages have a file of the same name.
     """
-    return _files(discovery.catalogue(), folder)
-
-
-@functools.lru_cache(maxsize=100)
-def _files(catalogue: Catalogue, folder: str) -> dict[str, Traversable]:
     found: dict[str, Traversable] = {}
     for component in discovery.components("suites"):
         brought: dict[str, Traversable] = {}
@@ -88,14 +80,9 @@ def source(kind: str, name: str, folder: str = "") -> Source:
     if not file.is_file():
         raise SpecError(f"There is no {kind} file {name}. Check the path, or name one of {', '.join(sorted(known))}.")
     found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file), name in known)
+    texts = trust.strings(validation.parse(found.content, found.where))
     if found.is_installed:
-        trust.allow(_texts(found))
+        trust.allow(texts)
     else:
-        trust.refuse_code(_texts(found), f"The {kind} {file}")
+        trust.refuse_code(texts, f"The {kind} {file}")
     return found
-
-
-@functools.lru_cache(maxsize=1000)
-def _texts(source: Source) -> tuple[str, ...]:
-    """Return the texts of a file that may be specs."""
-    return tuple(trust.strings(validation.parse(source.content, source.where)))

@@ -100,7 +100,6 @@ def install(folder, record="own_installed.py,,\nother/own_code.py,,\n", **files)
     info.mkdir(exist_ok=True)
     for name, text in {"METADATA": "Name: own-installed\nVersion: 1.0\n", "RECORD": record, **files}.items():
         (info / name).write_text(text)
-    code_identity._is_installed.cache_clear()
     code_identity._records.cache_clear()
 
 
