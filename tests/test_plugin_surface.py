@@ -26,7 +26,13 @@ KIT = sorted((ROOT / "jembench/testing").rglob("*.py"))
 SURFACE = {"jembench.interfaces", "jembench.plugin", "jembench.parts"}
 BESIDE = {
     "jembench-jem": {"jembench.models"},
-    "jembench-ray": {"jembench.interfaces.running", "jembench.store.merge", "jembench.store.works"},
+    "jembench-ray": {
+        "jembench.interfaces.running",
+        "jembench.store.fits",
+        "jembench.store.merge",
+        "jembench.store.store",
+        "jembench.store.works",
+    },
     "jembench-slurm": {"jembench.interfaces.running"},
     "jembench-robustness": {
         "jembench.attacks",

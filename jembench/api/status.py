@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.errors import DamagedError, SpecError
+from jembench.store.lease import in_work
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 
@@ -51,7 +52,7 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
     place = Store(Path(store))
     place.check_exists()
     statuses = {unit: place.works.status(unit) for unit in place.works.ids()}
-    in_work = place.in_work()  # read after the statuses, since a worker ends its status before its lease
+    busy = in_work(place.leases)  # read after the statuses, since a worker ends its status before its lease
     units = []
     for unit, at in statuses.items():
         with suppress(SpecError, DamagedError):  # it was done meanwhile, or cannot be read
@@ -66,7 +67,7 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
                     recipe=fit.recipe,
                     seed=fit.seed,
                     fit=fit.id,
-                    state="lost" if at.state == "running" and unit not in in_work else at.state,
+                    state="lost" if at.state == "running" and unit not in busy else at.state,
                     worker=at.worker,
                     since=at.since or None,
                     done=at.done,

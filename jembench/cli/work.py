@@ -87,7 +87,6 @@ def _worker(store: Store, device: torch.device | str, events: Events, *, skip_mi
     from jembench.models import devices
     from jembench.running.worker import Worker
 
-    store.check_writable()
     return Worker(store, devices.resolve(str(device)), events, skip_missing=skip_missing)
 
 

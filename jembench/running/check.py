@@ -288,7 +288,8 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
     Returns:
         the work of each fit, and the results of the check.
     """
-    settled = {cell.id: cell.outcome for cell in store.read_cells(plan.cells) if cell.outcome.is_settled}
+    found = filter(None, map(store.read_cell, plan.cells))
+    settled = {cell.id: cell.outcome for cell in found if cell.outcome.is_settled}
     outlook = look_ahead(Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled]), Datasets(dry=True))
     fits = []
     for fit in plan.fits:

@@ -26,6 +26,7 @@ from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
 from jembench.running.events import VARIABLE, Events, chosen_trackers
 from jembench.stopping import Stopped
+from jembench.store.lease import in_work
 from jembench.store.store import Store
 from jembench.store.works import LOGS, Status
 
@@ -89,7 +90,6 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
         outlook = look_ahead(plan)
         outlook.check(skip_missing=how.skip_missing)
         ready = outlook.fits
-    store.check_writable()
     slots, command = executor.slots, provenance.COMMAND
     planned = works(plan, store.is_trained, slots=slots, deadline=how.deadline, command=command)
     units, cells = {work.id: work for work in planned}, {cell.id: cell for cell in plan.cells}
@@ -212,13 +212,13 @@ class Dispatch:
         if time.monotonic() >= self._next_try:
             self._next_try = time.monotonic() + PAUSE
             units, self._held = (*units, *self._held), []
-        jobs, in_work = [], self.store.in_work() if units else set()
+        jobs, busy = [], in_work(self.store.leases) if units else set()
         for unit in units:
             work = self.units[unit]
             if is_done(work, self.store):
                 self._finish(unit)
                 self.events.send(Event(kind="ended", values={"how": "done"}), work.fit, unit)
-            elif in_work & {unit, work.fit.id, *(cell.id for cell in work.cells)}:
+            elif busy & {unit, work.fit.id, *(cell.id for cell in work.cells)}:
                 self._hold(unit, BUSY)
             else:
                 job = work.job(self._open[unit])

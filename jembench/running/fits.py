@@ -35,7 +35,7 @@ from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Report
 from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
-from jembench.store.fits import HISTORY, RECORD, FitRecord, has_weights
+from jembench.store.fits import HISTORY, RECORD, FitRecord
 from jembench.store.store import Store
 from jembench.training import processes, snapshots
 from jembench.training.fit import train
@@ -176,8 +176,7 @@ class FitWork:
         """
         if not self.store.is_trained(self.fit.key):
             check_imports([self.fit], self.store)
-            if not has_weights(self.folder):
-                (self.folder / RECORD).unlink(missing_ok=True)  # it must not describe the new weights
+            (self.folder / RECORD).unlink(missing_ok=True)  # it must not describe the new weights
             with progress.phase("building the model"):
                 model = make_model(self.fit, self.bank.dataset, self._note, self.bank.device)
             at_once = self.fit.model.is_pretrained or is_fitted(model)

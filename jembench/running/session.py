@@ -89,12 +89,12 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     """
     check(plan.fits, how)
     check_imports(plan.fits, store)
-    store.sweep()
-    cells = store.read_cells(plan.cells)
+    cells = list(filter(None, map(store.read_cell, plan.cells)))
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
     pending = Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled])
     stopped: OutOfTime | Stopped | WorkFailed | None = None
     if pending.cells:
+        store.sweep()
         cells.clear()  # frees the memory of up to tens of thousands during training
         with display() as shown:
             with progress.phase("loading PyTorch"):
@@ -105,8 +105,8 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
                     driver.run_units(pending, store, executor, events, how)
                 except (OutOfTime, Stopped, WorkFailed) as error:
                     stopped = error
-        until = time.monotonic() + LATEST
-        while len(cells := store.read_cells(plan.cells)) < len(plan.cells) and not stopped:  # not visible here yet
+        until = time.monotonic() + LATEST  # some may not be visible from this machine yet
+        while len(cells := list(filter(None, map(store.read_cell, plan.cells)))) < len(plan.cells) and not stopped:
             if time.monotonic() > until:
                 stopped = WorkFailed(
                     f"All work has ended, and {len(plan.cells) - len(cells)} of {len(plan.cells)} results are not in "
@@ -168,7 +168,6 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
             for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
                 dataset.split(split)
         store.sweep()
-        store.check_writable()
         with devices.threads_for(dataset.spec, device):
             with Events(shown, store, chosen_trackers(how.trackers)) as events, events.reporting(fit.key) as report:
                 bank = FeatureBank(dataset, store, device)

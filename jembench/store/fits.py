@@ -61,11 +61,6 @@ def read(folder: Path) -> FitRecord:
     return record._replace(files={name: sha for name, sha in record.files.items() if Path(name).name == name})
 
 
-def has_weights(folder: Path) -> bool:
-    """Return whether a model, and its chains, have been chosen and written."""
-    return all((folder / name).exists() for name in WEIGHTS)
-
-
 def weights_digest(folder: Path) -> str:
     """Return the digest of the weights of a trained model.
 

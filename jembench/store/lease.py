@@ -23,13 +23,14 @@ import uuid
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
-from jembench.errors import Fallback, StoreError
+from jembench.errors import DamagedError, Fallback, StoreError
 from jembench.files import ABANDONED_AFTER, cannot_write
-from jembench.store import records
+from jembench.store.records import Record
 
 LIFETIME = 120.0
 """Seconds without a heartbeat after which a lease may be taken over where locks do not decide."""
@@ -46,17 +47,19 @@ class _Content(NamedTuple):
     pid: int = 0
 
 
+@dataclass(frozen=True, eq=False, slots=True)
 class Held:
     """A lease that this process holds."""
 
-    def __init__(self, path: Path, file: FileIO, token: str) -> None:
-        self.path, self._file, self._token = path, file, token
+    path: Path
+    file: FileIO
+    token: str
 
     @property
     def is_mine(self) -> bool:
         """True until another process takes the lease over, or somebody removes it."""
         with suppress(OSError), self.path.open("rb", buffering=0) as file:
-            return _read(file).token == self._token
+            return _read(file).token == self.token
         return False
 
     def check(self) -> None:
@@ -77,14 +80,14 @@ class Held:
         while not stopped.wait(LIFETIME / 4):
             with suppress(OSError):  # the next heartbeat makes up for one that failed
                 if self.is_mine:
-                    os.utime(self._file.fileno())
+                    os.utime(self.file.fileno())
 
     def release(self) -> None:
         """Remove the file."""
         with suppress(OSError):  # a store that was removed meanwhile needs no release
             if self.is_mine:
                 self.path.unlink()
-        self._file.close()
+        self.file.close()
 
 
 @contextmanager
@@ -94,9 +97,18 @@ def lease(path: Path) -> Iterator[Held | None]:
     Raises:
         StoreError: if the file cannot be written.
     """
+    token, held = uuid.uuid4().hex, None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        held = _acquire(path)
+        try:
+            held = Held(path, _create(path, token), token)
+        except FileExistsError:
+            with suppress(FileNotFoundError), _seized(path) as free:  # released meanwhile: the next attempt gets it
+                if free:
+                    new = path.with_name(f".{token}")
+                    file = _create(new, token)
+                    new.replace(path)
+                    held = Held(path, file, token)
     except OSError as error:
         raise cannot_write(path, error) from error
     if held is None:
@@ -138,19 +150,6 @@ def sweep(folder: Path) -> None:
 # --- acquiring --------------------------------------------------------------------------------------------------------
 
 
-def _acquire(path: Path) -> Held | None:
-    token = uuid.uuid4().hex
-    with suppress(FileExistsError):
-        return Held(path, _create(path, token), token)
-    with suppress(FileNotFoundError), _seized(path) as free:  # released meanwhile: the next attempt gets it
-        if free:
-            new = path.with_name(f".{token}")
-            file = _create(new, token)
-            new.replace(path)
-            return Held(path, file, token)
-    return None
-
-
 def _create(path: Path, token: str) -> FileIO:
     """Create a file, locked if the file system has locks.
 
@@ -159,12 +158,10 @@ def _create(path: Path, token: str) -> FileIO:
     """
     file = path.open("x+b", buffering=0)
     try:
-        scope = ""
-        if _lock(file.fileno(), fcntl.LOCK_EX):
-            scope = _lock_scope(os.fstat(file.fileno()))
-        else:
+        scope = _lock(file.fileno(), fcntl.LOCK_EX)
+        if scope is None:
             _note_no_locks()
-        file.write(json.dumps(_Content(token, scope, platform.node(), os.getpid())._asdict()).encode())
+        file.write(json.dumps(_Content(token, scope or "", platform.node(), os.getpid())._asdict()).encode())
     except BaseException:
         path.unlink(missing_ok=True)
         file.close()
@@ -217,7 +214,9 @@ def _claimed(path: Path) -> Iterator[bool]:
 
 def _read(file: FileIO) -> _Content:
     file.seek(0)
-    return records.read_text(file.read(_LARGEST), _Content, "a lease") or _Content()
+    with suppress(ValueError, RecursionError, DamagedError):
+        return Record(json.loads(file.read(_LARGEST)), "a lease").read(_Content)
+    return _Content()
 
 
 def _name(file: FileIO) -> str:
@@ -229,17 +228,22 @@ def _name(file: FileIO) -> str:
 def _is_alive(file: FileIO, path: Path) -> bool:
     """Return whether the holder of an open lease lives."""
     try:
-        unlocked = _lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
+        scope = _lock(file.fileno(), fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    status = os.fstat(file.fileno())
-    if unlocked and _read(file).locks == _lock_scope(status) != "":
+    written = os.fstat(file.fileno()).st_mtime
+    if scope and _read(file).locks == scope:
         return False
-    return abs(_now(path.parent) - status.st_mtime) < LIFETIME  # a clock may have been ahead when it was written
+    return abs(_now(path.parent) - written) < LIFETIME  # a clock may have been ahead when it was written
 
 
-def _lock(file: int, how: int) -> bool:
-    """Lock an open file, as ``fcntl.flock`` does; False if its file system has no locks.
+def _lock(file: int, how: int) -> str | None:
+    """Lock an open file, as ``fcntl.flock`` does.
+
+    Returns:
+        a name for the processes that see one another's locks on the file: those that share a kernel and a mounted file
+        system. A host name is not enough, since containers on several machines may share it. "" if this kernel has no
+        name of its own; None if the file system has no locks.
 
     Raises:
         BlockingIOError: if another process holds the lock.
@@ -249,21 +253,9 @@ def _lock(file: int, how: int) -> bool:
     except BlockingIOError:
         raise
     except OSError:
-        return False
-    return True
-
-
-def _lock_scope(status: os.stat_result) -> str:
-    """Return a name for the processes that see one another's locks on a file.
-
-    These processes share a kernel and a mounted file system. A host name is not enough: containers on several machines
-    may share it. "" if this kernel has no name of its own.
-
-    Args:
-        status: of a file of that file system.
-    """
+        return None
     kernel = _kernel()
-    return kernel and f"{kernel}-{status.st_dev:x}"
+    return kernel and f"{kernel}-{os.fstat(file).st_dev:x}"
 
 
 @functools.cache

@@ -15,7 +15,8 @@ from jembench.errors import CheckpointError
 from jembench.files import copy
 from jembench.store import fits, tensors
 from jembench.store.fits import UNREADABLE, FitRecord
-from jembench.store.layout import Layout, id_of
+from jembench.store.layout import id_of
+from jembench.store.lease import in_work
 from jembench.store.outcome import Cell, encode
 from jembench.store.store import Store, read_cell
 from jembench.store.walk import Finding, Item, Status, walk
@@ -48,7 +49,6 @@ def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = 
         StoreError: if a file cannot be written.
     """
     source.check_exists()
-    target.check_writable()
     work = _Merge(source, target)
     units: defaultdict[str, _Unit] = defaultdict(list)
     for item in walk(source):
@@ -75,27 +75,14 @@ def _is_fit(unit: _Unit) -> bool:
     return unit[-1].kind not in ("cell", *_CACHES)
 
 
-def merge_stores(source: Path, target: Path) -> list[Finding]:
-    """Copy the results of a unit of work, which had a store of its own; return those that could not be copied.
-
-    Predictions, shards of attacks and feature networks are copied too: some units have no other result, and units
-    without a GPU read them.
-
-    Raises:
-        StoreError: if a file cannot be written.
-    """
-    found = merge(Store(source), Store(target), lambda item: bool(item.owner))
-    return [one for one in found if one.status in ("busy", "damaged")]
-
-
 class _Merge:
     """A merge with the findings that it has made so far."""
 
     def __init__(self, source: Store, target: Store) -> None:
         self.source, self.target = source, target
         self.findings: list[Finding] = []
-        self.busy = source.in_work()
-        self.layout = Layout(target.root)  # of its own: each folder is listed once a merge
+        self.busy = in_work(source.leases)
+        self.places = Store(target.root)  # of its own: each folder is listed once a merge
         self.other_weights: set[str] = set()  # ids of the fits that differ
 
     def note(self, unit: _Unit, status: Status, reason: object = "") -> None:
@@ -105,7 +92,7 @@ class _Merge:
     def place(self, path: Path) -> Path:
         """Return where a file belongs in the target, in which a fit or a cell may have another name."""
         part, name, *rest = path.relative_to(self.source.root).parts
-        folder = self.target.root / part / name if part in _CACHES else self.layout.place(part, name, listed=True)
+        folder = self.target.root / part / name if part in _CACHES else self.places.place(part, name, listed=True)
         return folder.joinpath(*rest)
 
     def merge_owned(self, fit: str, units: Sequence[_Unit]) -> None:

@@ -10,7 +10,6 @@ import hashlib
 import json
 import math
 from collections.abc import Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
 
@@ -108,13 +107,6 @@ def read(path: Path) -> Record:
     if head.digest != hashlib.sha256(written).hexdigest() or end != f'{head.digest}"\n}}\n'.encode():
         raise DamagedError(f"{path} is damaged or was edited: its text does not match its digest. {REMEDY}")
     return Record(data if text.isascii() and b"\\" not in text else printable_data(data), str(path))
-
-
-def read_text(text: bytes, cls: type[T], where: str) -> T | None:
-    """Read JSON without a digest, of a file that may be torn; None if it does not fit the class."""
-    with suppress(ValueError, RecursionError, DamagedError):
-        return Record(printable_data(json.loads(text)), where).read(cls)
-    return None
 
 
 def printable_data(value: Any) -> Any:

@@ -177,7 +177,7 @@ def _check(store: Store) -> FitRecord:
         DamagedError: if there is not one trained model, or a file is damaged or of another one.
     """
     homes, trained = listed(store.root / "fits"), store.trained()
-    if len(homes) != 1 or not trained or not fits.has_weights(homes[0]):
+    if len(homes) != 1 or not trained or not store.is_trained(trained[0].key):
         raise DamagedError("It does not hold one trained model.")
     for finding in verify(store):
         if finding.status != "ok":

@@ -15,28 +15,27 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-import io
+import os
 import warnings
-import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from jembench import files, limits
+from jembench import files
+from jembench.catalog.spec import slug
 from jembench.errors import DamagedError, Fallback, SpecError, StoreError
 from jembench.files import write_bytes
+from jembench.store import arrays as array_files
 from jembench.store import fits, lease, outcome, records
 from jembench.store.fits import FitRecord
-from jembench.store.layout import PARTS, AnyCell, Layout, id_of, listed
+from jembench.store.layout import PARTS, AnyCell, id_of, listed
 from jembench.store.lease import Held
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.works import WorkFiles
 
 if TYPE_CHECKING:
     import numpy as np
-
-Read = TypeVar("Read")
 
 LEASES = "leases"
 """The folder of leases."""
@@ -49,7 +48,14 @@ class Contents(NamedTuple):
     problems: list[str]  # one sentence a file
 
 
-class Store(Layout):
+class _Listing(NamedTuple):
+    """The content of a folder when it was last listed."""
+
+    changed: int  # the folder's own time then, in ns
+    names: Mapping[str, str]  # by their ends, which begin with the id
+
+
+class Store:
     """Access to one store.
 
     Raises:
@@ -59,10 +65,12 @@ class Store(Layout):
     def __init__(self, root: Path) -> None:
         if root.exists() and not root.is_dir():
             raise StoreError(f"The store {root} is a file, not a folder. Choose another place with --store.")
-        super().__init__(root)
+        self.root = root
+        self.features = root / "features"  # networks made by us, and features of images
+        self.leases = root / LEASES
         self.works = WorkFiles(root / "works")
-        self._leases = root / LEASES
         self._held: dict[str, Held] = {}
+        self._listed: dict[str, _Listing] = {}  # by the name of the folder
 
     def check_exists(self) -> None:
         """Check that the store exists.
@@ -73,22 +81,48 @@ class Store(Layout):
         if not self.root.is_dir():
             raise SpecError(f"There is no store {self.root}. Give its folder with --store.")
 
-    def check_writable(self) -> None:
-        """Check that files can be written here, before hours of training.
-
-        Raises:
-            StoreError: if nothing can be written here.
-        """
-        probe = self.root / ".writable"
-        write_bytes(probe, b"")
-        probe.unlink(missing_ok=True)  # another process may have looked at the same time
-
     def sweep(self) -> None:
         """Remove temporary files and leases of processes that were killed. Those of living processes stay."""
         files.sweep(self.root, below=False)  # its other folders may be of other programs
         for folder in (*PARTS, "works"):
             files.sweep(self.root / folder)
-        lease.sweep(self._leases)
+        lease.sweep(self.leases)
+
+    # --- places -------------------------------------------------------------------------------------------------------
+
+    def fit_folder(self, key: FitKey) -> Path:
+        """Return the folder of a fit."""
+        return self.place("fits", f"{slug(f'{key.model}-{key.dataset}-{key.recipe}-s{key.seed}')}-{key.id}")
+
+    def cell_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
+        """Return the file of a cell's outcome; ``listed`` as for :meth:`place`."""
+        return self.place("cells", f"{slug(cell.name)}-{cell.id}.json", listed=listed)
+
+    def arrays_path(self, cell: AnyCell, *, listed: bool = False) -> Path:
+        """Return the file of a cell's per-example values, which it need not have."""
+        return self.place("arrays", f"{slug(cell.name)}-{cell.id}.npz", listed=listed)
+
+    def readings_of(self, fit_id: str, weights: str) -> Path:
+        """Return the folder of a model's predictions; ``weights`` is the digest of its file."""
+        return self.root / "readings" / hashlib.sha256(f"{fit_id} {weights}".encode()).hexdigest()[:16]
+
+    def place(self, part: str, name: str, *, listed: bool = False) -> Path:
+        """Return the path of a file, which may have another name in its folder: the id at the end of the name decides.
+
+        ``listed``: a former listing of the folder is enough, because each write changes the folder.
+        """
+        folder = self.root / part
+        if (folder / name).exists():
+            return folder / name
+        known = self._listed.get(part)
+        try:
+            if known is None or not (listed or known.changed == folder.stat().st_mtime_ns):
+                changed = folder.stat().st_mtime_ns  # before it is listed: what comes in meanwhile is listed next time
+                known = _Listing(changed, {each.rpartition("-")[2]: each for each in os.listdir(folder)})  # noqa: PTH208
+                self._listed[part] = known
+        except OSError:
+            return folder / name
+        return folder / known.names.get(name.rpartition("-")[2], name)
 
     # --- fits ---------------------------------------------------------------------------------------------------------
 
@@ -100,7 +134,13 @@ class Store(Layout):
         Raises:
             StoreError: if the record was written by a newer version.
         """
-        return _or_none(lambda: fits.read(self.fit_folder(key)))
+        try:
+            return fits.read(self.fit_folder(key))
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            warnings.warn(str(error), Fallback, stacklevel=2)
+            return None
 
     def history(self, key: FitKey) -> Path:
         """Return the place of the losses and energies of a fit's training, which may have none.
@@ -139,9 +179,11 @@ class Store(Layout):
         Raises:
             StoreError: if something other than a file lies where its record would be written.
         """
-        files.check_place(self.fit_folder(key) / fits.RECORD)
+        folder = self.fit_folder(key)
+        files.check_place(folder / fits.RECORD)
         record = self.read_fit(key)
-        return record is not None and record.status != "failed" and fits.has_weights(self.fit_folder(key))
+        has_weights = all((folder / name).exists() for name in fits.WEIGHTS)
+        return record is not None and record.status != "failed" and has_weights
 
     def write_fit(self, record: FitRecord) -> None:
         """Write a fit's record: from now on the fit is finished.
@@ -160,21 +202,15 @@ class Store(Layout):
         Raises:
             StoreError: if it was written by a newer version.
         """
-
-        def read() -> Cell:
+        try:
             found = read_cell(self.cell_path(cell))
             self.check_arrays(found)
             return found
-
-        return _or_none(read)
-
-    def read_cells(self, wanted: Iterable[AnyCell]) -> list[Cell]:
-        """Read the given cells, without those that do not exist.
-
-        Raises:
-            StoreError: as :meth:`read_cell`.
-        """
-        return [found for cell in wanted if (found := self.read_cell(cell))]
+        except FileNotFoundError:
+            return None
+        except DamagedError as error:
+            warnings.warn(str(error), Fallback, stacklevel=2)
+            return None
 
     def is_settled(self, cell: AnyCell) -> bool:
         """Return whether a cell need not be computed again."""
@@ -190,7 +226,7 @@ class Store(Layout):
         self.check_lease(cell.id)
         self.check_lease(cell.fit.id)
         if arrays:
-            content = _encode(arrays)
+            content = array_files.encode(arrays)
             cell = dataclasses.replace(cell, arrays=hashlib.sha256(content).hexdigest())
             write_bytes(self.arrays_path(cell, listed=True), content)
         records.write(self.cell_path(cell, listed=True), outcome.encode(cell))
@@ -202,18 +238,13 @@ class Store(Layout):
             DamagedError: if the file is not the one that was written with the cell, holds other than plain arrays, or
             unpacks to more than the limits allow.
         """
-        import numpy as np
-
         if not cell.arrays:
             return {}
         path = self.arrays_path(cell)
         with _explained(path, cell):
             content = files.read_bytes(path)
             _compare(cell, hashlib.sha256(content).hexdigest())
-            with zipfile.ZipFile(io.BytesIO(content)) as archive:
-                limits.check_archive(path, archive)
-            with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
-                return dict(arrays)
+            return array_files.decode(path, content)
 
     def check_arrays(self, cell: Cell) -> None:
         """Check that the file of a cell's arrays is the one that was written with it. Imports no NumPy.
@@ -256,7 +287,7 @@ class Store(Layout):
         Raises:
             StoreError: if the lease cannot be written.
         """
-        with lease.lease(self._leases / f"{name}.json") as held:
+        with lease.lease(self.leases / f"{name}.json") as held:
             if held is None:
                 yield None
                 return
@@ -275,10 +306,6 @@ class Store(Layout):
         if held := self._held.get(name):
             held.check()
 
-    def in_work(self) -> set[str]:
-        """Return the names of the leases that living processes hold."""
-        return lease.in_work(self._leases)
-
 
 def read_cell(path: Path) -> Cell:
     """Read the cell in a file, which is named after it.
@@ -292,23 +319,6 @@ def read_cell(path: Path) -> Cell:
     if cell.id != id_of(path):
         raise DamagedError(f"{path} holds the cell {cell.id}, which is not the one of its name. {records.REMEDY}")
     return cell
-
-
-def _encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
-    """Encode arrays as ``np.savez_compressed`` does, for labels of any name, without a pickle or the time of day.
-
-    They are sorted by label: an attack that is resumed reads its former parts in the order of a file.
-    """
-    from numpy.lib import format as npy
-
-    stream = io.BytesIO()
-    with zipfile.ZipFile(stream, "w") as archive:
-        for label, array in sorted(arrays.items()):
-            entry = zipfile.ZipInfo(f"{label}.npy")
-            entry.compress_type = zipfile.ZIP_DEFLATED
-            with archive.open(entry, "w", force_zip64=True) as member:
-                npy.write_array(member, array, allow_pickle=False)
-    return stream.getvalue()
 
 
 def _compare(cell: Cell, found: str) -> None:
@@ -325,14 +335,3 @@ def _explained(path: Path, cell: Cell) -> Iterator[None]:
             f"{path} cannot be read ({error}): it was cut short, edited or exchanged. `jembench run` computes the cell "
             f"{cell.id} again."
         ) from error
-
-
-def _or_none(read: Callable[[], Read]) -> Read | None:
-    """Return the content of a file; None if there is no such file, and with a warning if it is damaged."""
-    try:
-        return read()
-    except FileNotFoundError:
-        return None
-    except DamagedError as error:
-        warnings.warn(str(error), Fallback, stacklevel=3)
-        return None

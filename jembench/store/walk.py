@@ -17,6 +17,7 @@ from jembench.files import digest
 from jembench.store import fits, manifest, records, tensors
 from jembench.store.fits import UNREADABLE
 from jembench.store.layout import PARTS, id_of, listed
+from jembench.store.lease import in_work
 from jembench.store.manifest import CARD, MANIFEST
 from jembench.store.outcome import Cell
 from jembench.store.store import LEASES, Store, read_cell
@@ -54,7 +55,7 @@ def walk(store: Store) -> Iterator[Item]:
     store.check_exists()
     root = store.root
     arrays = _list(root / "arrays")
-    busy = store.in_work()  # after the arrays and before the cells: a process writes a cell after its arrays
+    busy = in_work(store.leases)  # after the arrays and before the cells: a process writes a cell after its arrays
     cells: dict[str, Cell | None] = {}  # None: it cannot be read
     for path in _list(root / "cells"):
         yield _cell(path, cells)
@@ -62,7 +63,7 @@ def walk(store: Store) -> Iterator[Item]:
     readings: dict[Path, str] = {}  # folders of predictions, and the fits that they are of
     is_known = not busy  # whether these are all owners
     for folder in _list(root / "fits"):
-        yield from _fit(folder, is_busy=id_of(folder) in busy)
+        yield from _fit(store, folder, is_busy=id_of(folder) in busy)
         try:
             if (folder / fits.WEIGHTS[0]).exists():
                 readings[store.readings_of(id_of(folder), fits.weights_digest(folder))] = id_of(folder)
@@ -89,7 +90,7 @@ def walk(store: Store) -> Iterator[Item]:
             yield _stray(path)
 
 
-def _fit(folder: Path, *, is_busy: bool) -> Iterator[Item]:
+def _fit(store: Store, folder: Path, *, is_busy: bool) -> Iterator[Item]:
     """Yield every file in the folder of a fit, including those that its record names and that are missing."""
     if not folder.is_dir():
         yield _stray(folder)
@@ -99,7 +100,7 @@ def _fit(folder: Path, *, is_busy: bool) -> Iterator[Item]:
         record, check = _attempt(lambda: fits.read(folder))
         yield Item(path, "record", fit, check)
     written = record.files if record else {}
-    has_ended = record is not None and record.status != "failed" and fits.has_weights(folder) and not is_busy
+    has_ended = record is not None and not is_busy and store.is_trained(record.key)
     for path in sorted({*found, *(folder / name for name in written)} - {folder / fits.RECORD}):
         expected = written.get(path.name)
         if path.suffix == ".png":

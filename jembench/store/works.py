@@ -9,7 +9,6 @@ Both are removed once the results of the unit are in the store. Imports no torch
 from __future__ import annotations
 
 import dataclasses
-import json
 import time
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -18,9 +17,7 @@ from pathlib import Path
 from jembench.errors import DamagedError, SpecError
 from jembench.files import write_bytes
 from jembench.interfaces.running import Ending
-from jembench.store import fits, outcome, records
-from jembench.store.layout import Layout, file_name
-from jembench.store.outcome import FitKey
+from jembench.store import outcome, records
 from jembench.store.records import Record
 
 LOGS = "worker-*.log"
@@ -43,15 +40,15 @@ class Status:
     log: str = ""  # the file with what the worker printed
 
 
+@dataclass(frozen=True)
 class WorkFiles:
     """The folder of units of work and of their statuses."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    folder: Path
 
-    def path(self, work: str) -> Path:
-        """Return the file of a unit."""
-        return self.folder / f"{work}.json"
+    def path(self, work: str, kind: str = "") -> Path:
+        """Return the file of a unit, or, with the kind ``.status``, that of its status."""
+        return self.folder / f"{work}{kind}.json"
 
     def write(self, work: str, text: str) -> None:
         """Write a unit, a record as text.
@@ -88,12 +85,12 @@ class WorkFiles:
             StoreError: if it cannot be written.
         """
         fields = asdict(dataclasses.replace(status, time=time.time()))
-        records.write(self._status(work), outcome.encode(fields), durable=False)
+        records.write(self.path(work, ".status"), outcome.encode(fields), durable=False)
 
     def status(self, work: str) -> Status:
         """Return the status of a unit; that of one that waits where none can be read."""
         with suppress(FileNotFoundError, DamagedError):
-            return records.read(self._status(work)).read(Status)
+            return records.read(self.path(work, ".status")).read(Status)
         return Status(state="queued")
 
     def end(self, work: str, how: Ending, text: str, log: str = "") -> None:
@@ -111,32 +108,6 @@ class WorkFiles:
 
     def remove(self, work: str) -> None:
         """Remove the files of a unit."""
-        for path in (self.path(work), self._status(work)):
+        for path in (self.path(work), self.path(work, ".status")):
             with suppress(OSError):
                 path.unlink()
-
-    def _status(self, work: str) -> Path:
-        return self.folder / f"{work}.status.json"
-
-
-def work_files(root: Path, text: str) -> list[Path]:
-    """Return the files of a store that a unit of work reads: of its fit, its cells, and those that all fits share.
-
-    Args:
-        root: of the store.
-        text: the unit as JSON.
-
-    Returns:
-        Paths relative to the store.
-    """
-    work, layout = json.loads(text), Layout(root)
-    key = FitKey(**work["fit"])
-    folders = [home := layout.fit_folder(key), layout.features]
-    if (home / fits.WEIGHTS[0]).exists():
-        folders.append(layout.readings_of(key.id, fits.weights_digest(home)))
-    found = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
-    for cell in work["cells"]:
-        name = file_name(cell["metric"], cell["id"])
-        files = (layout.place("cells", f"{name}.json"), layout.place("arrays", f"{name}.npz"))
-        found += filter(Path.exists, files)
-    return [path.relative_to(root) for path in found if not path.name.startswith(".")]

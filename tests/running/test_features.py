@@ -9,6 +9,7 @@ from jembench.catalog import registry
 from jembench.interfaces import Features
 from jembench.running import caches
 from jembench.running.caches import FeatureBank
+from jembench.store.lease import in_work
 from jembench.store.store import Store
 
 IMAGES = torch.arange(2 * 9, dtype=torch.uint8).reshape(2, 1, 3, 3)
@@ -68,4 +69,4 @@ def test_a_network_that_is_trained_here_is_left_to_the_process_that_trains_it(ne
     waited = []
     assert FeatureBank(data, Store(tmp_path), torch.device("cpu")).network("net") is network
     assert (waited, network.prepared) == ([1], 1)
-    assert not store.in_work()
+    assert not in_work(store.leases)

@@ -13,6 +13,7 @@ from jembench.errors import StoreError
 from jembench.running import caches, fits, session
 from jembench.running.caches import FeatureBank
 from jembench.running.driver import RunOptions
+from jembench.store.lease import in_work
 from jembench.store.store import Store
 
 CPU = torch.device("cpu")
@@ -105,7 +106,7 @@ def test_a_training_waits_for_another_process_and_says_so(plan, store, monkeypat
     session.train(fit, store, RunOptions("cpu"), lambda: nullcontext(recorder))
     assert said == ["waiting for another process"]
     assert recorder.events == ["train jem 0"]
-    assert not store.in_work()
+    assert not in_work(store.leases)
 
 
 def test_a_training_that_lost_its_lease_writes_no_record(plan, store, monkeypatch, recorder):

@@ -15,6 +15,7 @@ from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import code_of, works
 from jembench.running.events import Events
 from jembench.running.worker import Worker, _Unit
+from jembench.store.lease import in_work
 from jembench.store.store import Store
 
 CPU = torch.device("cpu")
@@ -150,7 +151,7 @@ def test_the_status_says_how_a_unit_that_is_not_done_ended(make, worker, store, 
 
     def fails(self):
         assert store.works.status(unit.id).state == "running"
-        assert unit.id in store.in_work()
+        assert unit.id in in_work(store.leases)
         raise error
 
     with monkeypatch.context() as patch:

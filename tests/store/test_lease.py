@@ -1,6 +1,7 @@
 """Leases between real processes."""
 
 import errno
+import fcntl
 import json
 import os
 import platform
@@ -367,10 +368,12 @@ def test_a_full_disk(path, monkeypatch):
 
 
 def test_a_kernel_without_a_name_of_its_own_shares_no_locks(tmp_path, monkeypatch):
-    assert module._lock_scope(tmp_path.stat()) == f"{module._kernel()}-{tmp_path.stat().st_dev:x}"
+    with (tmp_path / "x").open("wb") as file:
+        assert module._lock(file.fileno(), fcntl.LOCK_EX) == f"{module._kernel()}-{tmp_path.stat().st_dev:x}"
     monkeypatch.setattr(module, "Path", lambda name: tmp_path / "nothing")
     for system, known in (("Linux", False), ("Darwin", True)):
         monkeypatch.setattr(module.platform, "system", lambda system=system: system)
         assert bool(module._kernel.__wrapped__()) == known
     monkeypatch.setattr(module, "_kernel", lambda: "")
-    assert module._lock_scope(tmp_path.stat()) == ""
+    with (tmp_path / "x").open("wb") as file:
+        assert module._lock(file.fileno(), fcntl.LOCK_EX) == ""

@@ -1,14 +1,11 @@
 """Units of work in a store: their files, and how far they are."""
 
-import json
-from dataclasses import asdict
-
 import pytest
 
 from jembench.errors import DamagedError, SpecError
 from jembench.store import records
 from jembench.store.store import Store
-from jembench.store.works import Status, work_files
+from jembench.store.works import Status
 
 
 @pytest.fixture
@@ -71,18 +68,3 @@ def test_a_damaged_status_counts_as_none_and_no_text_moves_the_cursor(works):
     assert works.status("u1").text == r"over\x1b[2Jthere"
     (works.folder / "u1.status.json").write_bytes(b'{"schema": 2, "state": 3}')
     assert works.status("u1") == Status(state="queued")
-
-
-# --- where the store is out of reach ----------------------------------------------------------------------------------
-
-
-def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(whole, tmp_path):
-    whole = Store(whole)
-    cell = whole.contents().cells[0]
-    unit = json.dumps({"fit": asdict(cell.fit), "cells": [{"id": cell.id, "metric": cell.metric}]})
-    files = work_files(whole.root, unit)
-    assert {path.parts[0] for path in files} == {"fits", "cells", "arrays", "readings", "features"}
-    assert {path.parts[1] for path in files if path.parts[0] == "fits"} == {whole.fit_folder(cell.fit).name}
-    assert len(files) == len(set(files))
-    assert all((whole.root / path).is_file() for path in files)
-    assert work_files(tmp_path / "empty", unit) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 import math
 import os
@@ -21,8 +22,10 @@ from typing import TYPE_CHECKING, Any
 
 from jembench.interfaces.running import Driver, Ended, Job
 from jembench.plugin import Unavailable
-from jembench.store.merge import merge_stores
-from jembench.store.works import LOGS, work_files
+from jembench.store.fits import WEIGHTS, weights_digest
+from jembench.store.merge import merge
+from jembench.store.store import Store
+from jembench.store.works import LOGS
 from jembench_ray import task
 
 if TYPE_CHECKING:
@@ -139,7 +142,7 @@ class RayExecutor:
             unit = task.Unit(
                 id=job.id, text=job.text, store=str(root), command=self._driver.command([job]), environment=environment
             )
-            files = task.pack(root, (root / name for name in work_files(root, job.text))) if self._sends_files else None
+            files = task.pack(root, files_of(Store(root), job.text)) if self._sends_files else None
             options = {"num_cpus": needs["CPU"], "num_gpus": needs.get("GPU", 0)}
             self._running[self._task.options(**options).remote(unit, files)] = job
 
@@ -184,12 +187,17 @@ class RayExecutor:
         return dataclasses.replace(ended, log=str(log)) if log.exists() else ended
 
     def _receive(self, ended: Ended, left: bytes) -> Ended:
-        """Merge the store that a unit has left into that of the run."""
+        """Merge the store that a unit has left into that of the run.
+
+        Predictions, parts of attacks and feature networks are copied too: some units have no other result, and units
+        without a GPU read them.
+        """
         with tempfile.TemporaryDirectory(prefix="jembench-") as folder:
             task.unpack(left, Path(folder))
             for log in Path(folder, "works").glob(LOGS):
                 shutil.copy(log, self._driver.store / "works")
-            problems = merge_stores(Path(folder), self._driver.store)
+            found = merge(Store(Path(folder)), Store(self._driver.store), lambda item: bool(item.owner))
+        problems = [one for one in found if one.status in ("busy", "damaged")]
         if not problems or ended.how != "done":
             return ended
         is_busy = all(problem.status == "busy" for problem in problems)
@@ -210,6 +218,24 @@ class RayExecutor:
         if self._is_ours:
             self._ray.shutdown()
             self._is_ours = False
+
+
+def files_of(store: Store, text: str) -> list[Path]:
+    """Return the files of a store that a unit of work reads: of its fit, its cells, and those that all fits share.
+
+    Args:
+        store: of the run.
+        text: the unit as JSON.
+    """
+    work = json.loads(text)
+    fit = work["fit"]["id"]  # the id alone finds a file
+    folders = [home := store.place("fits", f"-{fit}"), store.features]
+    if (home / WEIGHTS[0]).exists():
+        folders.append(store.readings_of(fit, weights_digest(home)))
+    found = [path for folder in folders for path in sorted(folder.rglob("*")) if path.is_file()]
+    for cell in work["cells"]:
+        found += [store.place("cells", f"-{cell['id']}.json"), store.place("arrays", f"-{cell['id']}.npz")]
+    return [path for path in found if path.exists() and not path.name.startswith(".")]
 
 
 @contextmanager

@@ -1,0 +1,46 @@
+"""Files of per-example values: zip archives of arrays, as NumPy writes and reads them."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from jembench import limits
+
+if TYPE_CHECKING:
+    import numpy as np
+
+
+def encode(arrays: Mapping[str, np.ndarray[Any, Any]]) -> bytes:
+    """Encode arrays as ``np.savez_compressed`` does, for labels of any name, without a pickle or the time of day.
+
+    They are sorted by label: an attack that is resumed reads its former parts in the order of a file.
+    """
+    from numpy.lib import format as npy
+
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        for label, array in sorted(arrays.items()):
+            entry = zipfile.ZipInfo(f"{label}.npy")
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            with archive.open(entry, "w", force_zip64=True) as member:
+                npy.write_array(member, array, allow_pickle=False)
+    return stream.getvalue()
+
+
+def decode(path: Path, content: bytes) -> dict[str, np.ndarray[Any, Any]]:
+    """Decode the content of the file ``path``.
+
+    Raises:
+        SpecError: if it unpacks to more than the limits allow.
+        Exception: of any type, if it is damaged or holds other than plain arrays: NumPy checks little.
+    """
+    import numpy as np
+
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        limits.check_archive(path, archive)
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        return dict(arrays)

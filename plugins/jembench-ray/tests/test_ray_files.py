@@ -1,0 +1,21 @@
+"""The files that go with a unit of work where the store is out of reach."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+from small_store import small_store
+
+executor = pytest.importorskip("jembench_ray.executor", reason="jembench-ray is not installed: tox -e plugins")
+
+
+def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(tmp_path):
+    whole = small_store(tmp_path / "whole")
+    cell = whole.contents().cells[0]
+    unit = json.dumps({"fit": asdict(cell.fit), "cells": [{"id": cell.id, "metric": cell.metric}]})
+    files = [path.relative_to(whole.root) for path in executor.files_of(whole, unit)]
+    assert {path.parts[0] for path in files} == {"fits", "cells", "arrays", "readings", "features"}
+    assert {path.parts[1] for path in files if path.parts[0] == "fits"} == {whole.fit_folder(cell.fit).name}
+    assert len(files) == len(set(files))
+    assert all((whole.root / path).is_file() for path in files)
+    assert executor.files_of(type(whole)(tmp_path / "empty"), unit) == []
