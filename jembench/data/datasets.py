@@ -45,21 +45,14 @@ def count(dataset: Dataset, name: SplitName) -> int:
     return getattr(dataset, f"{name}_size", None) or len(dataset.split(name).images)
 
 
-def present(dataset: Resolved) -> Dataset:
-    """Make the dataset from local files, without downloading any.
+def make(dataset: Resolved, *, download: bool) -> Dataset:
+    """Make the dataset with another ``download`` than that of its spec, if it has this option.
+
+    False reads local files alone; with True, files that can be downloaded are looked for when a split is read.
 
     Raises:
-        Unavailable: if files are missing.
+        Unavailable: if files are missing, and need be there now.
     """
-    return _make(dataset, download=False)
-
-
-def unread(dataset: Resolved) -> Dataset:
-    """Make the dataset without looking for files that can be downloaded; they are needed when it is read."""
-    return _make(dataset, download=True)
-
-
-def _make(dataset: Resolved, *, download: bool) -> Dataset:
     options = dataset.arguments
     made: Dataset = dataset.factory(**{**options, "download": download} if "download" in options else options)
     return made
@@ -69,7 +62,7 @@ def absent(dataset: Resolved) -> Dataset | None:
     """Make a dataset of blank images in place of one without its files; None if its shape and size are not known."""
     if "download" not in dataset.arguments:
         return None
-    described = unread(dataset)
+    described = make(dataset, download=True)
     spec, sizes = described.spec, {name: getattr(described, f"{name}_size", None) for name in ("train", "test")}
 
     def blank(name: SplitName) -> Split:

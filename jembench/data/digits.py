@@ -1,7 +1,7 @@
 """The digits of scikit-learn, a dataset that is installed with the library.
 
 1,797 handwritten digits of 8x8 pixels with 17 grey levels, from the test part of E. Alpaydin and C. Kaynak, "Optical
-Recognition of Handwritten Digits" (UCI Machine Learning Repository, 1998).
+Recognition of Handwritten Digits" (UCI Machine Learning Repository, 1998). Imports no torch until they are read.
 """
 
 from __future__ import annotations
@@ -10,21 +10,17 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 
-import numpy as np
-import torch
-
 from jembench.data.datasets import LazyDataset
-from jembench.data.pixels import content_hash
 from jembench.errors import JembenchError
-from jembench.interfaces import DataSpec, Split, SplitName
+from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 TRAIN_IMAGES = 1400
 _WHITE = 16  # the highest of the 17 grey levels
 _CONTENT = "42c27bf64fbeae38e858c3286e8d93d6"  # hashes of all images and of all labels, those for training first
 
 
-def digits() -> LazyDataset:
-    """Return the digits as uint8 images, split by class into 1,400 for training and 397 for the test."""
+def digits() -> Dataset:
+    """scikit-learn's handwritten digits, bundled: 1,400 training and 397 test images of 8x8, 10 classes."""
     names = tuple(str(digit) for digit in range(10))
     spec = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10, class_names=names)
     return LazyDataset(spec, lambda name: _splits()[name])
@@ -35,35 +31,29 @@ def _splits() -> dict[SplitName, Split]:
     """Read scikit-learn's file without importing scikit-learn, which takes a second.
 
     ``digits-order.txt`` has the numbers of its rows, those for training first. The split is random, by class.
+
+    Raises:
+        JembenchError: if scikit-learn has other images: results are stored under the name of the dataset alone.
     """
-    rows = np.loadtxt(_folder() / "datasets" / "data" / "digits.csv.gz", delimiter=",")
+    import numpy as np
+    import torch
+
+    from jembench.data.pixels import content_hash
+
+    package = importlib.util.find_spec("sklearn")
+    assert package
+    assert package.origin
+    rows = np.loadtxt(Path(package.origin).parent / "datasets" / "data" / "digits.csv.gz", delimiter=",")
     order = np.array(Path(__file__).with_name("digits-order.txt").read_text().split(), dtype=np.int64)
     levels, labels = rows[order, :-1], rows[order, -1]
     pixels = torch.from_numpy(np.round(levels * (255 / _WHITE)).astype(np.uint8).reshape(-1, 1, 8, 8))
     classes = torch.from_numpy(labels.astype(np.int64))
-    _check(content_hash(pixels) + content_hash(classes))
-    train, test = slice(TRAIN_IMAGES), slice(TRAIN_IMAGES, None)
-    return {"train": Split(pixels[train], classes[train]), "test": Split(pixels[test], classes[test])}
-
-
-def _folder() -> Path:
-    """Return the folder of scikit-learn's package."""
-    module = importlib.util.find_spec("sklearn")
-    assert module
-    assert module.origin
-    return Path(module.origin).parent
-
-
-def _check(content: str) -> None:
-    """Check that the images are the known ones, since results are stored under the name of the dataset alone.
-
-    Raises:
-        JembenchError: if scikit-learn has other images.
-    """
-    if content != _CONTENT:
+    if content_hash(pixels) + content_hash(classes) != _CONTENT:
         import sklearn
 
         raise JembenchError(
             f"The digits of scikit-learn {sklearn.__version__} are not those that results are known for. Install "
             "another version of scikit-learn; 1.9.1 has the right ones."
         )
+    train, test = slice(TRAIN_IMAGES), slice(TRAIN_IMAGES, None)
+    return {"train": Split(pixels[train], classes[train]), "test": Split(pixels[test], classes[test])}

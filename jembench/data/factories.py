@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 from jembench.catalog.options import Incidental
 from jembench.catalog.validation import Range
 from jembench.data.celeba import celeba as celeba
+from jembench.data.digits import digits as digits
 from jembench.data.folders import imagefolder as imagefolder
 from jembench.interfaces import Dataset
 
@@ -15,13 +16,6 @@ if TYPE_CHECKING:
 
 Root = Annotated[str, Incidental()]
 Download = Annotated[bool, Incidental()]
-
-
-def digits() -> Dataset:
-    """scikit-learn's handwritten digits, bundled: 1,400 training and 397 test images of 8x8, 10 classes."""
-    from jembench.data import digits
-
-    return digits.digits()
 
 
 def cifar10(*, root: Root = "", download: Download = False) -> Dataset:

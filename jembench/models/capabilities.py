@@ -18,19 +18,15 @@ def capabilities(model: Any) -> frozenset[Capability]:
 
     A layer with the name of one of the methods does not count as the method.
     """
-    density = _has(model, "log_prob")
+    attributes = {name: getattr(model, name, None) for name in ("logits", "energy", "log_prob", "sample")}
+    methods = {name for name, value in attributes.items() if callable(value) and not isinstance(value, nn.Module)}
     has: dict[Capability, bool] = {
-        "logits": _has(model, "logits"),
-        "energy": _has(model, "energy") or density,
-        "log_prob": density,
-        "samples": _has(model, "sample") or getattr(model, "chains", "none") != "none",
+        "logits": "logits" in methods,
+        "energy": not methods.isdisjoint({"energy", "log_prob"}),
+        "log_prob": "log_prob" in methods,
+        "samples": "sample" in methods or getattr(model, "chains", "none") != "none",
     }
     return frozenset(capability for capability, present in has.items() if present)
-
-
-def _has(model: Any, method: str) -> bool:
-    attribute = getattr(model, method, None)
-    return callable(attribute) and not isinstance(attribute, nn.Module)
 
 
 def readable(model: Any, wanted: Set[Quantity]) -> frozenset[Quantity]:

@@ -103,7 +103,9 @@ def to_channels_last(model: Any, data: DataSpec) -> bool:
     """
     device = next((p.device for p in model.parameters()), torch.device("cpu"))
     forward = getattr(model, "logits", None) or getattr(model, "energy", None)
-    if forward is None or (device.type == "cpu" and any(map(_is_small_projection, model.modules()))):
+    convolutions = [layer for layer in model.modules() if isinstance(layer, nn.Conv2d) and layer.weight.shape[1] < 16]
+    projects = any(max(layer.kernel_size) == 1 and max(layer.stride) > 1 for layer in convolutions)
+    if forward is None or (device.type == "cpu" and projects):
         return False
     model.to(memory_format=torch.channels_last)
     try:
@@ -116,12 +118,6 @@ def to_channels_last(model: Any, data: DataSpec) -> bool:
         warnings.warn("The network flattens its maps with .view, which keeps it from its fastest layout.", Fallback, 1)
         return False
     return True
-
-
-def _is_small_projection(module: nn.Module) -> bool:
-    if not isinstance(module, nn.Conv2d):
-        return False
-    return module.weight.shape[1] < 16 and max(module.kernel_size) == 1 and max(module.stride) > 1
 
 
 def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, captured: bool = True) -> Callable[P, T]:

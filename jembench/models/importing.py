@@ -15,9 +15,8 @@ from jembench import limits
 from jembench.catalog import registry
 from jembench.errors import CheckpointError, SpecError, error_text
 from jembench.files import open_regular
-from jembench.interfaces import DataSpec, Import, Trainable
-from jembench.models.capabilities import capabilities
-from jembench.models.objective import as_classifier
+from jembench.interfaces import DataSpec, Import
+from jembench.models.objective import as_model
 from jembench.store import tensors
 from jembench.store.checkpoint import misfits
 
@@ -142,9 +141,8 @@ class StateDict(NamedTuple):
 
 def _make(spec: str, data: DataSpec) -> nn.Module:
     """Make the model as a fit does: a network without the methods of a model becomes a classifier."""
-    model: nn.Module = registry.resolve("models", spec).make(data)
-    is_network = not capabilities(model) and not isinstance(model, Trainable)
-    return as_classifier(model, data, spec) if is_network else model
+    model: nn.Module = as_model(registry.resolve("models", spec).make(data), data, spec)
+    return model
 
 
 def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:

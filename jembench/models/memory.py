@@ -34,7 +34,9 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
         # settings that it leaves changed are reported when it is made on the device itself
         with isolated(what, lambda text: None), torch.device("meta"), seeds.initialising(0):
             made = make()
-            needed = _bytes(made)
+            parameters = made.parameters() if isinstance(made, nn.Module) else ()
+            needed = sum(value.nbytes for value in made.state_dict().values() if isinstance(value, Tensor))
+            needed += 3 * sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
     except Exception:  # an error of the factory is raised again when it is called on the device itself
         return
     if needed > (available := memory_of(device)):
@@ -50,9 +52,3 @@ def memory_of(device: torch.device) -> int:
     if device.type == "cuda":
         return torch.cuda.get_device_properties(device).total_memory
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-
-
-def _bytes(made: Any) -> int:
-    kept = sum(value.nbytes for value in made.state_dict().values() if isinstance(value, Tensor))
-    parameters = made.parameters() if isinstance(made, nn.Module) else ()
-    return kept + 3 * sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)

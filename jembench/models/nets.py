@@ -20,9 +20,9 @@ _FORMS = (
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
 
-_STRIDES = {"small": 1, "half": 2, "scaled": 0}
-"""Strides of the first convolution: ``half`` halves the image, a quarter of the work; ``scaled`` makes maps of about 16
-pixels whatever the size of the images, so that their cost is about the same."""
+_SHAPED = re.compile(r"(?P<kind>wrn-(?P<depth>[1-9]\d{0,3})|small|half|scaled)-(?P<width>[1-9]\d{0,3})")
+"""The names of shapes. Depth and width have at most four digits, so that no name asks for more Python objects than fit
+into memory."""
 
 
 def wide(depth: int, width: int) -> Shape:
@@ -39,31 +39,18 @@ def wide(depth: int, width: int) -> Shape:
     return Shape(16, (16 * width, 32 * width, 64 * width), blocks)
 
 
-def small(width: int) -> Shape:
+def small(width: int, stride: int = 1) -> Shape:
     """Return the shape with one block in each of the groups of w, 2w and 4w channels."""
-    return Shape(width, (width, 2 * width, 4 * width), 1)
-
-
-def shape_of(text: str) -> Shape | None:
-    """Return the shape that ``wrn-28-10``, ``small-12`` or ``half-48`` names; None for any other text.
-
-    Depth and width have at most four digits, so that no text asks for more Python objects than fit into memory.
-
-    Raises:
-        SpecError: if there is no wide residual network of that depth.
-    """
-    match = re.fullmatch(r"(?P<kind>wrn-(?P<depth>[1-9]\d{0,3})|small|half|scaled)-(?P<width>[1-9]\d{0,3})", text)
-    if match is None:
-        return None
-    if match["depth"]:
-        return wide(int(match["depth"]), int(match["width"]))
-    return small(int(match["width"]))._replace(stride=_STRIDES[match["kind"]])
+    return Shape(width, (width, 2 * width, 4 * width), 1, stride)
 
 
 def build_net(
     text: str, data: DataSpec, *, norm: str = "none", dropout: float = 0.0, momentum: float = MOMENTUM
 ) -> nn.Module:
     """Return the network that ``text`` names, (B, C, H, W) -> (B, K) for the images and classes of ``data``.
+
+    ``half`` halves the image in its first convolution, a quarter of the work; ``scaled`` makes maps of about 16 pixels
+    whatever the size of the images, so that their cost is about the same.
 
     Args:
         text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``auto`` or an import path.
@@ -81,8 +68,12 @@ def build_net(
         raise SpecError(f"{data.name} is unlabelled, and the net {text} gives a logit per class. Choose labelled data.")
     if text == "auto":
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
-    if shape := shape_of(text):
-        shape = shape.for_image(height, width)
+    if match := _SHAPED.fullmatch(text):
+        if match["depth"]:
+            shape = wide(int(match["depth"]), int(match["width"]))
+        else:
+            strides = {"small": 1, "half": 2, "scaled": max(1, round(min(height, width) / 16))}
+            shape = small(int(match["width"]), strides[match["kind"]])
         return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout, momentum=momentum)
     if ":" in text:
         if norm != "none" or dropout:

@@ -15,14 +15,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from jembench.interfaces import Batch, Chains, Classifier, DataSpec, Energies, Loss, Negatives
+from jembench.interfaces import Batch, Chains, Classifier, DataSpec, Energies, Loss, Negatives, Trainable
+from jembench.models.capabilities import capabilities
 from jembench.models.energies import LogitModel, joint_energy, marginal_energy
 from jembench.models.execution import at_least_float32
 from jembench.models.nets import check_net
@@ -109,16 +110,18 @@ class PlainClassifier(LogitModel):
         return hybrid_loss(self, batch, negatives, Weights(cross_entropy=1))
 
 
-def as_classifier(net: nn.Module, data: DataSpec, name: str) -> PlainClassifier:
-    """Return a network as a model, after a check on two images.
+def as_model(made: Any, data: DataSpec, name: str) -> Any:
+    """Return a network without the methods of a model as a classifier, after a check on two images; else ``made``.
 
     Args:
-        net: has none of the methods of a model.
+        made: by the factory of a model.
         data: the description of the images.
         name: of the network, for errors.
 
     Raises:
         PluginError: if it fails on the images, or does not give a logit per class.
     """
-    check_net(name, net, data)
-    return PlainClassifier(net)
+    if not isinstance(made, nn.Module) or capabilities(made) or isinstance(made, Trainable):
+        return made
+    check_net(name, made, data)
+    return PlainClassifier(made)

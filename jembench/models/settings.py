@@ -24,10 +24,6 @@ class Setting(NamedTuple):
     standard: Any = None  # the value while a plugin's code runs; None: what the user has set
 
 
-def _of_cudnn(name: str, attribute: str) -> Setting:
-    return Setting(name, partial(getattr, cudnn, attribute), partial(setattr, cudnn, attribute))
-
-
 def _read_precision() -> str:
     with suppress(RuntimeError):  # after PyTorch's newer functions it can be set, but not read
         return torch.get_float32_matmul_precision()
@@ -45,8 +41,8 @@ SETTINGS = (
     Setting("the precision of float32 matrix products", _read_precision, torch.set_float32_matmul_precision),
     Setting("the number of threads", torch.get_num_threads, torch.set_num_threads),
     Setting("deterministic algorithms", torch.are_deterministic_algorithms_enabled, torch.use_deterministic_algorithms),
-    _of_cudnn("cuDNN's TF32", "allow_tf32"),
-    _of_cudnn("cuDNN's benchmark", "benchmark"),
+    Setting("cuDNN's TF32", partial(getattr, cudnn, "allow_tf32"), partial(setattr, cudnn, "allow_tf32")),
+    Setting("cuDNN's benchmark", partial(getattr, cudnn, "benchmark"), partial(setattr, cudnn, "benchmark")),
 )
 
 

@@ -34,11 +34,7 @@ class Shape(NamedTuple):
     stem: int
     widths: tuple[int, int, int]
     blocks: int
-    stride: int = 1  # of the first convolution: 2 halves the image; 0: as the image's size asks, see ``for_image``
-
-    def for_image(self, height: int, width: int) -> Shape:
-        """Return the shape with a stride, if it has none, that makes maps of about 16 pixels of the shorter side."""
-        return self if self.stride else self._replace(stride=max(1, round(min(height, width) / 16)))
+    stride: int = 1  # of the first convolution: 2 halves the image
 
 
 class ActNorm(nn.Module):
@@ -71,39 +67,11 @@ Norm = Callable[[int], nn.Module]
 """The function from the number of channels to a normalisation layer."""
 
 
-def _norm(name: str, momentum: float) -> Norm:
-    norms: dict[str, Norm] = {
-        "none": lambda channels: nn.Identity(),
-        "batch": lambda channels: nn.BatchNorm2d(channels, momentum=momentum),
-        "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
-        "layer": lambda channels: nn.GroupNorm(1, channels),
-        "act": ActNorm,
-    }
-    if name not in norms:
-        raise SpecError(f"There is no norm named {name!r}. Write one of {', '.join(norms)}.")
-    return norms[name]
-
-
-class Projection(nn.Conv2d):
-    """The 1x1 convolution of every ``step``-th pixel, with the weights of one of that stride.
-
-    Subsampling first gives the same values. In PyTorch 2.14 and 2.15 the weight gradient of a strided 1x1 convolution
-    of few channels writes past its memory on CPUs, in the channels-last layout (oneDNN issue 6035).
-    """
-
-    def __init__(self, in_channels: int, out_channels: int, step: int) -> None:
-        super().__init__(in_channels, out_channels, 1)
-        self.step = step
-
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
-        return super().forward(x[..., :: self.step, :: self.step])
-
-
 class Block(nn.Module):
     """Two 3x3 convolutions, each after norm and activation, added to the block's raw input.
 
-    Where the shape changes, the raw input passes through a bare 1x1 convolution. Dropout stands between the
-    convolutions (Zagoruyko & Komodakis, section 2.4), before the second norm as in the code of JEM.
+    Where the shape changes, the raw input passes through a bare 1x1 convolution of every ``stride``-th pixel. Dropout
+    stands between the convolutions (Zagoruyko & Komodakis, section 2.4), before the second norm as in the code of JEM.
     """
 
     def __init__(self, in_channels: int, out_channels: int, stride: int, norm: Norm, dropout: float) -> None:
@@ -113,14 +81,19 @@ class Block(nn.Module):
         self.norm2 = norm(out_channels)
         self.dropout = nn.Dropout(dropout)
         self.conv2 = nn.Conv2d(out_channels, out_channels, 3, stride=stride, padding=1)
+        self.stride = stride
         self.shortcut = nn.Sequential()
         if stride != 1 or in_channels != out_channels:
-            self.shortcut.append(Projection(in_channels, out_channels, stride))
+            self.shortcut.append(nn.Conv2d(in_channels, out_channels, 1))
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B D h w"]:
         hidden = self.dropout(self.conv1(F.leaky_relu(self.norm1(x), LEAK)))
         # in place: no backward pass reads the output of a convolution, dropout or a norm
         hidden = self.conv2(F.leaky_relu_(self.norm2(hidden), LEAK))
+        if self.stride > 1:
+            # not a stride of the 1x1 convolution, whose weight gradient PyTorch 2.14 and 2.15 write past its memory on
+            # CPUs, in the channels-last layout, where it has few channels (oneDNN issue 6035)
+            x = x[..., :: self.stride, :: self.stride]
         return cast(Tensor, hidden.add_(self.shortcut(x)))
 
 
@@ -157,7 +130,16 @@ class ResidualNet(nn.Module):
         super().__init__()
         if not (0 <= dropout < 1 and 0 < momentum <= 1):
             raise SpecError(f"dropout is {dropout} and momentum {momentum}; they must be shares in [0, 1) and (0, 1].")
-        make_norm = _norm(norm, momentum)
+        norms: dict[str, Norm] = {
+            "none": lambda channels: nn.Identity(),
+            "batch": lambda channels: nn.BatchNorm2d(channels, momentum=momentum),
+            "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
+            "layer": lambda channels: nn.GroupNorm(1, channels),
+            "act": ActNorm,
+        }
+        if norm not in norms:
+            raise SpecError(f"There is no norm named {norm!r}. Write one of {', '.join(norms)}.")
+        make_norm = norms[norm]
         stem, (first, second, third), blocks, stride = shape
         # with a stride, a kernel of twice its size: every pixel then contributes to equally many outputs
         self.conv1 = nn.Conv2d(

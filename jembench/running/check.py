@@ -9,7 +9,7 @@ import torch
 
 from jembench import progress
 from jembench.catalog import registry
-from jembench.data.datasets import absent, count, present
+from jembench.data.datasets import absent, count, make
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import FitPlan, Plan
@@ -97,7 +97,7 @@ class Datasets:
             if fit.absent:
                 raise Unavailable(fit.absent)
             with progress.phase(f"reading {key[0]}"), isolated(f"The dataset {dataset}"):
-                made = present(dataset) if self.dry else dataset.make()
+                made = make(dataset, download=False) if self.dry else dataset.make()
                 made.split("train"), made.split("test")  # reports damaged images before training
         except Unavailable as error:
             if not self.dry:
@@ -247,7 +247,7 @@ class PlannedFit:
         outliers = resolve(spec)
         if outliers.is_dataset and not self.fetching and outliers.component.arguments.get("download"):
             try:
-                present(outliers.component)
+                make(outliers.component, download=False)
             except Unavailable:
                 return
         if spec not in self.drawn:

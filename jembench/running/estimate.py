@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
 from jembench import seeds
-from jembench.data.datasets import count, unread
+from jembench.data.datasets import count, make
 from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
 from jembench.experiment.recipe import Compute
@@ -102,7 +102,7 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
     """
     if fit.is_pretrained:
         raise SpecError(f"{fit.key.model} was trained elsewhere: there is no training to estimate.")
-    dataset, memory = unread(fit.dataset), 0
+    dataset, memory = make(fit.dataset, download=True), 0
     if is_fitted(make_model(fit, dataset)):
         raise SpecError(f"{fit.key.model} is fitted to all images at once: there are no iterations to estimate.")
     plain = dataclasses.replace(fit.recipe, compute=Compute(precision="float32", layout="contiguous", compile="off"))

@@ -24,10 +24,10 @@ from jembench.experiment.plan import FitPlan
 from jembench.files import digest
 from jembench.interfaces import Chains, Dataset, Event, Quantity, Trainable
 from jembench.interfaces.evaluation import TrainingRecord
-from jembench.models.capabilities import capabilities, is_fitted, readable
+from jembench.models.capabilities import is_fitted, readable
 from jembench.models.execution import forget_compiled, to_channels_last
 from jembench.models.memory import check_memory
-from jembench.models.objective import as_classifier
+from jembench.models.objective import as_model
 from jembench.models.settings import isolated
 from jembench.running import provenance
 from jembench.running.caches import FeatureBank, TensorCache
@@ -59,12 +59,10 @@ def make_model(
     """
     try:
         if not fit.is_pretrained:
-            with isolated(f"The factory of {fit.key.model}", lambda text: None):
-                check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.key.model}", device or CPU)
+            check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.key.model}", device or CPU)
         with isolated(f"The factory of {fit.key.model}", note), seeds.initialising(fit.seed):
-            model = fit.model.make(dataset.spec)
-            if isinstance(model, nn.Module) and not capabilities(model) and not isinstance(model, Trainable):
-                model = as_classifier(model, dataset.spec, fit.key.model)  # whose first pass may create weights
+            # the first pass of a network may create weights
+            model = as_model(fit.model.make(dataset.spec), dataset.spec, fit.key.model)
     except JembenchError:
         raise
     except Exception as error:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from jembench.catalog import discovery, registry, spec, trust
-from jembench.data.datasets import unread
+from jembench.data.datasets import make
 from jembench.errors import CheckpointError, SpecError
 from jembench.experiment.imports import imports
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
@@ -45,7 +45,7 @@ def import_fit(importer: str, file: Path, model: str | None, dataset: str, name:
         SpecError: if a component does not exist, the name is taken, or the file names code that the user did not.
         StoreError: if the store cannot be written.
     """
-    data = unread(registry.resolve("datasets", dataset)).spec
+    data = make(registry.resolve("datasets", dataset), download=True).spec
     reader = registry.resolve("importers", importer)
     content = reader.make().read(file, data, model)
     trust.refuse_code([content.model, content.sampler], str(file))

@@ -22,12 +22,13 @@ def toy(monkeypatch):
     def read(name):
         raise AssertionError(f"the images of {name} were read")
 
-    def unread(dataset):
+    def make(dataset, *, download):
+        assert download  # without looking for its files
         shape = (1, 8, 8) if dataset.component.name == "digits" else (3, 32, 32)
         return LazyDataset(DataSpec(name="toy", shape=shape, num_classes=10), read, train_size=320)
 
-    monkeypatch.setattr(module, "unread", unread)
-    return unread
+    monkeypatch.setattr(module, "make", make)
+    return make
 
 
 def plan(model, dataset="digits", recipe="digits-paper", *settings):

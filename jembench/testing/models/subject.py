@@ -16,8 +16,8 @@ from torch import Generator, Tensor, nn
 
 from jembench import seeds
 from jembench.interfaces import Batch, Density, Energy, Loss, Negatives, Trainable
-from jembench.models.capabilities import capabilities, is_fitted
-from jembench.models.objective import as_classifier
+from jembench.models.capabilities import is_fitted
+from jembench.models.objective import as_model
 from jembench.testing.checks import Subject, only_if, require
 from jembench.testing.comparing import same
 
@@ -46,8 +46,7 @@ class ModelSubject(Subject):
             model = super().build()
             found = f"The factory returns a {type(model).__name__}, not a torch.nn.Module."
             require(isinstance(model, nn.Module), found)
-            if not capabilities(model) and not isinstance(model, Trainable):
-                model = as_classifier(model, self.data, str(self.resolved))
+            model = as_model(model, self.data, str(self.resolved))
             if is_fitted(model):
                 self.fit(model, seed)
         return model.eval()
