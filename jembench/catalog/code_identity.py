@@ -96,10 +96,8 @@ def _records(folder: Path) -> tuple[str, ...]:
 
 @functools.lru_cache(maxsize=1000)
 def _digest(source: bytes) -> str:
-    with (
-        suppress(SyntaxError, ValueError, RecursionError),
-        warnings.catch_warnings(),
-    ):  # code that cannot be imported
-        warnings.simplefilter("ignore")  # about escapes, which the import repeats
+    # code that cannot be imported is hashed as it is; the import repeats warnings about escapes
+    with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         source = ast.unparse(ast.parse(source)).encode()
     return hashlib.sha256(source).hexdigest()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
-import stat
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -32,32 +30,21 @@ def content(files: Mapping[str, Path]) -> str:
     Raises:
         OSError: if a file cannot be read, or is a pipe or a device.
     """
-    state = [(name, str(path.absolute()), *_state(path)) for name, path in sorted(files.items())]
+    state = []
+    for name, path in sorted(files.items()):
+        status = path.stat()
+        state.append((name, str(path.absolute()), status.st_size, status.st_mtime_ns, status.st_ctime_ns))
     cache = cache_folder() / "contents" / hashlib.sha256(json.dumps(state).encode()).hexdigest()
     with suppress(OSError, UnicodeDecodeError):
         known, end, rest = cache.read_text(encoding="ascii").partition("\n")
         if end and not rest:
             return known
-    hashed = _read(files)
+    from concurrent.futures import ThreadPoolExecutor  # imported here, since few commands need it
+
+    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing releases the GIL
+        digests = list(pool.map(digest, (path for _, path in sorted(files.items()))))
+    lines = map(json.dumps, zip(sorted(files), digests, strict=True))
+    hashed = digests[0] if list(files) == [""] else hashlib.sha256("\n".join(lines).encode()).hexdigest()
     with suppress(StoreError):  # a cache that cannot be written only costs time
         write_bytes(cache, f"{hashed}\n".encode())
     return hashed
-
-
-def _state(path: Path) -> tuple[int, int, int]:
-    status = path.stat()
-    if not stat.S_ISREG(status.st_mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))
-    return status.st_size, status.st_mtime_ns, status.st_ctime_ns
-
-
-def _read(files: Mapping[str, Path]) -> str:
-    from concurrent.futures import ThreadPoolExecutor  # imported here, since few commands need it
-
-    names = sorted(files)
-    with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:  # hashing releases the GIL
-        digests = list(pool.map(lambda name: digest(files[name]), names))
-    if names == [""]:
-        return digests[0]
-    lines = map(json.dumps, zip(names, digests, strict=True))
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()

@@ -88,9 +88,9 @@ def catalogue() -> Catalogue:
                 point = entrypoints.EntryPoint.from_string(target, key)
             except entrypoints.BadEntryPoint:
                 unreadable.append(Unreadable(name, f"{key} = {target} in jembench.{kind} is not module:attribute"))
-            else:
-                where = point.module_name, point.object_name or ""
-                found.append(Component(kind, key, _normalised(name), version, *where, api))
+                continue
+            where = point.module_name, point.object_name or ""
+            found.append(Component(kind, key, _normalised(name), version, *where, api))
     # the first one of a distribution that is on sys.path twice
     first = {(KINDS.index(one.kind), one.name, one.distribution): one for one in reversed(found)}
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(unreadable))

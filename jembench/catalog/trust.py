@@ -91,8 +91,8 @@ def check(name: str) -> None:
     Raises:
         SpecError: if a command is running, and neither its user nor installed code named it.
     """
-    if _named is not None and not _is_allowed(name):
-        raise _refused("A file", name)
+    if _named is not None:
+        _check(name, "A file")
 
 
 def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> None:
@@ -108,24 +108,22 @@ def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> 
     """
     named = {name for text in typed for name in code_in(text)}
     for name in (name for text in texts for name in code_in(text)):
-        if name not in named and not _is_allowed(name):
-            raise _refused(where, name)
+        if name not in named:
+            _check(name, where)
 
 
-def _is_allowed(name: str) -> bool:
+def _check(name: str, where: str) -> None:
     while _named is not None and _of_installed:
-        _named.update(code_in(_of_installed.pop()))
+        with suppress(SpecError):
+            _named.update(code_in(_of_installed.pop()))
     if name in os.environ.get(VARIABLE, "").split(",") or name in (_named or ()):
-        return True
+        return
     module, _, attributes = name.partition(":")
     with suppress(AttributeError):  # of a plugin file, only its own definitions
-        return module in plugin_modules and bool(attrgetter(attributes)(sys.modules[module]).__module__ == module)
-    return False
-
-
-def _refused(where: str, name: str) -> SpecError:
-    file = f"{name.partition(':')[0].rpartition('.')[2]}.py"
-    return SpecError(
+        if module in plugin_modules and attrgetter(attributes)(sys.modules[module]).__module__ == module:
+            return
+    file = f"{module.rpartition('.')[2]}.py"
+    raise SpecError(
         f"{where} names {name}, which runs code that you did not name: a file may name installed components only. If "
         f"you trust it, give --plugin {file}, or {name} on the command line or in {VARIABLE}={name}."
     )

@@ -117,14 +117,14 @@ def test_an_option_that_is_left_out_is_no_file():
 
 
 @pytest.mark.parametrize(
-    ("file", "cause"), [("nowhere.bin", "No such file or directory"), (".", "it is no regular file")]
+    ("file", "problem"),
+    [("nowhere.bin", "nowhere.bin cannot be read: No such file or directory"), (".", "cannot be read: Is a directory")],
 )
-def test_a_file_that_cannot_be_read_is_told(file, cause):
+def test_a_file_that_cannot_be_read_is_told(file, problem):
     with pytest.raises(SpecError) as caught:
         identity(f"weighted:weights={file}", "models")
-    assert str(caught.value) == (
-        f"weights of sets_of_tests:weighted is {file!r}, and {file} cannot be read: {cause}. Check the path."
-    )
+    assert str(caught.value).startswith(f"weights of sets_of_tests:weighted is {file!r}, and ")
+    assert str(caught.value).endswith(f"{problem}. Check the path.")
 
 
 def test_what_an_option_names_is_what_it_holds(here):
