@@ -152,20 +152,6 @@ def styled(style: Style = PLAIN) -> Iterator[None]:
             _chosen.reset(token)
 
 
-def new_figure(width: float, height: float, title: str) -> Figure:
-    """Make an empty figure, sizes in inches, with its title at the top left and as its label."""
-    from matplotlib.figure import Figure
-
-    chosen = _chosen.get()
-    width = chosen.width or width
-    shown = "\n".join(wrapped(line, width) for line in title.splitlines()) if chosen.titles else ""
-    figure = Figure(figsize=(width, height + _LINE * shown.count("\n")), layout="constrained")
-    figure.set_label(title)
-    if shown:
-        figure.suptitle(shown, x=0.01, horizontalalignment="left")
-    return figure
-
-
 def wrapped(text: str, width: float) -> str:
     """Wrap a text in lines of at most ``width`` inches."""
     return textwrap.fill(text, int(width * _LETTERS), break_on_hyphens=False)
@@ -186,18 +172,25 @@ def panels(
     """Make a figure with ``count`` axes in rows of ``columns``; the last row may be shorter.
 
     Args:
-        title: at the top left.
+        title: at the top left, and the label of the figure.
         height: in inches, for a title of one line.
         count: the number of axes.
         columns: the number of axes in a row.
         width: in inches; by default that of a page for several columns of axes, and of a column for one.
         options: of ``Figure.subplots``.
     """
-    if width is None:
-        width = page() if columns > 1 else column()
-    wanted, columns = -(-count // columns), fitting(columns)
+    from matplotlib.figure import Figure
+
+    chosen, wanted = _chosen.get(), -(-count // columns)
+    width = chosen.width or width or (page() if columns > 1 else column())
+    columns = fitting(columns)
     rows = -(-count // columns)
-    figure = new_figure(width, height / wanted * rows, title)
+    shown = "\n".join(wrapped(line, width) for line in title.splitlines()) if chosen.titles else ""
+    size = (width, height / wanted * rows + _LINE * shown.count("\n"))
+    figure = Figure(figsize=size, layout="constrained")
+    figure.set_label(title)
+    if shown:
+        figure.suptitle(shown, x=0.01, horizontalalignment="left")
     grid = figure.subplots(rows, columns, squeeze=False, **options).ravel()
     for unused in grid[count:]:
         unused.set_axis_off()

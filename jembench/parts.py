@@ -10,7 +10,7 @@ from jembench import seeds as seeds
 from jembench.attacks import threat as threat
 from jembench.data import dequantisation as dequantisation
 from jembench.data.pixels import Bounds as Bounds
-from jembench.drawing import new_figure as new_figure
+from jembench.drawing import panels as panels
 from jembench.models import densities as densities
 from jembench.models import execution as execution
 from jembench.models.energies import LogitModel as LogitModel

@@ -36,6 +36,8 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
     limits = {cell.provenance["limit"] for cell in measured if cell.provenance.get("limit")}
     pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     provenance = {"command": "not known", "python": "", "packages": {}, "hardware": {}, **of.provenance}
+    # a part without a distribution is named with its file
+    parts = ["jembench", *(str(line).partition(" [")[0] for line in of.provenance.get("plugins", ()))]
     environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
     return environment.from_string(resources.files("jembench.report").joinpath("card.md.jinja").read_text()).render(
         record=of,
@@ -51,7 +53,7 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         source=source,
         manifest=MANIFEST,
         provenance=provenance,
-        distributions=_distributions(of.provenance),
+        distributions=dict.fromkeys(f"`{part}`" for part in parts if not part.startswith("jembench ")),
         recipe=list(_toml(of.recipe)),
     )
 
@@ -65,12 +67,6 @@ def _value(row: Row) -> dict[str, Any]:
         "finite": all(map(math.isfinite, numbers)),  # a hub takes no other numbers
         "text": row_cell(row, Footnotes()),
     }
-
-
-def _distributions(provenance: Mapping[str, Any]) -> list[str]:
-    """Return the distributions to install, with versions; a part without a distribution is named with its file."""
-    parts = [str(line).partition(" [")[0] for line in provenance.get("plugins", ())]
-    return list(dict.fromkeys(f"`{part}`" for part in ["jembench", *parts] if not part.startswith("jembench ")))
 
 
 def _toml(fields: Mapping[str, Any], path: str = "") -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, registry, spec
 from jembench.catalog.spec import Spec
-from jembench.experiment.claims import Claim, Paper
+from jembench.experiment.claims import Claim
 from jembench.experiment.claims import Fit as Named
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import comparison
@@ -63,19 +63,13 @@ def judge(
     """
     known, test = sides(rows(cells)), partial(comparison.contrast, read=read, resamples=resamples)
     findings = [finding for claim in claims for finding in _judge(claim, known, test, store)]
-    judged = comparison.adjusted(finding.row for finding in findings)
-    return [
-        finding._replace(row=replace(row, verdict=_verdict(row, finding.claim)))
-        for finding, row in zip(findings, judged, strict=True)
-    ]
-
-
-def _verdict(row: comparison.Difference, claim: Claim) -> str:
-    if row.p is None or row.difference is None:
-        return row.verdict
-    above = row.difference + claim.margin > 0
-    holds = above == (claim.direction == "higher")
-    return comparison.conclusion(row, *(("held", "for") if holds else ("against", "against")))
+    judged = []
+    for finding, row in zip(findings, comparison.adjusted(finding.row for finding in findings), strict=True):
+        above = (row.difference or 0.0) + finding.claim.margin > 0
+        holds = above == (finding.claim.direction == "higher")
+        verdict = comparison.conclusion(row, *(("held", "for") if holds else ("against", "against")))
+        judged.append(finding._replace(row=replace(row, verdict=verdict)))
+    return judged
 
 
 def _judge(claim: Claim, known: Known, test: Test, store: Path) -> Iterator[Finding]:
@@ -124,33 +118,25 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
 def _pairs(claim: Claim, known: Iterable[Fit]) -> list[tuple[Fit, Fit]]:
     """Return the models that a claim is about: on each dataset those whose recipes have the fewest further changes."""
     fits = list(known)
-    candidates: list[tuple[tuple[Fit, Fit], int]] = []
+    candidates: dict[str, list[tuple[int, tuple[Fit, Fit]]]] = {}  # by dataset, with the number of further changes
     for own, other in zip(claim.fits, claim.than or claim.fits, strict=True):
         for a in fits:
-            changes = _changes(a, own, claim)
-            for b in fits if changes is not None else ():
-                if own == other:
-                    matches = b == a
-                elif other.recipe:
-                    matches = _changes(b, other, claim) == changes
-                else:
-                    matches = (b[0], b[2]) == (_canonical(other.model), a[2])
-                if matches and b[1] == a[1]:
-                    candidates.append(((a, b), len(changes or ())))
-    groups = grouped(candidates, lambda candidate: candidate[0][0][1])
-    return [pair for group in groups for pair, number in group if number == min(count for _, count in group)]
+            if (changes := _changes(a, own, claim)) is not None:
+                for b in fits:
+                    alike = (b[0], b[2]) == (_canonical(other.model), a[2])
+                    if b[1] == a[1] and (_changes(b, other, claim) == changes if other.recipe else alike):
+                        candidates.setdefault(a[1], []).append((len(changes), (a, b)))
+    fewest = {dataset: min(count for count, _ in pairs) for dataset, pairs in candidates.items()}
+    return [pair for dataset, pairs in candidates.items() for count, pair in pairs if count == fewest[dataset]]
 
 
 def _changes(fit: Fit, named: Named, claim: Claim) -> set[str] | None:
     """Return the changes of a model's recipe beside those that a claim names; None if it means another model."""
     model, _, recipe = fit
-    if model != _canonical(named.model):
+    apart = not named.recipe and any(_further(recipe, label) is not None for label in claim.paper.apart)
+    if apart or model != _canonical(named.model):
         return None
-    if named.recipe:
-        return _further(recipe, named.recipe)
-    if any(_further(recipe, apart) is not None for apart in claim.paper.apart):
-        return None
-    return _further(recipe, _CHANGE.split(recipe)[0])
+    return _further(recipe, named.recipe or _CHANGE.split(recipe)[0])
 
 
 _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epochs=9"
@@ -177,11 +163,12 @@ def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[di
 def _answer(claim: Claim, a: Side | None, b: Side | float | None, test: Test) -> comparison.Difference | None:
     if a is None or b is None or not comparison.common_seeds(a, b):
         return None
-    protocols = comparison.described(a, b).protocols
+    row = comparison.described(a, b)
+    protocols = row.protocols
     if claim.than_metric or claim.alike:
         protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
     if len(protocols) > 1 and not isinstance(b, float):
-        return comparison.not_comparable(comparison.described(a, b), protocols)
+        return comparison.not_comparable(row, protocols)
     return test(a, b, margin=claim.margin)
 
 
@@ -226,30 +213,24 @@ def _record(finding: Finding) -> dict[str, Any]:
 def _tables(findings: Sequence[Finding]) -> list[Table]:
     notes = Footnotes()
     measured = [finding for finding in findings if finding.row.dataset]
-    papers = grouped(measured, lambda finding: finding.claim.paper)
-    tables = [_of_paper(of_paper[0].claim.paper, of_paper, measured, notes) for of_paper in papers]
+    several = {
+        field for field in ("dataset", "recipe_a") if len({getattr(finding.row, field) for finding in measured}) > 1
+    }
+    tables = []
+    for of_paper in grouped(measured, lambda finding: finding.claim.paper):
+        lines = []
+        for claim, row, _ in of_paper:
+            text = " · ".join((claim.text, *_context(claim, row, several)))
+            lines.append(Line((TableCell(text, marks=notes.marks(claim.where)),), row, (row.reason,)))
+        paper = of_paper[0].claim.paper
+        source = ", ".join(filter(None, (paper.title, paper.url)))
+        tables.append(table(f"Claims · {paper.cite}", ["claim"], ["ours", "than"], lines, notes, source))
     if tables:
         counted = Counter(finding.row.verdict for finding in findings)
         count = f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."
         below = map(Footnote, (count, *legend(finding.row for finding in findings)))
         tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *below))
     return [*tables, *_not_measured([finding for finding in findings if not finding.row.dataset])]
-
-
-def _of_paper(paper: Paper, of_paper: Sequence[Finding], measured: Sequence[Finding], notes: Footnotes) -> Table:
-    several = {
-        field for field in ("dataset", "recipe_a") if len({getattr(finding.row, field) for finding in measured}) > 1
-    }
-    lines = [
-        Line(
-            (TableCell(" · ".join((claim.text, *_context(claim, row, several))), marks=notes.marks(claim.where)),),
-            row,
-            (row.reason,),
-        )
-        for claim, row, _ in of_paper
-    ]
-    source = ", ".join(filter(None, (paper.title, paper.url)))
-    return table(f"Claims · {paper.cite}", ["claim"], ["ours", "than"], lines, notes, source)
 
 
 def _context(claim: Claim, row: comparison.Difference, several: set[str]) -> Iterator[str]:

@@ -113,9 +113,13 @@ def compare(a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RES
         resamples: R.
     """
     ours, theirs = ({key[1:]: side for key, side in sides(rows).items()} for rows in (a, b))
-    rows = [_row(side, theirs[place], read, resamples) for place, side in ours.items() if place in theirs]
-    found = Comparison(a[0], b[0], (), resamples)
-    return found._replace(rows=tuple(replace(row, verdict=_verdict(row, found.names)) for row in adjusted(rows)))
+    tested = [_row(side, theirs[place], read, resamples) for place, side in ours.items() if place in theirs]
+    found, judged = Comparison(a[0], b[0], (), resamples), []
+    for row in adjusted(tested):
+        a_wins = ((row.difference or 0.0) > 0) == (row.better != "lower")
+        better = f"{found.names[not a_wins]} {'better' if row.better else 'higher'}"
+        judged.append(replace(row, verdict=conclusion(row, better, better)))
+    return found._replace(rows=tuple(judged))
 
 
 def _row(a: Side, b: Side, read: Read, resamples: int) -> Difference:
@@ -128,23 +132,17 @@ def _row(a: Side, b: Side, read: Read, resamples: int) -> Difference:
     return contrast(a, b, read, resamples=resamples)
 
 
-def _verdict(row: Difference, names: Sequence[str]) -> str:
-    if row.p is None or row.difference is None:
-        return row.verdict
-    a_wins = (row.difference > 0) == (row.better != "lower")
-    found = f"{names[not a_wins]} {'better' if row.better else 'higher'}"
-    return conclusion(row, found, found)
-
-
 def conclusion(row: Difference, found: str, tendency: str) -> str:
-    """Return the verdict on a difference that was tested.
+    """Return the verdict on a difference; of one that was not tested, the verdict that it has.
 
     Args:
         row: with its p value after Holm.
         found: the verdict where the difference counts.
         tendency: in its place where it counts on other images, but no other training was tested.
     """
-    if row.p is None or row.p >= LEVEL:
+    if row.p is None:
+        return row.verdict
+    if row.p >= LEVEL:
         return "no difference seen"
     return found if row.training_p is not None else f"{('one seed', 'two seeds')[len(row.seeds) > 1]} only ({tendency})"
 
@@ -280,27 +278,22 @@ def _images(
     both = [a] if isinstance(b, float) else [a, b]
     fits = [_cell(side[seed]).fit.id for side in both for seed in seeds]
     key = stable_hash([sorted(fits), *a[seeds[0]].place], 16)
-    right_a, right_b = (_right(side, seeds, read) for side in (a, b))
-    found, test = _bootstrap(of_a, of_b, difference, null, key, resamples)
-    if right_a is not None and right_b is not None and not null:
-        shares = 100 * (right_a.mean() - right_b.mean())
-        if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one
-            return found._replace(p=paired.mcnemar(right_a, right_b)), "McNemar"
-    return found, test
-
-
-def _bootstrap(
-    a: Resampling, b: Resampling, difference: float, null: float, key: str, resamples: int
-) -> tuple[paired.Difference, Test]:
-    alike = a.sizes == b.sizes
+    alike = of_a.sizes == of_b.sizes
     for count in (min(PILOT, resamples), resamples):
+        rng = np.random.default_rng(int(key, 16))
         try:
-            rng = np.random.default_rng(int(key, 16))
-            found = paired.bootstrap_difference(a, b, difference, paired=alike, rng=rng, resamples=count, null=null)
+            found = paired.bootstrap_difference(
+                of_a, of_b, difference, paired=alike, rng=rng, resamples=count, null=null
+            )
         except ValueError as error:
             raise Unavailable(str(error)) from error
         if found.p > HOPELESS or resamples <= PILOT:
             break
+    right_a, right_b = (_right(side, seeds, read) for side in (a, b))
+    if right_a is not None and right_b is not None and not null:
+        shares = 100 * (right_a.mean() - right_b.mean())
+        if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one
+            return found._replace(p=paired.mcnemar(right_a, right_b)), "McNemar"
     return found, "paired bootstrap" if alike else "bootstrap"
 
 
@@ -316,9 +309,16 @@ def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:
     metric = _metric(text)
     if not isinstance(metric, Resampled):
         raise Unavailable("no per-example values")
-    found = [_of_seed(metric, side[seed], read) for seed in seeds]
-    sizes = {resampling.sizes for resampling in found}
-    if len(sizes) > 1:
+    found = []
+    for seed in seeds:
+        arrays = read(_cell(side[seed]))
+        if not arrays:
+            raise Unavailable("the store has no per-example values of it")
+        try:
+            found.append(metric.resamplings(arrays)[side[seed].label])
+        except (KeyError, ValueError) as error:
+            raise Unavailable(f"its per-example values are not what {text} makes its value of ({error})") from error
+    if len({resampling.sizes for resampling in found}) > 1:
         raise Unavailable("the seeds have per-example values of different numbers")
 
     def mean(*indices: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -336,16 +336,6 @@ def _metric(text: str) -> Any:
         return resolved.make()
     except Exception as error:  # the options stand in a file
         raise Unavailable(f"the metric {text} cannot be made: {error}") from error
-
-
-def _of_seed(metric: Resampled, row: Row, read: Read) -> Resampling:
-    arrays = read(_cell(row))
-    if not arrays:
-        raise Unavailable("the store has no per-example values of it")
-    try:
-        return metric.resamplings(arrays)[row.label]
-    except (KeyError, ValueError) as error:
-        raise Unavailable(f"its per-example values are not what {row.metric} makes its value of ({error})") from error
 
 
 def _cell(row: Row) -> Cell:

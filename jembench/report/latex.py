@@ -37,28 +37,23 @@ def latex(document: Document, *, width: str = "column", interval: Interval = "be
 def _float(table: Table, width: str, interval: Interval, labels: dict[str, int]) -> str:
     star = "*" if width == "page" else ""
     caption = table.title.replace(" · ", ": ", 1).replace(" · ", ", ")
-    widest = width if width[0].isdigit() else r"\linewidth"
+    body = [escaped(note.text) for note in table.footnotes]
+    if table.rows:
+        notes = [rf"\item[{escaped(note.mark)}] {escaped(note.text)}" for note in _notes(table, interval)]
+        if notes:
+            notes = [r"\begin{tablenotes}[flushleft]\footnotesize", *notes, r"\end{tablenotes}"]
+        widest = width if width[0].isdigit() else r"\linewidth"
+        above = [rf"\begin{{adjustbox}}{{max width={widest}}}", r"\begin{threeparttable}"]
+        below = [r"\end{threeparttable}", r"\end{adjustbox}"]
+        body = [*above, *_tabular(table, interval), *notes, *below]
     lines = [
         rf"\begin{{table{star}}}[tp]",
         r"\centering\small",
         rf"\caption{{{escaped(caption)}.}}\label{{{_label(table.title, labels)}}}\smallskip",
-        *(_scaled(table, widest, interval) if table.rows else [escaped(note.text) for note in table.footnotes]),
+        *body,
         rf"\end{{table{star}}}",
     ]
     return "\n".join(lines)
-
-
-def _scaled(table: Table, widest: str, interval: Interval) -> Iterator[str]:
-    """Yield the tabular and its notes, at most ``widest`` wide."""
-    yield rf"\begin{{adjustbox}}{{max width={widest}}}"
-    yield r"\begin{threeparttable}"
-    yield from _tabular(table, interval)
-    if notes := _notes(table, interval):
-        yield r"\begin{tablenotes}[flushleft]\footnotesize"
-        yield from (rf"\item[{escaped(note.mark)}] {escaped(note.text)}" for note in notes)
-        yield r"\end{tablenotes}"
-    yield r"\end{threeparttable}"
-    yield r"\end{adjustbox}"
 
 
 def _tabular(table: Table, interval: Interval) -> Iterator[str]:
@@ -138,29 +133,20 @@ _ESCAPES = {
     ABSENT: "---",
     "\N{NO-BREAK SPACE}": "~",
 }
-
+for _character in map(chr, range(0x370, 0x400)):
+    if _greek := re.fullmatch("GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)", unicodedata.name(_character, "")):
+        _name = _greek[2].lower().replace("lamda", "lambda")
+        _ESCAPES[_character] = rf"$\{_name if _greek[1] == 'SMALL' else _name.title()}$"
+_CHARACTERS = str.maketrans(_ESCAPES)
 
 _CODE = re.compile(r"(?<!\w)`([^`\s](?:[^`]*[^`\s])?)`(?!\w)")
 
 
 def escaped(text: str) -> str:
     """Return a text for LaTeX, in one line. Greek letters are those of formulas, and text between backticks is code."""
-    parts = [_characters(part) for part in _CODE.split(text.replace("\n", " "))]
+    parts = [part.translate(_CHARACTERS) for part in _CODE.split(text.replace("\n", " "))]
     parts[1::2] = [rf"\texttt{{{code}}}" for code in parts[1::2]]
     return "".join(parts)
-
-
-def _characters(text: str) -> str:
-    return "".join(_ESCAPES.get(character) or _greek(character) for character in text)
-
-
-def _greek(character: str) -> str:
-    name = "" if character.isascii() else unicodedata.name(character, "")
-    found = re.fullmatch(r"GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)", name)
-    if not found:
-        return character
-    letter = found[2].lower().replace("lamda", "lambda")
-    return rf"$\{letter if found[1] == 'SMALL' else letter.title()}$"
 
 
 def _number(text: str) -> str:

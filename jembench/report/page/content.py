@@ -72,6 +72,7 @@ def collect(
     )
     if pictures is None:
         return page
+    from jembench.report.claims import document, judge
     from jembench.report.figures import planning, training  # imports numpy, which tables need not
 
     figures = {}
@@ -85,13 +86,16 @@ def collect(
         energies = pictures.drawn(training.energies_of([fit], pictures.store, pictures.note, names))
         trainings += [picture._replace(notes=tuple(of.interventions) if of else ()) for picture in energies]
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
+    read, root = pictures.store.read_arrays, pictures.store.root
+    of_own, of_papers = (judge(each, cells, read, store=root) for each in (own_claims, claims.load()))  # adjusted apart
+    findings = [of_own, [finding for finding in of_papers if finding.row.dataset]]
     recipes = {fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False) for fit, of in trained.items() if of}
     return replace(
         page,
         figures={metric: found for metric, found in figures.items() if found},
         samples=[*pictures.of_samples(cells, names), *images],
         trainings=trainings,
-        claims=_claims(own_claims, cells, pictures),
+        claims=[table for each in findings for table in document(each).tables()],
         recipes=recipes,
         left_out=list(pictures.left_out),
     )
@@ -107,17 +111,6 @@ def overview(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
-def _claims(own: Sequence[Claim], cells: Sequence[Cell], pictures: Pictures) -> list[Table]:
-    """Judge the claims of the experiment and the measured claims of papers; p values are adjusted in each group."""
-    from jembench.report.claims import document, judge
-
-    read, root = pictures.store.read_arrays, pictures.store.root
-    of_papers = judge(claims.load(), cells, read, store=root)
-    of_own = judge(own, cells, read, store=root)
-    found = [of_own, [one for one in of_papers if one.row.dataset]]
-    return [table for each in found for table in document(each).tables()]
-
-
 # --- origin -----------------------------------------------------------------------------------------------------------
 
 _ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured", "by")
@@ -128,36 +121,27 @@ def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None]) ->
 
     Footnotes say with which hardware and versions.
     """
-    notes = Footnotes()
-    groups = grouped(cells, lambda cell: cell.fit)
-    rows = tuple(_row(group, trained.get(group[0].fit), notes) for group in groups)
+    notes, rows = Footnotes(), []
+    for group in grouped(cells, lambda cell: cell.fit):
+        fit, record = group[0].fit, trained.get(group[0].fit)
+        training = (str(record.iteration), fixed(record.seconds, 0)) if record else ("", "")
+        times = sorted(str(cell.provenance.get("time", ""))[:16].replace("T", " ") for cell in group)
+        measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
+        commands = "; ".join(dict.fromkeys(str(cell.provenance.get("command", "")) for cell in group))
+        first = map(TableCell, (fit.model, fit.dataset, fit.recipe, str(fit.seed), *training))
+        environments = notes.marks(*dict.fromkeys(map(_environment, group)))
+        rows.append((*first, TableCell(measured, marks=environments), TableCell(commands)))
     return Table(
         title="Trained models",
         headings=tuple(Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN),
-        rows=rows,
+        rows=tuple(rows),
         footnotes=notes.take(),
-    )
-
-
-def _row(cells: Sequence[Cell], record: FitRecord | None, notes: Footnotes) -> tuple[TableCell, ...]:
-    fit = cells[0].fit
-    training = (str(record.iteration), fixed(record.seconds, 0)) if record else ("", "")
-    times = sorted(str(cell.provenance.get("time", ""))[:16].replace("T", " ") for cell in cells)
-    measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
-    commands = "; ".join(dict.fromkeys(str(cell.provenance.get("command", "")) for cell in cells))
-    return (
-        *map(TableCell, (fit.model, fit.dataset, fit.recipe, str(fit.seed), *training)),
-        TableCell(measured, marks=notes.marks(*dict.fromkeys(map(_environment, cells)))),
-        TableCell(commands),
     )
 
 
 def _environment(cell: Cell) -> str:
     """Return hardware, commit and versions of a cell's provenance as ``name value`` pairs."""
     made = cell.provenance
-    parts = {
-        **(made.get("hardware") or {}),
-        **{name: made.get(name) for name in ("threads", "commit", "python")},
-        **(made.get("packages") or {}),
-    }
+    some = {name: made.get(name) for name in ("threads", "commit", "python")}
+    parts = {**(made.get("hardware") or {}), **some, **(made.get("packages") or {})}
     return ", ".join(f"{name} {value}" for name, value in parts.items() if value)

@@ -4,28 +4,28 @@ import base64
 
 from PIL import Image
 
-from jembench.drawing import new_figure
+from jembench import drawing
 from jembench.report.figures.base import Drawing, Planned
-from jembench.report.page.pictures import Pictures, draw
+from jembench.report.page.pictures import Pictures
 from jembench.store.store import Store
 
 
 def planned(title, stem="figure"):
-    figure = new_figure(3.3, 2.0, title)
-    axes = figure.subplots()
+    figure, (axes,) = drawing.panels(title, 2.0)
     axes.plot([1, 2, 3], [1, 4, 2], "o-", label="<b>&")
     axes.imshow([[0, 1], [2, 3]])
     return Planned(stem, lambda: Drawing(figure, [{"x": 1}]))
 
 
-def test_a_drawing_is_an_svg_whose_title_stands_beside_it():
-    picture = draw(planned("jem <script> on digits"))
+def test_a_drawing_is_an_svg_whose_title_stands_beside_it(tmp_path):
+    pictures = Pictures(Store(tmp_path))
+    (picture,) = pictures.drawn([planned("jem <script> on digits")])
     kind, _, content = picture.image.partition(",")
     assert kind == "data:image/svg+xml;base64"
     assert b"<svg" in base64.b64decode(content)
     assert b"<script" not in base64.b64decode(content)
     assert picture.title == "jem <script> on digits"
-    assert picture == draw(planned("jem <script> on digits"))
+    assert [picture] == pictures.drawn([planned("jem <script> on digits")])
 
 
 def test_a_figure_that_cannot_be_drawn_is_named(tmp_path):
