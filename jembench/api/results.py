@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
 from jembench.experiment.claims import Claim
-from jembench.experiment.plan import Part, Plan, parts_of
+from jembench.experiment.plan import Part, Plan
 from jembench.report import formats, layout, references
 from jembench.report.formats import Document
 from jembench.report.page.content import collect
@@ -122,10 +122,11 @@ class Results(Shown, Sequence[Row]):
             reference: published tables to show beside; None: those of the suite.
         """
         suite, found, pictures = which.suite, which.of(store), Pictures(store)
-        parts = parts_of(suite, [cell.fit for cell in found.cells]) if suite else ()
         of_suite: dict[str, Any] = {"claims": suite.claims, "title": suite.title} if suite else {}
         published = references.load((suite.references if suite else ()) if reference is None else reference)
-        results = cls(found.cells, parts, published, selection=which, names=found.names, pictures=pictures, **of_suite)
+        results = cls(
+            found.cells, found.parts, published, selection=which, names=found.names, pictures=pictures, **of_suite
+        )
         results.nothing, results.left_out = found.nothing, found.left_out
         return results
 

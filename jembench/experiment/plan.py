@@ -16,7 +16,7 @@ from jembench.errors import SpecError, Unavailable
 from jembench.experiment import recipe as recipes
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Run, Suite
-from jembench.experiment.sweep import Grid, compares_with_itself, with_options
+from jembench.experiment.sweep import Grid, compares_with_itself, covers, with_options
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import FitKey
 from jembench.store.records import Record
@@ -61,7 +61,7 @@ class FitPlan:
             recipe=self.recipe.label,
             seed=self.seed,
             id=stable_hash({**self.identity, "seed": self.seed}),
-            family=self._family,
+            family=stable_hash(self.identity),
         )
 
     @cached_property
@@ -77,14 +77,10 @@ class FitPlan:
             "recipe": recipe,
         }
 
-    @cached_property
-    def _family(self) -> str:
-        return stable_hash(self.identity)
-
     def with_seed(self, seed: int) -> FitPlan:
         """Return the fit with another seed, without computing the common parts again."""
         other = dataclasses.replace(self, seed=seed)
-        vars(other).update({name: getattr(self, name) for name in ("sampler", "identity", "_family")})
+        vars(other).update(sampler=self.sampler, identity=self.identity)
         return other
 
     def __str__(self) -> str:
@@ -140,24 +136,20 @@ class Plan:
     @cached_property
     def fits(self) -> list[FitPlan]:
         """The fits without repetition, in the order of the suite."""
-        return [cells[0].fit for cells in self._by_fit.values()]
+        by_id: dict[str, FitPlan] = {}
+        for cell in self.cells:
+            by_id.setdefault(cell.fit.key.id, cell.fit)
+        return list(by_id.values())
 
     def cells_of(self, fit: FitPlan) -> list[CellPlan]:
         """Return the cells that need this fit."""
-        return self._by_fit.get(fit.key.id, [])
+        return [cell for cell in self.cells if cell.fit.key.id == fit.key.id]
 
     @classmethod
     def joined(cls, plans: Sequence[Plan]) -> Plan:
         """Join the cells and parts of plans, under the suite of the first one."""
         cells = [cell for plan in plans for cell in plan.cells]
         return cls(plans[0].suite, cells, tuple(part for plan in plans for part in plan.parts))
-
-    @cached_property
-    def _by_fit(self) -> dict[str, list[CellPlan]]:
-        by_fit: dict[str, list[CellPlan]] = {}
-        for cell in self.cells:
-            by_fit.setdefault(cell.fit.key.id, []).append(cell)
-        return by_fit
 
 
 def clear_caches() -> None:
@@ -266,80 +258,68 @@ def make_plan(
         SpecError: if a name or an option does not exist, before anything is computed.
     """
     clear_caches()
-    _check(suite, settings)
-    limit = suite.limit if limit is None else limit
-    cells: dict[str, CellPlan] = {}
     runs = _set(suite, settings)
-    fits = [(run, _known(fit)) for run, fit in _fits(runs, suite.datasets, recipe)]
-    for run, fit in fits:
-        metrics = [registry.resolve("metrics", metric) for metric in _metrics_on(run, str(fit.dataset))]
-        for seed in run.seeds:
-            planned = [CellPlan(fit=fit.with_seed(seed), metric=metric, limit=limit) for metric in metrics]
-            cells |= {cell.id: cell for cell in planned if cell.id not in cells}
-    if not cells:
-        datasets = ", ".join(suite.datasets)
-        raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
-    parts = _parts(runs, fits, [(run, fit.key.names) for run, fit in fits])
-    return Plan(suite, list(cells.values()), parts, _names(fits))
-
-
-def _check(suite: Suite, settings: Sequence[str]) -> None:
-    """Check that blocks are complete, and that options are set of metrics that are measured.
-
-    An option of another metric would be taken for a key of the recipe.
-    """
-    metrics = {component.name for component in discovery.components("metrics")} - suite.metric_names
-    for setting in (*(setting for run in suite.runs for setting in run.settings), *settings):
-        if (owner := _owner(setting)) in metrics:
-            raise SpecError(
-                f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
-                f"{', '.join(sorted(suite.metric_names))}; name others with --metrics."
-            )
     if suite.lacking:
         raise SpecError(f"There is nothing to run: the suite {suite.name} has a block without {suite.lacking}.")
     for dataset in suite.datasets:
-        if not any(run.covers(dataset) for run in suite.runs):
+        if not any(covers(run.datasets, dataset) for run in runs):
             raise SpecError(f"There is nothing to run: no block of the suite {suite.name} is for {dataset}.")
+    cells: dict[str, CellPlan] = {}
+    fits: list[tuple[Run, FitPlan]] = []
+    for run, fit in _fits(runs, suite.datasets, recipe):
+        try:
+            fit.key  # noqa: B018 - a dataset that is known by its content is read here
+        except Unavailable as error:
+            fit = dataclasses.replace(fit, absent=str(error))
+        fits.append((run, fit))
+        metrics = [registry.resolve("metrics", metric) for metric in _metrics_on(run, fit.key.dataset)]
+        for seed in run.seeds:
+            of_seed = fit.with_seed(seed)
+            for metric in metrics:
+                cell = CellPlan(fit=of_seed, metric=metric, limit=suite.limit if limit is None else limit)
+                cells.setdefault(cell.id, cell)
+    if not cells:
+        datasets = ", ".join(suite.datasets)
+        raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
+    return Plan(suite, list(cells.values()), *_presentation(runs, [(run, fit.key.names) for run, fit in fits], fits))
 
 
 def _set(suite: Suite, settings: Sequence[str] = ()) -> list[Run]:
-    """Return the blocks of a suite with the options of metrics set; other settings remain, for recipes."""
-    measured, found = suite.metric_names, []
+    """Return the blocks of a suite with the options of metrics set; other settings remain, for recipes.
+
+    Raises:
+        SpecError: for an option of a metric that is not measured, which would be taken for a key of the recipe.
+    """
+    measured, blocks = suite.metric_names, []
+    others = {component.name for component in discovery.components("metrics")} - measured
     for run in suite.runs:
-        stated = (*run.settings, *settings)
-        metrics = (registry.resolve("metrics", with_options(text, _options(text, stated))) for text in run.metrics)
-        grid = tuple(one.pinned(_options(one.metric, stated)) for one in run.grid)
-        of_recipes = tuple(setting for setting in stated if _owner(setting) not in measured)
-        found.append(dataclasses.replace(run, metrics=tuple(map(str, metrics)), grid=grid, settings=of_recipes))
-    return found
-
-
-def _options(metric: str, settings: Iterable[str]) -> dict[str, str]:
-    """Return the options of a metric in the settings."""
-    own = (setting.partition("=") for setting in settings if _owner(setting) == spec.parse(metric).name)
-    return {target.rpartition(".")[2]: value for target, _, value in own}
-
-
-def _owner(setting: str) -> str:
-    """Return the owner of an option, ``ece`` of ``ece.bins=15``, which may be an import path with dots."""
-    return setting.partition("=")[0].rpartition(".")[0]
+        options: dict[str, dict[str, str]] = {name: {} for name in measured}
+        of_recipes = []
+        for setting in (*run.settings, *settings):
+            target, _, value = setting.partition("=")
+            owner, _, option = target.rpartition(".")  # the owner may be an import path with dots
+            if owner in others:
+                raise SpecError(
+                    f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
+                    f"{', '.join(sorted(measured))}; name others with --metrics."
+                )
+            if owner in measured:
+                options[owner][option] = value
+            else:
+                of_recipes.append(setting)
+        stated = [with_options(text, options[spec.parse(text).name]) for text in run.metrics]
+        metrics = tuple(str(registry.resolve("metrics", text)) for text in stated)
+        grid = tuple(one.pinned(options[spec.parse(one.metric).name]) for one in run.grid)
+        blocks.append(dataclasses.replace(run, metrics=metrics, grid=grid, settings=tuple(of_recipes)))
+    return blocks
 
 
 def _fits(runs: Iterable[Run], datasets: Sequence[str], recipe: str | None = None) -> Iterator[tuple[Run, FitPlan]]:
     """Yield a fit of each model of each block on each dataset, for all seeds, without reading data."""
     for run in runs:
-        for dataset in filter(run.covers, datasets):
+        for dataset in (dataset for dataset in datasets if covers(run.datasets, dataset)):
             for model in run.models:
                 yield run, fit_of(model, dataset, recipe or run.recipe_for(model, dataset), run.settings)
-
-
-def _known(fit: FitPlan) -> FitPlan:
-    """Return the fit, marked as ``absent`` if its dataset is missing, so that a plan can be made without it."""
-    try:
-        fit.key  # noqa: B018 - a dataset that is known by its content is read here
-    except Unavailable as error:
-        return dataclasses.replace(fit, absent=str(error))
-    return fit
 
 
 def _metrics_on(run: Run, dataset: str) -> list[str]:
@@ -348,57 +328,54 @@ def _metrics_on(run: Run, dataset: str) -> list[str]:
     return [metric for metric in (*run.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
 
 
-def _parts(
-    runs: Iterable[Run], fits: Sequence[tuple[Run, FitPlan]], rows: Sequence[tuple[Run, Names]]
-) -> tuple[Part, ...]:
-    """Return a part for the blocks of each title.
+def _presentation(
+    runs: Iterable[Run], rows: Iterable[tuple[Run, Names]], fits: Iterable[tuple[Run, FitPlan]]
+) -> tuple[tuple[Part, ...], DisplayNames]:
+    """Return a part for the blocks of each title, and the display names of models.
+
+    Names are joined if --set makes two trainings the same.
 
     Args:
         runs: the blocks.
-        fits: of the blocks, for the labels of recipes.
         rows: the blocks with the names of the fits that they measure.
+        fits: of the blocks that give models or recipes a name.
     """
     parts: dict[str, Part] = {}
     for run in runs:
         part = parts.get(run.title, Part(run.title, (), (), {}, {}))
         metrics = tuple(dict.fromkeys((*part.metrics, *run.metrics)))
         grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
-        labels = {fit.recipe.label: run.label for one, fit in fits if one is run and run.label}
-        parts[run.title] = part = Part(run.title, metrics, grids, part.rows, part.labels | labels)
-        for names in (names for one, names in rows if one is run):
-            part.rows[names] = tuple(dict.fromkeys((*part.rows.get(names, ()), *_metrics_on(run, names[1]))))
-    return tuple(parts.values())
-
-
-def _names(fits: Iterable[tuple[Run, FitPlan]]) -> DisplayNames:
-    """Return the display names of models, joined if --set makes two trainings the same."""
+        parts[run.title] = part._replace(metrics=metrics, grids=grids)
+    for run, names in rows:
+        shown = parts[run.title].rows
+        shown[names] = tuple(dict.fromkeys((*shown.get(names, ()), *_metrics_on(run, names[1]))))
     found: dict[tuple[str, str], dict[str, None]] = {}
     for run, fit in fits:
+        if run.label:
+            parts[run.title].labels[fit.recipe.label] = run.label
         if run.name:
             found.setdefault((str(fit.model), fit.recipe.label), {})[run.name] = None
-    return {key: " / ".join(names) for key, names in found.items()}
+    return tuple(parts.values()), {key: " / ".join(names) for key, names in found.items()}
 
 
-# --- the parts and names of a suite for given results -----------------------------------------------------------------
+# --- a suite for given results ----------------------------------------------------------------------------------------
 
 
-def parts_of(suite: Suite, fits: Iterable[FitKey]) -> tuple[Part, ...]:
-    """Return the parts of a suite for given results.
+def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], DisplayNames]:
+    """Return the parts of a suite for given results, and the display names of its models.
 
     A fit belongs to the blocks that train on its dataset by its recipe, or to all blocks if none does.
 
     Raises:
         SpecError: if a metric or an option does not exist.
     """
-    runs, names = _set(suite), dict.fromkeys(fit.names for fit in fits)
-    by_recipe = {name: [run for run in runs if _is_by(name, run)] for name in names}
-    rows = [(run, name) for name, own in by_recipe.items() for run in own or runs if run.covers(name[1])]
-    return _parts(runs, list(_fits(runs, suite.datasets)), rows)
-
-
-def _is_by(names: Names, run: Run) -> bool:
-    model, dataset, recipe = names
-    return run.covers(dataset) and f"{recipe}+".startswith(f"{run.recipe_for(model, dataset)}+")
+    runs, rows = _set(suite), list[tuple[Run, Names]]()
+    for names in dict.fromkeys(fit.names for fit in fits):
+        model, dataset, recipe = names
+        on = [run for run in runs if covers(run.datasets, dataset)]
+        by = [run for run in on if f"{recipe}+".startswith(f"{run.recipe_for(model, dataset)}+")]
+        rows += [(run, names) for run in by or on]
+    return _presentation(runs, rows, _fits([run for run in runs if run.name or run.label], suite.datasets))
 
 
 def fit_names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
@@ -407,12 +384,6 @@ def fit_names_of(suite: Suite) -> list[tuple[str, str, str, int]]:
     Raises:
         SpecError: if a name or an option does not exist.
     """
-    _check(suite, ())
     fits = ((run, fit.model, fit.dataset, fit.recipe) for run, fit in _fits(_set(suite), suite.datasets))
     names = ((str(model), str(data), recipe.label, seed) for run, model, data, recipe in fits for seed in run.seeds)
     return list(dict.fromkeys(names))
-
-
-def display_names_of(suite: Suite) -> DisplayNames:
-    """Return the display names of a suite's models, by their specs and the labels of their recipes."""
-    return _names(_fits([run for run in _set(suite) if run.name], suite.datasets))

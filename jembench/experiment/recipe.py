@@ -70,13 +70,17 @@ class Schedule:
         Raises:
             SpecError: if the further schedule or an option does not exist.
         """
-        parts: list[schedules.Schedule] = [
-            schedules.warmup(iterations=self.warmup_iterations),
-            schedules.milestones(self.decay, self.decay_epochs, warmup=self.warmup_iterations),
-            schedules.linear(start=self.linear_from),
-            *([schedules.cosine()] if self.cosine else []),
-            *([registry.resolve("schedules", self.name).make()] if self.name else []),
-        ]
+        parts: list[schedules.Schedule] = []
+        if self.warmup_iterations:
+            parts.append(schedules.warmup(iterations=self.warmup_iterations))
+        if self.decay_epochs:
+            parts.append(schedules.milestones(self.decay, self.decay_epochs, warmup=self.warmup_iterations))
+        if self.linear_from < 1:
+            parts.append(schedules.linear(start=self.linear_from))
+        if self.cosine:
+            parts.append(schedules.cosine())
+        if self.name:
+            parts.append(registry.resolve("schedules", self.name).make())
         return lambda i, per_epoch, total: float(math.prod(part(i, per_epoch, total) for part in parts))
 
 
@@ -222,59 +226,42 @@ def load(name: str, overrides: Sequence[str] = ()) -> Recipe:
 
 @functools.lru_cache(maxsize=1000)
 def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
+    """Return the recipe of a file; its own ``overrides`` are in canonical form, so that it has only one label."""
     fields = parse(source.content, source.where)
     for override in overrides:
-        _override(fields, override, source.name)
+        path, separator, text = override.partition("=")
+        if not separator:
+            raise SpecError(
+                f"{override!r} does not say what to set. Write --set key=value, for example --set epochs=5."
+            )
+        *tables, key = path.strip().split(".")
+        table = fields
+        for name in tables:
+            table = table.setdefault(name, {})
+            if not isinstance(table, dict):
+                raise SpecError(f"In recipe {source.name}, {name!r} is not a table, so {path!r} cannot be set.")
+        table[key] = read_untyped(text)
     recipe = read(Recipe, fields, f"recipe {source.name}", "jembench list recipes", name=source.name, overrides=())
-    _check(recipe)
-    if not overrides:
-        return recipe
-    before = _loaded(source, ()).settings | {"processes": recipe.processes}  # in the identity, not in the label
-    return dataclasses.replace(recipe, overrides=_differences(before, recipe.settings))
-
-
-def _check(recipe: Recipe) -> None:
-    """Check the relations between fields.
-
-    Raises:
-        SpecError: if fields contradict one another, or a component does not exist.
-    """
-    where = f"In recipe {recipe.name}"
     _ = recipe.components  # checks that each exists
     if recipe.data.shared and recipe.data.labelled:
         raise SpecError(
-            f"{where}, data.shared trains p(x) on the images of p(y|x), and data.labelled on different ones. "
-            "Leave one of them out."
+            f"In recipe {recipe.name}, data.shared trains p(x) on the images of p(y|x), and data.labelled on different "
+            "ones. Leave one of them out."
         )
     if recipe.checkpoint_every % recipe.log_every:
         raise SpecError(
-            f"{where}, checkpoint_every is {recipe.checkpoint_every} and log_every {recipe.log_every}: the first must "
-            "be a multiple of the second."
+            f"In recipe {recipe.name}, checkpoint_every is {recipe.checkpoint_every} and log_every {recipe.log_every}: "
+            "the first must be a multiple of the second."
         )
-
-
-def _override(fields: dict[str, Any], override: str, recipe: str) -> None:
-    path, separator, text = override.partition("=")
-    if not separator:
-        raise SpecError(f"{override!r} does not say what to set. Write --set key=value, for example --set epochs=5.")
-    *tables, key = path.strip().split(".")
-    table = fields
-    for name in tables:
-        table = table.setdefault(name, {})
-        if not isinstance(table, dict):
-            raise SpecError(f"In recipe {recipe}, {name!r} is not a table, so {path!r} cannot be set.")
-    table[key] = read_untyped(text)
-
-
-def _differences(before: Mapping[str, Any], after: Mapping[str, Any], table: str = "") -> tuple[str, ...]:
-    """Return the changes in canonical form, so that a recipe has only one label."""
-    changes: list[str] = []
-    for key, value in after.items():
+    if not overrides:
+        return recipe
+    before, changes = _loaded(source, ()).settings, list[str]()
+    for key, value in recipe.settings.items():
         if isinstance(value, Mapping):
-            changes += _differences(before[key], value, f"{key}.")
-        elif value != before.get(key):
-            changes.append(f"{table}{key}={_written(value)}")
-    return tuple(changes)
+            changes += [f"{key}.{name}={_written(one)}" for name, one in value.items() if one != before[key].get(name)]
+        elif value != before[key] and key != "processes":  # which is in the identity, not in the label
+            changes.append(f"{key}={_written(value)}")
+    return dataclasses.replace(recipe, overrides=tuple(changes))
 
 
 def _written(value: Any) -> str:

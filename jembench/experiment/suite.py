@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import shlex
-from collections.abc import Collection, Iterator, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -46,10 +46,6 @@ class Run:
     label: str = ""  # display name of its recipe with these settings
     own_models: bool = False  # True if other models only select among its own by name
 
-    def covers(self, dataset: str) -> bool:
-        """Return whether the block has a dataset, given by its spec."""
-        return covers(self.datasets, dataset)
-
     def recipe_for(self, model: str, dataset: str) -> str:
         """Return the name of the recipe of a model on a dataset, both given by their specs."""
         return self.recipe if isinstance(self.recipe, str) else recipes.default(model, dataset, self.recipe)
@@ -79,7 +75,7 @@ class Run:
         if stated & {"metrics", "grid"}:
             replaced |= {"title": block.title, "metrics": block.metrics, "grid": block.grid}
         if "datasets" in stated:
-            replaced["datasets"] = tuple(filter(self.covers, block.datasets))
+            replaced["datasets"] = tuple(dataset for dataset in block.datasets if covers(self.datasets, dataset))
         if isinstance(block.recipe, str):
             replaced["recipe"] = block.recipe
         elif not isinstance(self.recipe, str):
@@ -160,15 +156,7 @@ class Suite:
             changes |= {"title": self.title, "metrics": tuple(metrics), "grid": ()}
         if seeds is not None:
             changes["seeds"] = tuple(seeds)
-        runs = [dataclasses.replace(run, **changes) for run in self.runs]
-        if models is not None:
-            self._check_taken(models)
-            runs = [new for run in runs for new in run.with_models(models)]
-        on = self.datasets if datasets is None else tuple(datasets)
-        return dataclasses.replace(self, runs=tuple(runs), datasets=on)
-
-    def _check_taken(self, models: Sequence[str | Run]) -> None:
-        for model in models:
+        for model in models or ():
             if not any(run.with_models([model]) for run in self.runs):
                 text = model if isinstance(model, str) else model.name
                 named = ", ".join(dict.fromkeys(own for run in self.runs for own in run.models))
@@ -176,6 +164,11 @@ class Suite:
                     f"No block of the suite {self.name} takes the model {text}: each [[run]] names models of its own, "
                     f"which are {named}. Choose of these, or write a [[run]] for {text}."
                 )
+        runs = [dataclasses.replace(run, **changes) for run in self.runs]
+        if models is not None:
+            runs = [new for run in runs for new in run.with_models(models)]
+        on = self.datasets if datasets is None else tuple(datasets)
+        return dataclasses.replace(self, runs=tuple(runs), datasets=on)
 
 
 def of_attack(
@@ -216,32 +209,32 @@ def names() -> list[str]:
     return sorted(packages.files())
 
 
-def load(name: str) -> Suite:
+def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     """Return the suite of a name, or of a TOML file.
 
+    Args:
+        name: of an installed suite, or the path of a file.
+        including: the suites that include this one, from the outermost on.
+
     Raises:
-        SpecError: if there is no such suite, or its file is not valid.
+        SpecError: if there is no such suite, its file is not valid, or suites include each other.
     """
-    return _load(name, ())
-
-
-def _load(name: str, including: tuple[str, ...]) -> Suite:
     if name in including:
         circle = " includes ".join((*including[including.index(name) :], name))
         raise SpecError(f"The suite {circle}. Leave one of these out.")
-    source = packages.source("suite", name)
-    where = f"suite {source.name}" if source.is_installed else source.where
+    source, is_file = packages.source("suite", name), packages.is_file(name)
+    where = source.where if is_file else f"suite {source.name}"
     fields = parse(source.content, source.where)
-    _refuse_former(fields, where)
     if extra := sorted(fields.keys() - _OF_BLOCKS - _OF_FILES):
         raise unknown(f"key in {where}", extra[0], _OF_BLOCKS | _OF_FILES, "")
     included: dict[str, Suite] = {}
     runs: list[Run] = []
     datasets: list[str] = []
-    for path, table, own_models in _blocks(fields, where):
-        of_block = {other: _load(other, (*including, source.name)) for other in _included(table, where)}
-        run = read(Run, table, where, path=path, own_models=own_models)
-        runs += _expanded(run, table.keys(), of_block.values(), where)
+    head = {key: fields[key] for key in fields.keys() & _OF_BLOCKS if key != "datasets"}
+    for number, own in enumerate(_tables(fields, "run", where) if "run" in fields else [{}]):
+        path = f".run[{number}]" if "run" in fields else ""
+        run, of_block, new = _block(head, own, where, path, (*including, source.name))
+        runs += new
         datasets += run.datasets or [dataset for other in of_block.values() for dataset in other.datasets]
         included |= of_block
     of_file = {key: fields[key] for key in fields.keys() & _OF_FILES - {"run", "claim", "reference"}}
@@ -249,29 +242,22 @@ def _load(name: str, including: tuple[str, ...]) -> Suite:
     of_file.setdefault("limit", next((other.limit for other in included.values() if other.limit), None))
     references = [reference for other in included.values() for reference in other.references]
     of_file["references"] = fields.get("reference", list(dict.fromkeys(references)))
-    text = "" if source.is_installed else source.content.decode()
+    text = source.content.decode() if is_file else ""
     suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), claims=(), text=text)
     if suite.lacking:
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
-    own = _claims(_tables(fields, "claim", where), suite, where, f"jembench run {shlex.quote(name)}")
-    of_included = (claim for other in included.values() for claim in other.claims)
-    return dataclasses.replace(suite, claims=tuple(dict.fromkeys((*own, *of_included))))
-
-
-def _blocks(fields: Mapping[str, Any], where: str) -> Iterator[tuple[str, dict[str, Any], bool]]:
-    """Yield the blocks of a file, with the common fields above them; a file without blocks is one block.
-
-    Each comes with the path of its keys, for errors, and whether it names its own models.
-    """
-    head = {key: fields[key] for key in fields.keys() & _OF_BLOCKS if key != "datasets"}
-    if "run" not in fields:
-        yield "", head, False
-        return
-    for number, own in enumerate(_tables(fields, "run", where)):
-        table = head | own
-        if isinstance(of_all := head.get("settings"), list) and isinstance(own.get("settings"), list):
-            table["settings"] = of_all + own["settings"]
-        yield f".run[{number}]", table, "models" in own
+    paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
+    usual = {"where": "", "measure": [f"jembench run {shlex.quote(name)}"]}
+    stated = [claims.of_table(suite.name, usual | table, paper) for table in _tables(fields, "claim", where)]
+    for claim in stated:
+        for metric in (*claim.metric, *claim.than_metric):
+            if spec.parse(metric).name not in suite.metric_names:
+                raise SpecError(
+                    f"The claim {claim.id} of {where} is about {metric}, which is not measured. The metrics are "
+                    f"{', '.join(sorted(suite.metric_names))}."
+                )
+    stated += [claim for other in included.values() for claim in other.claims]
+    return dataclasses.replace(suite, claims=tuple(dict.fromkeys(stated)))
 
 
 def _tables(fields: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
@@ -286,60 +272,35 @@ def _tables(fields: Mapping[str, Any], key: str, where: str) -> list[dict[str, A
     return tables
 
 
-def _included(table: dict[str, Any], where: str) -> list[str]:
-    """Remove the key ``include`` from a block, and return the names of suites."""
+def _block(
+    head: Mapping[str, Any], own: Mapping[str, Any], where: str, path: str, including: tuple[str, ...]
+) -> tuple[Run, dict[str, Suite], list[Run]]:
+    """Return a block as it is written, the suites that it includes, and the blocks that it means.
+
+    A block that includes suites means their blocks, with the fields that it states.
+
+    Args:
+        head: the fields above the blocks, which the block takes if it leaves them out; settings are added.
+        own: the fields of the block; {}: of a file without blocks.
+        where: the file, for errors.
+        path: the keys that lead to the block, for errors.
+        including: the suites that lead to the block.
+    """
+    table = {**head, **own}
+    if isinstance(of_all := head.get("settings"), list) and isinstance(own.get("settings"), list):
+        table["settings"] = of_all + own["settings"]
     include = table.pop("include", [])
     if not isinstance(include, list) or any(not isinstance(one, str) or packages.is_file(one) for one in include):
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
-    return include
-
-
-def _expanded(run: Run, stated: Set[str], included: Collection[Suite], where: str) -> list[Run]:
-    """Return a block, or the blocks of the suites that it includes, with the fields that it states."""
+    included = {name: load(name, including) for name in include}
+    run = read(Run, table, where, path=path, own_models="models" in own)
     run = dataclasses.replace(run, grid=tuple(dataclasses.replace(one, datasets=run.datasets) for one in run.grid))
-    found = [new for other in included for of_other in other.runs for new in of_other.under(run, stated)]
-    for one in found if included else [run]:
-        if one.name and len(one.models) > 1:
+    blocks = [new for suite in included.values() for other in suite.runs for new in other.under(run, table.keys())]
+    blocks = blocks if included else [run]
+    for block in blocks:
+        if block.name and len(block.models) > 1:
             raise SpecError(
-                f"{where} gives {', '.join(one.models)} the name {one.name!r}, which is that of one model. Write a "
+                f"{where} gives {', '.join(block.models)} the name {block.name!r}, which is that of one model. Write a "
                 "[[run]] for each."
             )
-    return found if included else [run]
-
-
-def _claims(tables: list[dict[str, Any]], suite: Suite, where: str, command: str) -> list[Claim]:
-    """Return the claims of a file.
-
-    Raises:
-        SpecError: if a table is no valid claim, or its metrics are not measured.
-    """
-    paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
-    found = [claims.of_table(suite.name, {"where": "", "measure": [command], **table}, paper) for table in tables]
-    for claim in found:
-        for metric in (*claim.metric, *claim.than_metric):
-            if spec.parse(metric).name not in suite.metric_names:
-                raise SpecError(
-                    f"The claim {claim.id} of {where} is about {metric}, which is not measured. The metrics are "
-                    f"{', '.join(sorted(suite.metric_names))}."
-                )
-    return found
-
-
-def _refuse_former(fields: Mapping[str, Any], where: str) -> None:
-    """Check that a file has none of the former tables, which blocks have replaced.
-
-    Raises:
-        SpecError: if it has one.
-    """
-    former = [f"[[{key}]]" for key in ("variant", "model", "arm", "attack") if key in fields]
-    former += ["[run]"] * isinstance(fields.get("run"), Mapping)
-    grids = fields.get("grid", [])
-    former += [key for key in ("on", "except") if any(key in grid for grid in grids if isinstance(grid, Mapping))]
-    if former:
-        raise SpecError(
-            f"{where} has {', '.join(former)}, which suites no longer have. Write a [[run]] block for each variant, "
-            "model and attack: it crosses its models, datasets, seeds and metrics by a recipe with settings, and what "
-            "it leaves out is as above the blocks. Its name stands in tables for its model, its label for its recipe. "
-            '`datasets = ["digits"]` of a block is what on was, and `datasets = ["!digits"]` what except was. The '
-            "execution is in [execution]."
-        )
+    return run, included, blocks

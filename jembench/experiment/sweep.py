@@ -39,10 +39,6 @@ class Grid:
     fixed: Mapping[str, Option] = field(default_factory=dict)  # options with one value
     datasets: Annotated[tuple[str, ...], Rule("left out, since its block names datasets", lambda own: not own)] = ()
 
-    def covers(self, dataset: str) -> bool:
-        """Return whether its block has a dataset, given by its spec."""
-        return covers(self.datasets, dataset)
-
     @cached_property
     def places(self) -> list[Place]:
         """All places, row by row.

@@ -16,7 +16,7 @@ from jembench.catalog import registry, spec
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, SpecError, unknown
 from jembench.experiment.imports import with_imports
-from jembench.experiment.plan import display_names_of, fit_names_of
+from jembench.experiment.plan import Part, fit_names_of, presentation
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.store.latest import earlier, newest
@@ -183,6 +183,7 @@ class Selected(NamedTuple):
     """The results of a store that a selection finds."""
 
     cells: Sequence[Cell]  # in the order asked for
+    parts: Sequence[Part]  # of the suite
     names: Names
     left_out: list[str]  # the other results of the store, a sentence for each reason
     nothing: str  # the remedy if there is no cell
@@ -230,7 +231,9 @@ class Selection:
             cells = self.among(cells, store)
         suite = self.file or (self.suite.name if self.suite else None)
         advice = nothing(store.root, suite, self.limit, "such results" if found else "results")
-        return Selected(cells, self._names([cell.fit for cell in cells]), left_out, advice)
+        fits = [cell.fit for cell in cells]
+        parts, of_suite = presentation(self.suite, fits) if self.suite else ((), NO_NAMES)
+        return Selected(cells, parts, self._names(fits, of_suite), left_out, advice)
 
     def among(self, cells: Sequence[Cell], store: Store | None = None) -> list[Cell]:
         """Return the selected ones of some cells, sorted by datasets, then by models, then by recipes."""
@@ -248,11 +251,10 @@ class Selection:
         select("column", self.columns, labels, str)  # refuses a label that no result has
         return found
 
-    def _names(self, shown: Sequence[FitKey]) -> Names:
+    def _names(self, shown: Sequence[FitKey], of_suite: Names) -> Names:
         """Return the display names of what is shown: on a dataset by a recipe each model has its own."""
         if not shown:
             return NO_NAMES
-        of_suite = display_names_of(self.suite) if self.suite else NO_NAMES
         names = {**of_suite, **display_names(self.names, shown)}
         taken: dict[tuple[str, str, str], str] = {}
         for fit in shown:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from jembench.experiment.plan import Part
-from jembench.experiment.sweep import Axes, Grid, bare_name
+from jembench.experiment.sweep import Axes, Grid, bare_name, covers
 from jembench.report.protocols import DEFENCE, in_common, parts_of, peculiarities
 from jembench.report.rows import Row, grouped
 from jembench.report.select import Fit
@@ -96,7 +96,7 @@ class Tables:
     def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table for each value of a grid: its row options and models across its column options."""
         places = {place.metric: place for place in grid.places}
-        shown = _spread(_known([row for row in rows if grid.covers(row.dataset)], places))
+        shown = _spread(_known([row for row in rows if covers(grid.datasets, row.dataset)], places))
         options = {metric: dict(zip(grid.rows, place.row, strict=True)) for metric, place in places.items()}
         lines = {name: _option_of(options, name) for name, values in grid.rows.items() if len(values) > 1}
         fixed = [f"{name} {values[0]}" for name, values in grid.rows.items() if len(values) == 1]

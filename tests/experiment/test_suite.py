@@ -6,8 +6,9 @@ from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper
-from jembench.experiment.plan import display_names_of, fit_names_of, make_plan, parts_of
+from jembench.experiment.plan import fit_names_of, make_plan, presentation
 from jembench.experiment.suite import Run, of_attack
+from jembench.experiment.sweep import covers
 from jembench.store.outcome import FitKey
 
 ANY = "jembench.sampling.factories:sgld"
@@ -81,7 +82,7 @@ def test_a_block_is_crossed_by_itself_and_takes_what_it_leaves_out_from_the_head
         ("cifar10", OTHER, "fast+epochs=20", 7),
     ]
     assert (metrics_on(plan, "digits"), metrics_on(plan, "cifar10")) == (["nll"], ["nll", "ece:bins=9"])
-    assert plan.names == {(OTHER, "fast+epochs=20"): "Ours"} == display_names_of(plan.suite)
+    assert plan.names == {(OTHER, "fast+epochs=20"): "Ours"} == presentation(plan.suite, [])[1]
     (part,) = plan.parts
     assert part.labels == {"digits+epochs=20+chains.sampler=sgld:steps=7": "short-run"}
     assert part.rows[OTHER, "cifar10", "fast+epochs=20"] == ("ece:bins=9",)
@@ -230,7 +231,7 @@ def test_results_are_shown_with_the_blocks_that_train_by_their_recipe(installed)
     both = installed(both=BOTH, few=FEW + NLL + 'recipe = "code"', more=MORE)
     recipes_seen = ["code", "code+epochs=1", "digits", "digits-paper"]
     keys = [FitKey(model="m", dataset="digits", recipe=recipe, seed=0, id="") for recipe in recipes_seen]
-    few, more = parts_of(both, keys)
+    (few, more), _ = presentation(both, keys)
     assert {recipe: metrics for (_, _, recipe), metrics in few.rows.items()} == dict.fromkeys(
         ("code", "code+epochs=1", "digits-paper"), ("nll",)
     )
@@ -273,6 +274,9 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers_and_each_once(i
         (FEW, "suite zoo lacks metrics. Add it to the file."),
         (FEW + NLL + 'seeds = ["0"]', "In suite zoo, seeds[0] is '0'; "),
         (FEW + NLL + "claim = 3", "In suite zoo, claim is 3; it must be tables, each under a line [[claim]]."),
+        (FEW + '[[variant]]\nname = "v"', "There is no key in suite zoo named 'variant'."),
+        (FEW + GRID + 'on = ["digits"]', "There is no key in grid[0] of suite zoo named 'on'."),
+        (FEW + '[run]\nstore = "runs"', "it must be tables, each under a line [[run]]."),
         (FEW + "run = 3", "In suite zoo, run is 3; it must be tables, each under a line [[run]]."),
         (
             FEW + '[[run]]\n[[run]]\nlabels = ""',
@@ -303,22 +307,6 @@ def test_a_suite_is_read_strictly(tmp_path, monkeypatch, text, expected):
     assert expected in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "named"),
-    [
-        ('[[variant]]\nname = "v"', "[[variant]]"),
-        ('[[model]]\nspec = "jem"\n[run]\nstore = "runs"', "[[model]], [run]"),
-        ('[[attack]]\nname = "pgd"', "[[attack]]"),
-        (GRID + 'on = ["digits"]', "on"),
-        (GRID + 'except = ["digits"]', "except"),
-    ],
-)
-def test_a_file_of_the_former_layout_is_refused_with_the_present_one(installed, text, named):
-    with pytest.raises(SpecError) as caught:
-        installed(zoo=FEW + text)
-    assert str(caught.value).startswith(f"suite zoo has {named}, which suites no longer have. Write a [[run]] block")
-
-
 def test_an_experiment_is_named_by_its_path_in_errors(tmp_path):
     path = tmp_path / "mine.toml"
     path.write_text('title = ""\n[[run]]\nmodels = ["math:sqrt"]')
@@ -341,7 +329,7 @@ def test_an_unknown_suite():
 @pytest.mark.parametrize("name", ["samplers", "divergence"])
 @pytest.mark.parametrize("dataset", ["digits", "cifar10"])
 def test_each_way_to_train_is_there_guarded_and_unguarded(name, dataset):
-    blocks = [(run.label, run.settings) for run in suites.load(name).runs if run.covers(dataset)]
+    blocks = [(run.label, run.settings) for run in suites.load(name).runs if covers(run.datasets, dataset)]
     guarded = [(label or "as the recipe has it", own) for label, own in blocks if "guard.mode=watch" not in own]
     unguarded = [block for block in blocks if "guard.mode=watch" in block[1]]
     assert [(f"{label}, unguarded", (*own, "guard.mode=watch")) for label, own in guarded] == unguarded

@@ -5,7 +5,7 @@ import pytest
 from jembench.api.stored import OpenStore
 from jembench.catalog.spec import Spec, format_value, parse, stable_hash
 from jembench.experiment import suite as suites
-from jembench.experiment.plan import parts_of
+from jembench.experiment.plan import presentation
 from jembench.interfaces import Value
 from jembench.metrics.base import describe_test_images
 from jembench.metrics.generation import FID, IS
@@ -44,7 +44,7 @@ def store(tmp_path_factory):
         for model in MODELS:
             recipe = suite.runs[0].recipe_for(model, "cifar10")
             fit = FitKey(model=model, dataset="cifar10", recipe=recipe, seed=0, id=model)
-            (part,) = parts_of(suite, [fit])
+            (part,), _ = presentation(suite, [fit])
             for metric in part.rows[fit.names]:
                 if parse(metric).name in ("accuracy", "ece", "is", "fid", "ood"):
                     cell = Cell(id=stable_hash([model, metric]), fit=fit, metric=metric, outcome=outcome(metric))

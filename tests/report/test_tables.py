@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench.experiment.plan import Part
-from jembench.experiment.sweep import Grid, compares_with_itself
+from jembench.experiment.sweep import Grid, compares_with_itself, covers
 from jembench.interfaces import Value
 from jembench.report.layout import NOTHING, build
 from jembench.report.references import load
@@ -30,7 +30,7 @@ def notes(table):
 
 def part(cells, *metrics, grids=(), title="", labels=None):
     def asked(dataset):
-        of_grids = [place.metric for grid in grids if grid.covers(dataset) for place in grid.places]
+        of_grids = [place.metric for grid in grids if covers(grid.datasets, dataset) for place in grid.places]
         return tuple(metric for metric in (*metrics, *of_grids) if not compares_with_itself(metric, dataset))
 
     return Part(title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells}, labels or {})
