@@ -107,7 +107,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], co
     if command.dry_run:
         return _preview(plan, place, how, command.format)
     if command.detach:
-        session.check(plan.fits, how)  # which refuses options that do not fit together
+        session.check_options(plan.fits, how)  # which refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
         results = runs.carry_out(plan, place, how, Display, published)
@@ -149,11 +149,11 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     from jembench.models import devices
     from jembench.running.check import preview
 
-    session.check(plan.fits, how)
+    session.check_options(plan.fits, how)
     devices.resolve(how.device)
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
     fits, outlook = preview(plan, store)
     print_preview(fits, format)
-    outlook.check(skip_missing=how.skip_missing)
+    outlook.refuse_missing(skip_missing=how.skip_missing)
     return 0

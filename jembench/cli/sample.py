@@ -51,7 +51,7 @@ def sample(steps: int | None, columns: int, output: Path, force: bool, device: s
     place = Store(store)
     with plugins_aside():
         fit = plan_named(**which, store=place)
-        fit_samples.check(make_model(fit, fit.dataset.make()), fit, steps)  # before training
+        fit_samples.check_generative(make_model(fit, fit.dataset.make()), fit, steps)  # before training
         check_file(output, ".png", force=force)
         sweep(output.parent, below=False)
         show.twins([fit], place)

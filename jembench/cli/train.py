@@ -19,7 +19,7 @@ from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.running.estimate import Estimate
+    from jembench.running.estimate import TrainingCost
 
 TRAIN_EXAMPLES = options.examples(
     "jembench train jem",
@@ -104,7 +104,7 @@ def estimate(
     print_table(columns, [_texts(row) for row in rows])
 
 
-def _texts(row: Estimate) -> tuple[str, ...]:
+def _texts(row: TrainingCost) -> tuple[str, ...]:
     operations = f"{row.operations / 1e12:.3g}" if row.operations else "not known"
     memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
     return row.recipe, row.model, operations, f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory

@@ -44,7 +44,7 @@ class Outlook(NamedTuple):
     fits: dict[str, Ready]  # by id, except those of a missing dataset of unknown shape and size
     absent: dict[str, str]  # dataset -> why it is missing, with the remedy
 
-    def check(self, *, skip_missing: bool) -> None:
+    def refuse_missing(self, *, skip_missing: bool) -> None:
         """Check that nothing is missing for a plan.
 
         Args:

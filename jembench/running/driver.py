@@ -28,7 +28,7 @@ from jembench.running.events import VARIABLE, Events, chosen_trackers
 from jembench.stopping import Stopped
 from jembench.store.lease import in_work
 from jembench.store.store import Store
-from jembench.store.works import LOGS, Status
+from jembench.store.works import LOGS, WorkStatus
 
 if TYPE_CHECKING:
     from jembench.running.check import Ready
@@ -55,11 +55,6 @@ class RunOptions(NamedTuple):
     executor: str = "auto"  # auto: this process, or several processes for several GPUs or trainings on the CPU
     skip_missing: bool = False
     trackers: Sequence[str] | None = None  # specs; None: those of the environment
-
-    @property
-    def deadline(self) -> float | None:
-        """The time at which work stops, UTC in seconds since 1970; None: never."""
-        return None if self.max_hours is None else time.time() + 3600 * self.max_hours
 
 
 _DEFAULT = RunOptions()
@@ -88,10 +83,10 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
         from jembench.running.check import look_ahead
 
         outlook = look_ahead(plan)
-        outlook.check(skip_missing=how.skip_missing)
+        outlook.refuse_missing(skip_missing=how.skip_missing)
         ready = outlook.fits
-    slots, command = executor.slots, provenance.COMMAND
-    planned = works(plan, store.is_trained, slots=slots, deadline=how.deadline, command=command)
+    deadline = None if how.max_hours is None else time.time() + 3600 * how.max_hours
+    planned = works(plan, store.is_trained, slots=executor.slots, deadline=deadline, command=provenance.COMMAND)
     units, cells = {work.id: work for work in planned}, {cell.id: cell for cell in plan.cells}
     trusted = {*code_of(planned), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
     worker: Worker | None = None
@@ -108,7 +103,7 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
 
     def note_wait(unit: str, reason: str) -> None:
         if store.works.status(unit).state == "queued":
-            store.works.set_status(unit, Status(state="queued", text=reason))
+            store.works.set_status(unit, WorkStatus(state="queued", text=reason))
 
     driver = Driver(
         store=store.root.absolute(),
@@ -166,7 +161,7 @@ class Dispatch:
     events: Events
     _open: dict[str, int] = field(default_factory=dict, init=False)  # units that are not done, with their order
     _sorter: TopologicalSorter[str] = field(default_factory=TopologicalSorter, init=False)
-    _running: dict[str, Status] = field(default_factory=dict, init=False)  # submitted, with the last known status
+    _running: dict[str, WorkStatus] = field(default_factory=dict, init=False)  # submitted, with the last known status
     _held: list[str] = field(default_factory=list, init=False)  # units to submit later
     _failures: list[Ended] = field(default_factory=list, init=False)
     _next_try: float = field(default=0.0, init=False)
@@ -222,7 +217,7 @@ class Dispatch:
                 self._hold(unit, BUSY)
             else:
                 job = work.job(self._open[unit])
-                self._running[unit] = Status(state="queued")
+                self._running[unit] = WorkStatus(state="queued")
                 self.store.works.write(unit, job.text)
                 self.store.works.set_status(unit, self._running[unit])
                 jobs.append(job)

@@ -43,7 +43,7 @@ WARM_UP = 4
 which CUDA graphs warm up and are captured. Otherwise one is enough."""
 
 
-class Estimate(NamedTuple):
+class TrainingCost(NamedTuple):
     """The cost of one fit on one device."""
 
     recipe: str
@@ -88,7 +88,7 @@ class _Probe(Trainer):
         return super().sampling_steps if self.length is None or self.sampler is None else self.length
 
 
-def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -> Estimate:
+def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -> TrainingCost:
     """Estimate the cost of a training.
 
     Args:
@@ -124,7 +124,7 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
                 "computed first. Leave --rate out, and estimate on the device itself."
             )
     hours = seconds * trainer.iterations / 3600
-    return Estimate(fit.key.recipe, fit.key.model, seconds, trainer.iterations, hours, memory, operations)
+    return TrainingCost(fit.key.recipe, fit.key.model, seconds, trainer.iterations, hours, memory, operations)
 
 
 def _probe(fit: FitPlan, dataset: Dataset, device: torch.device) -> _Probe:

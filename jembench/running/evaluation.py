@@ -37,9 +37,9 @@ from jembench.training import snapshots
 FRESH_SAMPLES = 1000
 """The number of images that are drawn from a model without a buffer."""
 
-Part = Literal["test", "validation", "train"]
+SplitName = Literal["test", "validation", "train"]
 
-_PARTS = ("test", "validation", "train")
+_SPLITS = ("test", "validation", "train")
 
 
 _UNKNOWN = TrainingRecord()
@@ -183,7 +183,7 @@ class FitAccess:
         """A hash of the files of a dataset of the user's own files."""
         return self.fit.data_content
 
-    def part(self, name: Part) -> Split:
+    def part(self, name: SplitName) -> Split:
         """Return the test, validation or training images."""
         if name == "test":
             return self.fit.test
@@ -200,8 +200,8 @@ class FitAccess:
         Raises:
             SpecError: if there is no OOD set or dataset of that name.
         """
-        if name in _PARTS:
-            return self.part(cast(Part, name)).images
+        if name in _SPLITS:
+            return self.part(cast(SplitName, name)).images
         ood_set = resolve(name)
         self.used.add(ood_set.component.component)
         if name not in self.fit.ood_images:

@@ -24,7 +24,7 @@ from jembench.stopping import Stopped, contained
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
-from jembench.store.works import Status
+from jembench.store.works import WorkStatus
 
 VARIABLE = "JEMBENCH_TRACKERS"
 """The environment variable that lists trackers: registered names or import paths, with options."""
@@ -91,7 +91,7 @@ class Events(AbstractContextManager["Events"]):
         Within the context, another thread sends the progress of this process every ``PERIOD`` if it has changed.
         """
         unit, worker = work.id if work else "", f"{platform.node()}:{os.getpid()}"
-        status = Status(state="running", worker=worker, since=time.time())
+        status = WorkStatus(state="running", worker=worker, since=time.time())
         lock, ended = threading.Lock(), threading.Event()
 
         def report(event: Event) -> None:

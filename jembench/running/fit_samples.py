@@ -13,7 +13,7 @@ from jembench.interfaces import Evaluation, Samples, Source
 from jembench.models.capabilities import capabilities
 
 
-def check(model: nn.Module, fit: FitPlan, steps: int | None) -> None:
+def check_generative(model: nn.Module, fit: FitPlan, steps: int | None) -> None:
     """Check that a model generates images and, for new chains of ``steps`` steps, has chains.
 
     Raises:
@@ -30,9 +30,9 @@ def samples_of(evaluation: Evaluation, fit: FitPlan, steps: int | None, n: int |
     """Return the kept or direct samples of a model; with ``steps``, the ends of n new chains.
 
     Raises:
-        SpecError: as for :func:`check`.
+        SpecError: as for :func:`check_generative`.
     """
-    check(evaluation.model, fit, steps)
+    check_generative(evaluation.model, fit, steps)
     return evaluation.samples() if steps is None else evaluation.samples(Source(chains="fresh", steps=steps, images=n))
 
 

@@ -7,7 +7,6 @@ import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, get_args
@@ -153,11 +152,6 @@ class FitWork:
     command: str = ""  # of the user; "": that of this process
     notes: list[str] = field(default_factory=list, init=False)  # about settings of PyTorch that plugins left changed
 
-    @property
-    def folder(self) -> Path:
-        """The folder of the fit."""
-        return self.store.fit_folder(self.fit.key)
-
     def load_or_train(self, limit: int | None = None, wanted: frozenset[Quantity] = frozenset()) -> TrainedFit:
         """Load the fit's model from the store, after training it if the store does not have it.
 
@@ -172,43 +166,41 @@ class FitWork:
             ProcessLost: if a process of the group failed or has ended.
             StoreError: if the store cannot be written.
         """
+        folder = self.store.fit_folder(self.fit.key)
         if not self.store.is_trained(self.fit.key):
             check_imports([self.fit], self.store)
-            (self.folder / RECORD).unlink(missing_ok=True)  # it must not describe the new weights
+            (folder / RECORD).unlink(missing_ok=True)  # it must not describe the new weights
             with progress.phase("building the model"):
-                model = make_model(self.fit, self.bank.dataset, self._note, self.bank.device)
+                model = make_model(self.fit, self.bank.dataset, self.note, self.bank.device)
             at_once = self.fit.model.is_pretrained or is_fitted(model)
             size = 1 if at_once else processes.group.size
             blank, start = new_record(self.fit, model, self.bank.device, self.command, size), time.perf_counter()
             try:
-                with self.isolated("The training"):
-                    record = self._fit(model, blank) if at_once else self._train(model, blank)
+                with isolated(f"The training of {self.fit.key.model}", self.note):
+                    record = (self._fit if at_once else self._train)(model, blank, folder)
             except Diverged as error:
                 seconds = time.perf_counter() - start
                 self.store.write_fit(blank._replace(status="failed", reason=str(error), seconds=seconds))
                 raise
             about = {**record.provenance, **self.changed}
-            self.store.write_fit(record._replace(files=digests(self.folder), provenance=about))
+            self.store.write_fit(record._replace(files=digests(folder), provenance=about))
             stopping.check()
         with progress.phase("loading the model"):
-            fit = self._load()
+            fit = self._load(folder)
             return dataclasses.replace(fit, limit=limit, wanted=readable(fit.model, wanted))
-
-    def isolated(self, what: str) -> AbstractContextManager[None]:
-        """Run code of a plugin for this fit, as :func:`~jembench.models.settings.isolated` does."""
-        return isolated(f"{what} of {self.fit.key.model}", self._note)
 
     @property
     def changed(self) -> dict[str, list[str]]:
         """The provenance entry about settings that plugins left changed; empty if there are none."""
         return {"changed_settings": list(self.notes)} if self.notes else {}
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
+        """Send a warning about settings that a plugin left changed, once."""
         if text not in self.notes:
             self.notes.append(text)
             self.report(Event(kind="warning", text=text))
 
-    def _train(self, model: Any, blank: FitRecord) -> FitRecord:
+    def _train(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
         group, size = processes.group, self.fit.recipe.processes
         if size != group.size:
             raise SpecError(
@@ -220,7 +212,7 @@ class FitWork:
             trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, model)
         group.broadcast(self.fit.key.id)
         check = functools.partial(self.store.check_lease, self.fit.key.id)
-        fitted = train(trainer, self.folder, self.report, deadline=self.deadline, check=check)
+        fitted = train(trainer, folder, self.report, deadline=self.deadline, check=check)
         other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))  # processes that wait for a processor
         return blank._replace(
             iteration=fitted.iteration,
@@ -232,7 +224,7 @@ class FitWork:
             provenance={**blank.provenance, "execution": trainer.computed, "other_load": other_load},
         )
 
-    def _fit(self, model: Any, blank: FitRecord) -> FitRecord:
+    def _fit(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
         """Fit the model at once, unless it was trained elsewhere, and write the files of a training."""
         dataset, start, seconds = self.bank.dataset, time.perf_counter(), 0.0
         if not self.fit.model.is_pretrained:
@@ -240,14 +232,14 @@ class FitWork:
                 fit_at_once(model, self.fit, dataset)
             seconds = time.perf_counter() - start
         sampler = make_sampler(model, dataset.spec, self.fit.recipe, dataset.split("train"))
-        checkpoint.write(self.folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
-        checkpoint.write(self.folder / "model.safetensors", dict(model.state_dict()))
+        checkpoint.write(folder / "sampler.safetensors", sampler.state_dict() if sampler else {})
+        checkpoint.write(folder / "model.safetensors", dict(model.state_dict()))
         return blank._replace(seconds=seconds)
 
-    def _load(self) -> TrainedFit:
-        fit, dataset, folder = self.fit, self.bank.dataset, self.folder
+    def _load(self, folder: Path) -> TrainedFit:
+        fit, dataset = self.fit, self.bank.dataset
         forget_compiled()  # releases the memory of CUDA graphs of the training or another model
-        model = make_model(fit, dataset, self._note)
+        model = make_model(fit, dataset, self.note)
         record = self.store.read_fit(fit.key)
         assert record is not None
         state, weights = _read_kept(folder, "model.safetensors", record)

@@ -30,7 +30,7 @@ POLL = 0.05
 
 
 @dataclass(kw_only=True)
-class _Worker:
+class _Batch:
     """A process that carries out a batch of units."""
 
     process: subprocess.Popen[bytes]
@@ -72,7 +72,7 @@ class Processes:
     per_gpu: Annotated[int, Range(least=1)] = 1
     retries: Annotated[int, Range(least=0)] = 2
     _queue: list[Job] = field(default_factory=list, init=False)
-    _workers: list[_Worker] = field(default_factory=list, init=False)
+    _workers: list[_Batch] = field(default_factory=list, init=False)
     _deaths: Counter[str] = field(default_factory=Counter, init=False)  # by the id of the unit
     _endings: list[Ended] = field(default_factory=list, init=False)  # that were not asked for yet
     _cancelled: bool = field(default=False, init=False)
@@ -168,10 +168,10 @@ class Processes:
                 stderr=errors,
                 start_new_session=True,  # Ctrl-C reaches the driver alone
             )
-        self._workers.append(_Worker(process=process, jobs=jobs, places=places, printed=printed, log=log))
+        self._workers.append(_Batch(process=process, jobs=jobs, places=places, printed=printed, log=log))
         return True
 
-    def _check(self, worker: _Worker) -> None:
+    def _check(self, worker: _Batch) -> None:
         """Record the endings of a worker, and queue its remaining units again if it has died."""
         code = worker.process.poll()  # before reading, so that its whole output is read
         for ended in worker.endings():
@@ -203,7 +203,7 @@ class Processes:
         self._endings += [Ended(id=job.id, how="stopped", host=platform.node()) for job in jobs]
         jobs.clear()
 
-    def _remove(self, worker: _Worker) -> None:
+    def _remove(self, worker: _Batch) -> None:
         """Wait for the end of a worker's process, and free its places."""
         worker.process.wait()
         worker.printed.close()

@@ -46,7 +46,7 @@ class Finished(NamedTuple):
     stopped: OutOfTime | Stopped | WorkFailed | None  # the reason why the work ended early, if it did
 
 
-def check(fits: Iterable[FitPlan], how: RunOptions) -> None:
+def check_options(fits: Iterable[FitPlan], how: RunOptions) -> None:
     """Check that the options are consistent and suit the fits.
 
     Raises:
@@ -87,7 +87,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     Raises:
         JembenchError: if something is missing, or the store cannot be written. The failure of a cell is its outcome.
     """
-    check(plan.fits, how)
+    check_options(plan.fits, how)
     check_imports(plan.fits, store)
     cells = list(filter(None, map(store.read_cell, plan.cells)))
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
@@ -145,7 +145,7 @@ def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
 
 def train(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay) -> None:
     """Train a model in this process unless the store has it; arguments as for :func:`run_plan`."""
-    check([fit], how)
+    check_options([fit], how)
     if not store.is_trained(fit.key):
         with open_fit(fit, store, how, display):
             pass
@@ -163,6 +163,7 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
 
     with display() as shown:
         device, dataset = devices.resolve(how.device), fit.dataset.make()
+        deadline = None if how.max_hours is None else time.time() + 3600 * how.max_hours
         check_imports([fit], store)
         if not store.is_trained(fit.key):
             for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
@@ -171,7 +172,7 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
         with devices.threads_for(dataset.spec, device):
             with Events(shown, store, chosen_trackers(how.trackers)) as events, events.reporting(fit.key) as report:
                 bank = FeatureBank(dataset, store, device)
-                work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=how.deadline)
+                work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline)
                 with when_free(store, fit.key.id):
                     evaluation = work.load_or_train().evaluation()
             yield evaluation

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import MappingProxyType
 
 import torch
@@ -18,6 +19,7 @@ from jembench.experiment.works import Work, planned
 from jembench.interfaces import Evaluation, Event, Quantity
 from jembench.interfaces.running import Ended
 from jembench.models import devices
+from jembench.models.settings import isolated
 from jembench.running import events, provenance
 from jembench.running.caches import FeatureBank
 from jembench.running.check import Datasets, Ready, look_ahead
@@ -85,7 +87,7 @@ class Worker:
                     ready = self.ready.get(fit.key.id)
                     if ready is None:
                         outlook = look_ahead(plan, self.datasets)
-                        outlook.check(skip_missing=self.skip_missing)
+                        outlook.refuse_missing(skip_missing=self.skip_missing)
                         ready = outlook.fits[fit.key.id]
                     bank = FeatureBank(ready.dataset, self.store, self.device)
                     unit = _Unit(
@@ -99,7 +101,8 @@ class Worker:
                         work=work,
                         cells=plan.cells,
                     )
-                    with devices.threads_for(ready.dataset.spec, self.device), unit.isolated("The work"):
+                    within = isolated(f"The work of {fit.key.model}", unit.note)
+                    with devices.threads_for(ready.dataset.spec, self.device), within:
                         ended = unit.compute()
             except BaseException as error:
                 with suppress(StoreError):  # of a full disk: the raised error reports it
@@ -125,7 +128,8 @@ class _Unit(FitWork):
             or on some of the cells.
         """
         is_trained = self.store.is_trained(self.fit.key)
-        has_picture = is_trained and (self.folder / SAMPLES).exists()
+        picture = self.store.fit_folder(self.fit.key) / SAMPLES
+        has_picture = is_trained and picture.exists()
         possible, all_mine = [], True
         for cell in self.cells:
             if self.store.is_settled(cell):
@@ -153,7 +157,7 @@ class _Unit(FitWork):
                 all_mine = False
             elif self.work.kind == "fit":
                 if not has_picture and "samples" in self.ready.has:
-                    self._draw_picture(trained.evaluation())
+                    self._draw_picture(trained.evaluation(), picture)
                 own = {cell.id for cell in self.work.cells}
                 all_mine = self._measure_all([cell for cell in possible if cell.id in own], trained)
             else:
@@ -166,7 +170,8 @@ class _Unit(FitWork):
         """Compute a cell, or its part of it; ``used`` gets the components that the metric asks for."""
         with progress.phase(f"measuring {cell.metric}") as shown:
             evaluation = trained.evaluation(used, cell.metric.code, shown, self.work.part)
-            return measure(cell.metric.make(), evaluation, self.isolated(f"The metric {cell.metric}"))
+            within = isolated(f"The metric {cell.metric} of {self.fit.key.model}", self.note)
+            return measure(cell.metric.make(), evaluation, within)
 
     def _measure_all(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
         """Compute the cells that no other process computes, and return whether these are all."""
@@ -192,10 +197,10 @@ class _Unit(FitWork):
             )
         return all_mine
 
-    def _draw_picture(self, evaluation: Evaluation) -> None:
+    def _draw_picture(self, evaluation: Evaluation, picture: Path) -> None:
         try:
-            with progress.phase("drawing samples"), self.isolated("The samples"):
-                write_samples(evaluation, evaluation.samples(), self.folder / SAMPLES)
+            with progress.phase("drawing samples"), isolated(f"The samples of {self.fit.key.model}", self.note):
+                write_samples(evaluation, evaluation.samples(), picture)
         except StoreError:
             raise
         except Exception as error:

@@ -25,7 +25,7 @@ LOGS = "worker-*.log"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Status:
+class WorkStatus:
     """The status of a unit of work: a worker replaces it about once a second."""
 
     state: str  # "queued", "running", or how it ended
@@ -78,7 +78,7 @@ class WorkFiles:
         """Return the ids of all units."""
         return sorted(path.stem for path in self.folder.glob("*.json") if "." not in path.stem)
 
-    def set_status(self, work: str, status: Status) -> None:
+    def set_status(self, work: str, status: WorkStatus) -> None:
         """Replace the status of a unit.
 
         Raises:
@@ -87,11 +87,11 @@ class WorkFiles:
         fields = asdict(dataclasses.replace(status, time=time.time()))
         records.write(self.path(work, ".status"), outcome.encode(fields), durable=False)
 
-    def status(self, work: str) -> Status:
+    def status(self, work: str) -> WorkStatus:
         """Return the status of a unit; that of one that waits where none can be read."""
         with suppress(FileNotFoundError, DamagedError):
-            return records.read(self.path(work, ".status")).read(Status)
-        return Status(state="queued")
+            return records.read(self.path(work, ".status")).read(WorkStatus)
+        return WorkStatus(state="queued")
 
     def end(self, work: str, how: Ending, text: str, log: str = "") -> None:
         """Note how a unit ended; one that is done is removed.

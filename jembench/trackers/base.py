@@ -11,7 +11,7 @@ from jembench.errors import Unavailable
 from jembench.interfaces import Event
 
 
-class Run(Protocol):
+class TrackerRun(Protocol):
     """A run of a tracking library for one fit. Values are on disk, or sent, when a method returns."""
 
     def numbers(self, values: Mapping[str, float], iteration: int) -> None:
@@ -27,7 +27,7 @@ class Run(Protocol):
         """End the run in this process."""
 
 
-Open = Callable[[str, Mapping[str, str]], Run]
+Open = Callable[[str, Mapping[str, str]], TrackerRun]
 """The function that opens a new or former run, by its name and model, dataset, recipe, seed, id and attempt."""
 
 
@@ -40,7 +40,7 @@ class PerFit:
 
     def __init__(self, open_run: Open) -> None:
         self._open_run = open_run
-        self._runs: dict[tuple[str, int], Run] = {}
+        self._runs: dict[tuple[str, int], TrackerRun] = {}
 
     def event(self, event: Event) -> None:
         """Log one event."""
@@ -64,7 +64,7 @@ class PerFit:
         else:
             run.text(event.metric, f"{event.values['status']}: {event.text}", 0)
 
-    def _run(self, event: Event) -> Run:
+    def _run(self, event: Event) -> TrackerRun:
         fit, attempt = event.fit, int(event.values.get("attempt", 0))
         key = fit["id"], attempt
         if key not in self._runs:

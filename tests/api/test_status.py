@@ -8,7 +8,7 @@ import pytest
 from jembench.api.status import status
 from jembench.store import records
 from jembench.store.store import Store
-from jembench.store.works import Status
+from jembench.store.works import WorkStatus
 
 FIT = {"model": "jem", "dataset": "digits", "recipe": "digits", "seed": 3, "id": "f1"}
 
@@ -25,7 +25,7 @@ def unit(store):
     def write(unit="u1", **given):
         store.works.write(unit, records.text({"kind": "fit", "fit": FIT}))
         if given:
-            store.works.set_status(unit, Status(**given))
+            store.works.set_status(unit, WorkStatus(**given))
         return next(each for each in status(store.root) if each.id == unit)
 
     return write

@@ -8,7 +8,7 @@ import pytest
 from jembench.cli import status
 from jembench.store import records
 from jembench.store.store import Store
-from jembench.store.works import Status
+from jembench.store.works import WorkStatus
 
 FIT = {"model": "jem", "dataset": "digits", "recipe": "digits", "seed": 3, "id": "f1"}
 
@@ -21,7 +21,7 @@ def store(tmp_path):
     def happened(unit, kind, **given):
         store.works.write(unit, records.text({"kind": kind, "fit": FIT}))
         if given:
-            store.works.set_status(unit, Status(worker="node7:5", since=time.time(), **given))
+            store.works.set_status(unit, WorkStatus(worker="node7:5", since=time.time(), **given))
 
     happened("a1", "fit", state="running", done=20, total=100, counted="iterations", text="loss 0.500")
     happened("b2", "attack-part", state="running", done=64, total=1000, counted="images", text="pgd, step 7 of 40")

@@ -14,7 +14,7 @@ from jembench.running.events import Events
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
-from jembench.store.works import Status
+from jembench.store.works import WorkStatus
 
 
 def unit(name, *after, kind="fit", seed=0, **given):
@@ -154,7 +154,7 @@ def test_the_status_of_a_unit_is_sent_on(start, store):
 
     def write(*, text="training", notes=(), state="running"):
         def look():
-            status = Status(state=state, worker="n:1", since=5.0, done=3, total=9, text=text, notes=notes)
+            status = WorkStatus(state=state, worker="n:1", since=5.0, done=3, total=9, text=text, notes=notes)
             store.works.set_status(only.id, status)
             return []
 
@@ -301,7 +301,7 @@ def test_what_killed_runs_left_is_removed_when_its_units_are_done(store):
     done, waits = unit("done"), unit("waits")
     for each in (done, waits):
         store.works.write(each.id, each.job(0).text)
-        store.works.set_status(each.id, Status(state="running"))
+        store.works.set_status(each.id, WorkStatus(state="running"))
     log, other = (store.works.folder / name for name in ("worker-1-0.log", "mine.txt"))
     log.touch(), other.touch()
     measured(store, done)

@@ -5,7 +5,7 @@ import pytest
 from jembench.errors import DamagedError, SpecError
 from jembench.store import records
 from jembench.store.store import Store
-from jembench.store.works import Status
+from jembench.store.works import WorkStatus
 
 
 @pytest.fixture
@@ -18,7 +18,7 @@ def works(tmp_path):
 
 def test_a_unit_is_written_and_removed_with_its_status(works):
     works.write("u1", records.text({"kind": "fit"}))
-    works.set_status("u1", Status(state="running"))
+    works.set_status("u1", WorkStatus(state="running"))
     assert works.read("u1").data["kind"] == "fit"
     assert works.ids() == ["u1"]
     works.remove("u1")
@@ -42,10 +42,10 @@ def test_a_unit_that_is_not_there_or_not_what_was_written(works):
 
 
 def test_a_status_is_replaced(works):
-    assert works.status("u1") == Status(state="queued")
+    assert works.status("u1") == WorkStatus(state="queued")
     for done in (3, 6):
         works.set_status(
-            "u1", Status(state="running", worker="n:1", since=2.5, done=done, total=9, notes=("no", "picture"))
+            "u1", WorkStatus(state="running", worker="n:1", since=2.5, done=done, total=9, notes=("no", "picture"))
         )
     found = works.status("u1")
     assert (found.done, found.total, found.since, found.notes) == (6, 9, 2.5, ("no", "picture"))
@@ -53,7 +53,7 @@ def test_a_status_is_replaced(works):
 
 
 def test_how_a_unit_ended_keeps_what_is_known_of_it(works):
-    works.set_status("u1", Status(state="running", worker="n:1", done=3, total=9))
+    works.set_status("u1", WorkStatus(state="running", worker="n:1", done=3, total=9))
     for how, state in (("failed", "failed"), ("busy", "queued")):
         works.end("u1", how, "no space", "a.log")
         works.end("u1", how, "no space")
@@ -64,7 +64,7 @@ def test_how_a_unit_ended_keeps_what_is_known_of_it(works):
 
 
 def test_a_damaged_status_counts_as_none_and_no_text_moves_the_cursor(works):
-    works.set_status("u1", Status(state="running", text="over\x1b[2Jthere"))
+    works.set_status("u1", WorkStatus(state="running", text="over\x1b[2Jthere"))
     assert works.status("u1").text == r"over\x1b[2Jthere"
     (works.folder / "u1.status.json").write_bytes(b'{"schema": 2, "state": 3}')
-    assert works.status("u1") == Status(state="queued")
+    assert works.status("u1") == WorkStatus(state="queued")
