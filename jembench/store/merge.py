@@ -21,11 +21,10 @@ from jembench.store.outcome import Cell, encode
 from jembench.store.store import Store, read_cell
 from jembench.store.walk import Finding, Item, Status, walk
 
-_CACHES = ("readings", "features")
 _OTHER = "the target has another result"
 
 _Unit = list[Item]
-"""Files that are copied together, in this order: of a fit, of a cell, or one file of predictions."""
+"""The files of a fit or of a cell, which are copied together in this order."""
 
 
 def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = None) -> list[Finding]:
@@ -37,8 +36,8 @@ def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = 
     Args:
         source: store to copy from.
         target: store to copy into.
-        wanted: selects files of ``source``; by default those with an owner, except predictions and features, which are
-            computed again where a metric needs them.
+        wanted: selects files of fits and cells in ``source``; by default all. Predictions and features are not copied:
+            they are computed again where a metric needs them.
 
     Returns:
         A finding for each fit and file that was ``copied``, ``kept`` as it is in ``target``, ``damaged`` in ``source``,
@@ -52,8 +51,8 @@ def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = 
     work = _Merge(source, target)
     units: defaultdict[str, _Unit] = defaultdict(list)
     for item in walk(source):
-        if (item.owner and item.kind not in _CACHES) if wanted is None else wanted(item):
-            units[_name(item)].append(item)
+        if item.owner and item.kind not in ("readings", "features") and (wanted is None or wanted(item)):
+            units[id_of(item.path if item.kind in ("cell", "arrays") else item.path.parent)].append(item)
     by_owner: defaultdict[str, list[_Unit]] = defaultdict(list)
     for unit in units.values():
         unit.sort(key=_order)
@@ -64,15 +63,8 @@ def merge(source: Store, target: Store, wanted: Callable[[Item], bool] | None = 
     return work.findings
 
 
-def _name(item: Item) -> str:
-    """Return the id of the fit or the cell that a file is of; its path, if it is of neither."""
-    if item.kind in _CACHES:
-        return str(item.path)
-    return id_of(item.path if item.kind in ("cell", "arrays") else item.path.parent)
-
-
 def _is_fit(unit: _Unit) -> bool:
-    return unit[-1].kind not in ("cell", *_CACHES)
+    return unit[-1].kind != "cell"
 
 
 class _Merge:
@@ -92,15 +84,11 @@ class _Merge:
     def place(self, path: Path) -> Path:
         """Return where a file belongs in the target, in which a fit or a cell may have another name."""
         part, name, *rest = path.relative_to(self.source.root).parts
-        folder = self.target.root / part / name if part in _CACHES else self.places.place(part, name, listed=True)
-        return folder.joinpath(*rest)
+        return self.places.place(part, name, listed=True).joinpath(*rest)
 
     def merge_owned(self, fit: str, units: Sequence[_Unit]) -> None:
-        """Copy a fit, its cells and its predictions, as far as the target lacks them."""
+        """Copy a fit and its cells, as far as the target lacks them."""
         lacking = [unit for unit in units if self.lacks(unit)]
-        for unit in [unit for unit in lacking if unit[-1].kind in _CACHES]:
-            lacking.remove(unit)
-            self.copy(unit)
         if not lacking:
             return
         with self.target.lease(fit) as held_fit:
@@ -110,7 +98,7 @@ class _Merge:
                 elif fit in self.other_weights and not _is_fit(unit):
                     self.note(unit, "kept", "it was measured on other weights than those of the target")
                 else:
-                    with nullcontext(True) if _is_fit(unit) else self.target.lease(_name(unit[-1])) as held:
+                    with nullcontext(True) if _is_fit(unit) else self.target.lease(id_of(unit[-1].path)) as held:
                         if not held:
                             self.note(unit, "busy", "another process computes it in the target")
                         elif self.lacks(unit):  # it did not come meanwhile
@@ -118,8 +106,6 @@ class _Merge:
 
     def lacks(self, unit: _Unit) -> bool:
         """Return whether a unit is to be copied; note why it cannot be."""
-        if unit[-1].kind in _CACHES:
-            return not self.place(unit[-1].path).exists()
         try:
             return self._lacks_fit(unit) if _is_fit(unit) else self._lacks_cell(unit)
         except UNREADABLE as error:
@@ -165,8 +151,7 @@ class _Merge:
             return
         for item in unit:
             copy(item.path, self.place(item.path))
-        if unit[-1].kind not in _CACHES:
-            self.note(unit, "copied")
+        self.note(unit, "copied")
 
 
 # --- contents of files ------------------------------------------------------------------------------------------------

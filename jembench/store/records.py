@@ -11,7 +11,7 @@ import json
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, NoReturn, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 from jembench import files
 from jembench.catalog import validation
@@ -128,12 +128,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
-        raise ValueError(f"{text} is too large a number")
+        raise ValueError(f"{text} is no finite number")
     return number
 
 
-def _no_constant(text: str) -> NoReturn:
-    raise ValueError(f"{text} is not a number in JSON")
-
-
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_no_constant)
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)

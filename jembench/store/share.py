@@ -54,13 +54,14 @@ def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tu
         raise SpecError(f"The training of {fit} has not ended, or it failed: there is no model to share.")
     current = newest(store.contents().cells)
     results = [cell for cell in current if cell.fit.id == fit.id and cell.outcome.is_settled]
-    shared = {fit.id, *(cell.id for cell in results)}
+    shared = {cell.id for cell in results}
 
     def wanted(item: Item) -> bool:
-        name = item.path.relative_to(store.root).as_posix()
-        of = item.path.parent if item.path.parent.parent.name == "fits" else item.path
-        is_left_out = not chains and _CHAINS.fullmatch(item.path.name)
-        return item.owner == fit.id and id_of(of) in shared and manifest.is_part(name) and not is_left_out
+        if item.owner != fit.id or not manifest.is_part(item.path.relative_to(store.root).as_posix()):
+            return False
+        if item.kind in ("cell", "arrays"):
+            return id_of(item.path) in shared
+        return chains or not _CHAINS.fullmatch(item.path.name)
 
     for finding in merge(store, Store(folder), wanted):
         if finding.status != "copied":

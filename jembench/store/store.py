@@ -149,13 +149,10 @@ class Store:
             DamagedError: if the file is not the one that training left.
         """
         path, record = self.fit_folder(key) / fits.HISTORY, self.read_fit(key)
-        try:
+        written, found = record.files.get(fits.HISTORY) if record else None, "none"
+        with suppress(OSError):
             found = files.digest(path)
-        except FileNotFoundError:
-            found = ""
-        except OSError as error:
-            raise DamagedError(f"{path} cannot be read: {error.strerror or error}.") from error
-        if record and record.files.get(fits.HISTORY, found) != found:
+        if written not in (None, found):
             raise DamagedError(f"{path} is not the file that the training left: it was cut short, edited or removed.")
         return path
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 from collections import Counter
 from collections.abc import Sequence
@@ -113,17 +112,17 @@ def remove(store: Store, found: Sequence[Garbage]) -> list[Garbage]:
     store.sweep()
     left: list[Garbage] = []
     try:
-        for folder, files in itertools.groupby(found, lambda each: (store.root / each.file).parent):
-            of_fit = folder.parent == store.root / "fits"
-            with store.lease(id_of(folder)) if of_fit else nullcontext(True) as free:
+        for each in found:
+            path = store.root / each.file
+            of_fit = path.parent.parent == store.root / "fits"
+            with store.lease(id_of(path.parent)) if of_fit else nullcontext(True) as free:
                 if free:
-                    for each in files:
-                        (store.root / each.file).unlink(missing_ok=True)
+                    path.unlink(missing_ok=True)
                 else:
-                    left += files
-            if folder.parent == store.root / "readings":
-                with suppress(OSError):  # somebody's file is in it
-                    folder.rmdir()
+                    left.append(each)
+            if path.parent.parent == store.root / "readings":
+                with suppress(OSError):  # it has other files
+                    path.parent.rmdir()
     except OSError as error:
         raise cannot_write(Path(error.filename or store.root), error) from error
     return left

@@ -203,15 +203,15 @@ def verify(store: Store) -> list[Finding]:
         SpecError: if there is no such folder.
         StoreError: if the store, or one of its folders, cannot be listed.
     """
-    return sorted(_verified(store.root, item) for item in walk(store) if item.kind != "picture")
-
-
-def _verified(root: Path, item: Item) -> Finding:
-    name = str(item.path.relative_to(root))
-    try:
-        item.check()
-    except _Stray as reason:
-        return Finding(name, "stray", str(reason))
-    except UNREADABLE as error:
-        return Finding(name, "damaged", str(error))
-    return Finding(name, "ok")
+    findings = []
+    for item in walk(store):
+        if item.kind != "picture":
+            name = str(item.path.relative_to(store.root))
+            try:
+                item.check()
+                findings.append(Finding(name, "ok"))
+            except _Stray as reason:
+                findings.append(Finding(name, "stray", str(reason)))
+            except UNREADABLE as error:
+                findings.append(Finding(name, "damaged", str(error)))
+    return sorted(findings)

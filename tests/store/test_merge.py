@@ -227,17 +227,3 @@ def test_a_source_that_is_not_there_and_a_target_that_cannot_be_written(source, 
     (tmp_path / "file").write_text("")
     with pytest.raises(StoreError, match="is a file, not a folder"):
         merge.merge(source, store)
-
-
-def test_what_other_units_read_comes_with_the_results_of_a_worker_s_store(source, target):
-    files = [*source.root.glob("readings/*/*"), *source.root.glob("features/*/*")]
-    names = [path.relative_to(source.root) for path in files]
-    network = source.features / "digits-cnn" / "weights.safetensors"
-    whole = network.read_bytes()
-    flip(network)
-    found = merge.merge(source, target, lambda item: bool(item.owner))
-    assert [one.file for one in found if one.status == "damaged"] == ["features/digits-cnn/weights.safetensors"]
-    network.write_bytes(whole)
-    assert merge.merge(source, target, lambda item: bool(item.owner)) == []
-    assert len(names) == 4 + 2
-    assert all((target.root / name).read_bytes() == (source.root / name).read_bytes() for name in names)

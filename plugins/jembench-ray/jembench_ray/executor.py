@@ -187,16 +187,13 @@ class RayExecutor:
         return dataclasses.replace(ended, log=str(log)) if log.exists() else ended
 
     def _receive(self, ended: Ended, left: bytes) -> Ended:
-        """Merge the store that a unit has left into that of the run.
-
-        Predictions, parts of attacks and feature networks are copied too: some units have no other result, and units
-        without a GPU read them.
-        """
+        """Merge the store that a unit has left into that of the run."""
         with tempfile.TemporaryDirectory(prefix="jembench-") as folder:
             task.unpack(left, Path(folder))
             for log in Path(folder, "works").glob(LOGS):
                 shutil.copy(log, self._driver.store / "works")
-            found = merge(Store(Path(folder)), Store(self._driver.store), lambda item: bool(item.owner))
+            copy_caches(Path(folder), self._driver.store)
+            found = merge(Store(Path(folder)), Store(self._driver.store))
         problems = [one for one in found if one.status in ("busy", "damaged")]
         if not problems or ended.how != "done":
             return ended
@@ -236,6 +233,20 @@ def files_of(store: Store, text: str) -> list[Path]:
     for cell in work["cells"]:
         found += [store.place("cells", f"-{cell['id']}.json"), store.place("arrays", f"-{cell['id']}.npz")]
     return [path for path in found if path.exists() and not path.name.startswith(".")]
+
+
+def copy_caches(left: Path, root: Path) -> None:
+    """Copy the predictions, parts of attacks and feature networks that the store ``root`` lacks.
+
+    Some units have no other result, and units without a GPU read them. They are checked when they are read.
+    """
+    for path in (*left.glob("readings/*/*"), *left.glob("features/*/*")):
+        to = root / path.relative_to(left)
+        if path.is_file() and not to.exists():
+            to.parent.mkdir(parents=True, exist_ok=True)
+            new = to.with_name(f".jembench-{os.urandom(8).hex()}.tmp")  # removed by the next run if this one is killed
+            shutil.copy(path, new)
+            new.replace(to)
 
 
 @contextmanager
