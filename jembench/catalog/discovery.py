@@ -89,8 +89,9 @@ def catalogue() -> Catalogue:
             except entrypoints.BadEntryPoint:
                 unreadable.append(Unreadable(name, f"{key} = {target} in jembench.{kind} is not module:attribute"))
                 continue
-            where = point.module_name, point.object_name or ""
-            found.append(Component(kind, key, _normalised(name), version, *where, api))
+            found.append(
+                Component(kind, key, _normalised(name), version, point.module_name, point.object_name or "", api)
+            )
     # the first one of a distribution that is on sys.path twice
     first = {(KINDS.index(one.kind), one.name, one.distribution): one for one in reversed(found)}
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(unreadable))

@@ -13,7 +13,7 @@ import sys
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar, get_args
+from typing import Any, NamedTuple, TypeVar, get_args
 
 from jembench.catalog.contents import Listing, the_file
 from jembench.catalog.discovery import Kind
@@ -64,13 +64,11 @@ class Names:
         self.kinds = kinds
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(NamedTuple):
     """An option of a factory."""
 
     hint: Any  # int, float, bool, str, Literal[...] or one of these | None, in Annotated[...] with its marks
     annotation: Any  # the type without its marks
-    marks: tuple[Any, ...]
     default: Any  # REQUIRED: a spec must give a value
 
 
@@ -86,7 +84,8 @@ def pretrained(factory: Factory) -> Factory:
 
 def marked(factory: Callable[..., Any], kind: type[Mark]) -> dict[str, Mark]:
     """Return the options of a factory that have a mark of one class, with the mark."""
-    marks = ((name, mark) for name, option in options_of(factory).items() for mark in option.marks)
+    known = options_of(factory).items()
+    marks = ((name, mark) for name, option in known for mark in getattr(option.hint, "__metadata__", ()))
     return {name: mark for name, mark in marks if isinstance(mark, kind)}
 
 
@@ -116,5 +115,5 @@ def options_of(factory: Callable[..., Any]) -> Mapping[str, Option]:
         default = parameter.default
         if type(default) is int and float in (bare, *get_args(bare)):
             default = float(default)  # so that the identity has the same value as for a given one
-        options[name] = Option(hint, bare, getattr(hint, "__metadata__", ()), default)
+        options[name] = Option(hint, bare, default)
     return options

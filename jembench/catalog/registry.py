@@ -205,10 +205,9 @@ def resolve(kind: Kind, text: str) -> Resolved:
     known, given = options.options_of(factory), dict(spec.arguments)
     if extra := [key for key in given if key not in known]:
         raise unknown(f"option of {name}", extra[0], known, f"jembench list {kind}")
-    required = {key for key, option in known.items() if option.default is options.REQUIRED}
-    if missing := sorted(required - given.keys()):
+    defaults = {key: option.default for key, option in known.items() if option.default is not options.REQUIRED}
+    if missing := sorted(known.keys() - defaults.keys() - given.keys()):
         raise SpecError(f"{name} needs {', '.join(missing)}: write {name}:{missing[0]}=...")
-    defaults = {key: option.default for key, option in known.items() if key not in required}
     trust.allow(defaults.values())
     arguments = defaults | {key: read_text(value, known[key].hint, f"{key} of {name}") for key, value in given.items()}
     only_with = options.marked(factory, options.OnlyWith).items()

@@ -60,16 +60,15 @@ Printed = Annotated[float, "as printed"]
 """A number that may be nan."""
 
 
-Style = Literal["toml", "json", "text"]
-"""The style of values: TOML; JSON, with unknown keys and the numbers "nan", "inf" and "-inf"; text of an option."""
-
-
 class Format(NamedTuple):
-    """A kind of file: its error, the end of messages, and the style of values."""
+    """A kind of file: its error, the end of messages, and the style of values.
+
+    The style is TOML; JSON, with unknown keys and the numbers "nan", "inf" and "-inf"; or the text of an option.
+    """
 
     error: type[JembenchError]
     remedy: str
-    style: Style
+    style: Literal["toml", "json", "text"]
 
 
 TOML = Format(SpecError, "", "toml")
