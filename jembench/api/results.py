@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
-from jembench.experiment.claims import Claim
-from jembench.experiment.plan import Part, Plan
+from jembench.experiment.plan import Part
+from jembench.experiment.suite import Suite
 from jembench.report import formats, layout, references
 from jembench.report.formats import Document
 from jembench.report.page.content import collect
@@ -91,26 +91,20 @@ class Results(Shown, Sequence[Row]):
         parts: Sequence[Part] = (),
         published: Sequence[Published] = (),
         *,
+        suite: Suite | None = None,
         selection: Selection = WHOLE,
         names: Names = NO_NAMES,
-        claims: Sequence[Claim] = (),
-        title: str = "Results",
-        pictures: Pictures | None = None,
+        store: Store | None = None,
     ) -> None:
         self.cells = tuple(cells)
         self.layout = layout.build(cells, parts=parts, published=published, selection=selection, names=names)
+        title, claims = (suite.title, suite.claims) if suite else ("Results", ())
 
         def page(refresh: int | None) -> str:
+            pictures = Pictures(store) if store else None
             return render(collect(title, self.layout, self.cells, pictures, names, claims), refresh)
 
-        self.document = layout.document(self.layout, pictures.store.read_arrays if pictures else None, page)
-
-    @classmethod
-    def of_plan(cls, plan: Plan, cells: Sequence[Cell], published: Sequence[Published], store: Store) -> Results:
-        """Return the results of a run, under the display names of its suite."""
-        suite = plan.suite
-        of_page: dict[str, Any] = {"claims": suite.claims, "title": suite.title, "pictures": Pictures(store)}
-        return cls(cells, plan.parts, published, names=plan.names, **of_page)
+        self.document = layout.document(self.layout, store.read_arrays if store else None, page)
 
     @classmethod
     def of_store(cls, store: Store, which: Selection, reference: Sequence[str] | None = None) -> Results:
@@ -121,12 +115,9 @@ class Results(Shown, Sequence[Row]):
             which: the selection.
             reference: published tables to show beside; None: those of the suite.
         """
-        suite, found, pictures = which.suite, which.of(store), Pictures(store)
-        of_suite: dict[str, Any] = {"claims": suite.claims, "title": suite.title} if suite else {}
+        suite, found = which.suite, which.of(store)
         published = references.load((suite.references if suite else ()) if reference is None else reference)
-        results = cls(
-            found.cells, found.parts, published, selection=which, names=found.names, pictures=pictures, **of_suite
-        )
+        results = cls(found.cells, found.parts, published, suite=suite, selection=which, names=found.names, store=store)
         results.nothing, results.left_out = found.nothing, found.left_out
         return results
 

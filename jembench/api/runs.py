@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -170,17 +170,26 @@ def attack(
         plan = Plan.joined([_on(fit, functools.partial(of_attack, name, options), limit) for fit in fits])
     else:
         how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit}
-        plan = plan_attack(name, options, place, models=models, datasets=datasets, seeds=seeds, **how)
+        plan = plan_attack(name, place, models=models, datasets=datasets, seeds=seeds, **how, **options)
     return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), _display(progress)))
 
 
 def plan_attack(
-    name: str, options: Mapping[str, Any], store: Store, *, models: Any, datasets: Any, seeds: Any, **how_trained: Any
+    name: str,
+    store: Store,
+    *,
+    models: Any,
+    datasets: Any,
+    seeds: Any,
+    recipe: str | None,
+    settings: Sequence[str],
+    limit: int | None,
+    **options: Any,
 ) -> Plan:
     """Return the plan of :func:`attack` with its options; models may be the names of imported fits of the store."""
     named, data = texts(models, model_spec) or [], texts(datasets, dataset_spec) or []
     suite = of_attack(name, options, models=with_imports(named, store), datasets=data, seeds=seed_numbers(seeds))
-    return make_plan(suite, **how_trained)
+    return make_plan(suite, recipe=recipe, settings=settings, limit=limit)
 
 
 def train(
@@ -231,7 +240,7 @@ def carry_out(
 ) -> Results:
     """Carry out the unfinished part of a plan, and return its results, with the reason if the work ended early."""
     done = session.run_plan(plan, store, how, display)
-    results = Results.of_plan(plan, done.cells, published, store)
+    results = Results(done.cells, plan.parts, published, suite=plan.suite, names=plan.names, store=store)
     results.stopped = done.stopped
     return results
 

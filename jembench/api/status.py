@@ -58,24 +58,9 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
         with suppress(SpecError, DamagedError):  # it was done meanwhile, or cannot be read
             record = place.works.read(unit)
             fit = record.read(FitKey, "fit")
-            units.append(
-                UnitStatus(
-                    id=unit,
-                    kind=str(record.data.get("kind", "")),
-                    model=fit.model,
-                    dataset=fit.dataset,
-                    recipe=fit.recipe,
-                    seed=fit.seed,
-                    fit=fit.id,
-                    state="lost" if at.state == "running" and unit not in busy else at.state,
-                    worker=at.worker,
-                    since=at.since or None,
-                    done=at.done,
-                    total=at.total,
-                    counted=at.counted,
-                    text=at.text,
-                    log=at.log,
-                    command=f"jembench work {unit} --store {place.root}",
-                )
-            )
+            kind, command = str(record.data.get("kind", "")), f"jembench work {unit} --store {place.root}"
+            state = "lost" if at.state == "running" and unit not in busy else at.state
+            same = {name: getattr(at, name) for name in ("worker", "done", "total", "counted", "text", "log")}
+            of_fit = (fit.model, fit.dataset, fit.recipe, fit.seed, fit.id)
+            units.append(UnitStatus(unit, kind, *of_fit, state, since=at.since or None, command=command, **same))
     return units

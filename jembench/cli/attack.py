@@ -68,18 +68,7 @@ EXAMPLES = options.examples(
 @options.limit
 @options.running
 @click.pass_context
-def attack(
-    ctx: click.Context,
-    /,
-    attack: str,
-    models: list[str],
-    dataset: list[str],
-    seeds: tuple[int, ...],
-    recipe: str | None,
-    settings: tuple[str, ...],
-    limit: int | None,
-    **given: Any,
-) -> int:
+def attack(ctx: click.Context, /, attack: str, dataset: list[str], **given: Any) -> int:
     """Attack trained models, and print how robust they are.
 
     ATTACK is pgd, boundary, pointwise, transfer, distal, or an attack of a plugin. Models that the store does not have
@@ -88,7 +77,5 @@ def attack(
     """
     command = options.run_command(given)
     with plugins_aside():
-        how_trained: dict[str, Any] = {"recipe": recipe, "settings": settings, "limit": limit}
-        which: dict[str, Any] = {"models": models, "datasets": dataset, "seeds": seeds}
-        plan = plan_attack(attack, given, Store(command.store), **which, **how_trained)
+        plan = plan_attack(attack, Store(command.store), datasets=dataset, **given)
     return carry_out(ctx, plan, (), command)

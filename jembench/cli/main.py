@@ -179,29 +179,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader has closed the pipe, as in `jembench list | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
-    except OSError as error:
-        if error.filename is None:
-            return _bug(error, settings)
-        return _tell(
-            f"Cannot use {error.filename}: {error.strerror}. Check the path, its length and its permissions.",
-            2,
-            settings,
-        )
     except BaseException as error:  # also of a plugin that ends the program
         if isinstance(error, KeyboardInterrupt) or sys.stdout is not stdout:
             raise  # click puts another stdout in the place of one whose reader has gone, and exits
-        return _bug(error, settings)
-
-
-def _bug(error: BaseException, settings: Settings) -> int:
-    """Report an error that the user cannot fix."""
-    cause = error_text(error).rstrip(".: ")
-    return _tell(
-        f"This is a bug in jembench or in a plugin: {cause}. "
-        "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints.",
-        1,
-        settings,
-    )
+        if isinstance(error, OSError) and error.filename is not None:
+            text = f"Cannot use {error.filename}: {error.strerror}. Check the path, its length and its permissions."
+            return _tell(text, 2, settings)
+        text = (
+            f"This is a bug in jembench or in a plugin: {error_text(error).rstrip('.: ')}. "
+            "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints."
+        )
+        return _tell(text, 1, settings)
 
 
 def _show_warning(

@@ -88,9 +88,12 @@ def run(ctx: click.Context, /, suite: str, dataset: list[str] | None, reference:
         return carry_out(ctx, plan, published, command)
     from jembench.cli import shown  # which imports the commands that it calls
 
-    shown.check(ctx, plan, suite)
-    code = carry_out(ctx, plan, published, command)
-    return code if command.dry_run or command.detach else max(code, shown.show(ctx, plan, suite, command.store))
+    requested = shown.contexts(ctx, plan, suite, command.store)
+    codes = [carry_out(ctx, plan, published, command)]
+    for inner in () if command.dry_run or command.detach else requested:
+        with inner:
+            codes.append(inner.command.invoke(inner) or 0)
+    return max(codes)
 
 
 def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], command: RunCommand) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
@@ -16,25 +16,12 @@ from jembench.experiment.suite import Shown
 COMMANDS: Mapping[str, click.Command] = {"report": report, "figures": figures}
 
 
-def check(ctx: click.Context, plan: Plan, file: str) -> None:
-    """Check that every table has only options of its command, before the work.
+def contexts(ctx: click.Context, plan: Plan, file: str, store: Path) -> list[click.Context]:
+    """Return the commands that a file requests, parsed for the results of its plan, before the work.
 
     Raises:
         SpecError: if a key is no option; the message has the nearest names.
         UsageError: for a value that the option cannot have.
-    """
-    for name, number, table in _tables(plan):
-        if other := table.keys() - _options(name).keys():
-            where = f"key in {name}[{number}] of {file}"
-            raise unknown(where, min(other), _options(name), f"jembench {name} --help")
-        COMMANDS[name].make_context(name, _words(name, table), parent=ctx.parent)
-
-
-def show(ctx: click.Context, plan: Plan, file: str, store: Path) -> int:
-    """Carry out the commands for the results of a plan.
-
-    Returns:
-        the highest exit code.
     """
     fits = [fit.key for fit in plan.fits]
     of_plan: Shown = {
@@ -44,21 +31,18 @@ def show(ctx: click.Context, plan: Plan, file: str, store: Path) -> int:
         "recipe": tuple(dict.fromkeys(fit.recipe for fit in fits)),
         "seeds": tuple(dict.fromkeys(str(fit.seed) for fit in fits)),
     }
-    codes = [0]
-    for name, _, table in _tables(plan):
-        if "claims" in table and not plan.suite.claims:  # those of papers are judged by all that the store holds
-            words = _words(name, {"store": of_plan["store"], **table})
-        else:
-            words = [file, *_words(name, {**of_plan, **table})]
-        with COMMANDS[name].make_context(name, words, parent=ctx.parent) as inner:
-            codes.append(COMMANDS[name].invoke(inner) or 0)
-    return max(codes)
-
-
-def _tables(plan: Plan) -> Iterator[tuple[str, int, Shown]]:
+    found = []
     for name, tables in (("report", plan.suite.report), ("figures", plan.suite.figures)):
         for number, table in enumerate(tables):
-            yield name, number, table
+            if other := table.keys() - _options(name).keys():
+                where = f"key in {name}[{number}] of {file}"
+                raise unknown(where, min(other), _options(name), f"jembench {name} --help")
+            if "claims" in table and not plan.suite.claims:  # those of papers are judged by all that the store holds
+                words = _words(name, {"store": of_plan["store"], **table})
+            else:
+                words = [file, *_words(name, {**of_plan, **table})]
+            found.append(COMMANDS[name].make_context(name, words, parent=ctx.parent))
+    return found
 
 
 def _options(name: str) -> dict[str, click.Option]:

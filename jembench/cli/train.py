@@ -71,14 +71,7 @@ ESTIMATE_EXAMPLES = options.examples(
 )
 @options.listing_format
 def estimate(
-    model: str,
-    dataset: str,
-    recipe: str | None,
-    settings: tuple[str, ...],
-    against: Sequence[str],
-    device: str,
-    rate: float | None,
-    format: str,
+    model: str, dataset: str, against: Sequence[str], device: str, rate: float | None, format: str, **how: Any
 ) -> None:
     """Estimate the time and memory that a training takes.
 
@@ -92,7 +85,7 @@ def estimate(
     rows = []
     with plugins_aside():
         where = devices.resolve("cpu" if rate else device)
-        fits = [plan_fit(model, dataset, recipe, settings), *(plan_fit(model, dataset, other) for other in against)]
+        fits = [plan_fit(model, dataset, **how), *(plan_fit(model, dataset, other) for other in against)]
         for fit in fits:
             click.echo(f"{'counting' if rate else 'timing'} {fit.key.recipe} ...", err=True)
             rows.append(estimating.estimate(fit, where, rate=None if rate is None else rate * 1e12))
