@@ -132,17 +132,11 @@ class StateDict(NamedTuple):
                 "prefix, or leave it out."
             )
         unused = tuple(name for name in found if not name.startswith(self.prefix))
-        made = _make(model, data)
+        made = as_model(registry.resolve("models", model).make(data), data, model)
         own = unwrapped(mine)
         as_network = {f"net.{name}": tensor for name, tensor in own.items()}
         weights = min(own, as_network, key=lambda named: len(misfits(made, named)))
         return Import(model=model, weights=weights, unused=unused)
-
-
-def _make(spec: str, data: DataSpec) -> nn.Module:
-    """Make the model as a fit does: a network without the methods of a model becomes a classifier."""
-    model: nn.Module = as_model(registry.resolve("models", spec).make(data), data, spec)
-    return model
 
 
 def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
@@ -153,7 +147,7 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
             the model's precision.
         SpecError: if there is no such model.
     """
-    model = _make(imported.model, data)
+    model: nn.Module = as_model(registry.resolve("models", imported.model).make(data), data, imported.model)
     not_finite = [f"{name} is not finite" for name in non_finite(imported.weights, model)]
     wrong = misfits(model, imported.weights) + not_finite
     if wrong:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Generator, Tensor
 
 from jembench.errors import CheckpointError, SpecError
@@ -29,18 +29,8 @@ class ReplayBuffer:
     def __init__(self, size: int, data: DataSpec) -> None:
         self.size = size
         self.num_classes = data.num_classes
-        self.images = torch.zeros((size, *data.shape))  # placeholders until ``fill``
+        self.images = torch.zeros((size, *data.shape))  # placeholders until the first chains are drawn
         self.ages = torch.zeros(size, dtype=torch.int64)
-
-    def to(self, device: torch.device) -> None:
-        """Move the buffer to ``device``."""
-        self.images = self.images.to(device)
-        self.ages = self.ages.to(device)
-
-    def fill(self, images: Float[Tensor, "N C H W"]) -> None:
-        """Put a new image into every slot."""
-        self.images = images
-        self.ages = torch.zeros(self.size, dtype=torch.int64, device=images.device)
 
     def check(self, n: int, *, of_class: bool) -> None:
         """Check that n different slots can be drawn, all of one class if ``of_class``.
@@ -48,7 +38,7 @@ class ReplayBuffer:
         Raises:
             SpecError: if there are fewer.
         """
-        slots = self._slots_per_class() if of_class else self.size
+        slots = self.slots_per_class() if of_class else self.size
         if n > slots:
             each = " for each class" if of_class else ""
             raise SpecError(
@@ -63,23 +53,24 @@ class ReplayBuffer:
 
     def draw_of_class(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:
         """Draw different slots, one of each of the classes y, none of which is wanted more often than it has slots."""
-        per_class = self._slots_per_class()
+        per_class = self.slots_per_class()
         order = torch.rand((self.num_classes, per_class), generator=generator, device=generator.device).argsort(1)
         same = y[:, None] == y[None, :]
         rank = same.tril(-1).sum(1)  # number of earlier chains of the batch with the same class
         return y * per_class + order[y, rank]
 
-    def _slots_per_class(self) -> int:
+    def slots_per_class(self) -> int:
+        """Return M.
+
+        Raises:
+            SpecError: if there are no classes, or the slots cannot be shared out evenly among them.
+        """
         if self.num_classes == 0 or self.size % self.num_classes:
             raise SpecError(
                 f"A replay buffer of {self.size} images cannot be shared out evenly among {self.num_classes} classes, "
                 "which chains on E(x, y) need. Choose a buffer size that is a multiple of the number of classes."
             )
         return self.size // self.num_classes
-
-    def class_of(self, slots: Int[Tensor, " B"]) -> Int[Tensor, " B"]:
-        """Return the class of each slot."""
-        return slots // self._slots_per_class()
 
 
 class PersistentChains(LangevinChains):
@@ -124,9 +115,10 @@ class PersistentChains(LangevinChains):
             y_first = self._classes(slots)
             if y_first is None and self.data.num_classes:  # equal numbers, as in the code of JEM++ and SADA-JEM
                 y_first = slots % self.data.num_classes
-            self.buffer.fill(self.starts.draw(len(slots), y_first, generator))
+            self.buffer.images = self.starts.draw(len(slots), y_first, generator)
             self.filled = True
-        self.buffer.to(generator.device)
+        self.buffer.images = self.buffer.images.to(generator.device)
+        self.buffer.ages = self.buffer.ages.to(generator.device)
         slots = self.buffer.draw(n, generator) if y is None else self.buffer.draw_of_class(y, generator)
         x, ages = self.buffer.images[slots], self.buffer.ages[slots]
         restart = torch.rand(n, generator=generator, device=generator.device) < self.reinit
@@ -147,7 +139,7 @@ class PersistentChains(LangevinChains):
         return ChainState(self.buffer.images.clone(), self._classes(slots), slots, ages=self.buffer.ages.clone())
 
     def _classes(self, slots: Tensor) -> Tensor | None:
-        return self.buffer.class_of(slots) if self.conditional else None
+        return slots // self.buffer.slots_per_class() if self.conditional else None
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the images and ages of the buffer, whether it is filled, and whether its slots belong to classes."""

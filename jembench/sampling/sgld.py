@@ -117,9 +117,6 @@ class ShortRun(LangevinChains):
         """The number of chains that are kept: 0."""
         return 0
 
-    def check_batch(self, n: int, *, conditional: bool) -> None:
-        """Accept any number of chains."""
-
     def finish(self, state: ChainState) -> None:
         """Keep nothing."""
 

@@ -16,7 +16,7 @@ from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.augment import Augmentation
 from jembench.data.holdout import draw_labelled
-from jembench.data.pixels import Bounds, add_noise, noise_to_model, to_float
+from jembench.data.pixels import add_noise, noise_to_model, to_float
 from jembench.errors import CheckpointError, JembenchError, SpecError
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Batch, DataSpec, Split
@@ -78,35 +78,6 @@ class IndexStream:
         self._generator.set_state(state["generator"].cpu())
 
 
-def draw_images(
-    split: Split,
-    indices: Int[Tensor, " B"],
-    augmentation: Augmentation | None,
-    noise_std: float,
-    generator: Generator,
-    bounds: Bounds,
-) -> tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"] | None]:
-    """Return images of a split, augmented, as float32, with Gaussian noise, and their labels if any.
-
-    Args:
-        split: the images, on the device of training: no worker processes are needed.
-        indices: of the images to draw; on any device.
-        augmentation: applied to the images; None leaves them as they are.
-        noise_std: on the scale of [-1, 1], whatever the bounds are.
-        generator: of the augmentation and the noise; fastest on the images' own device.
-        bounds: of the float32 values.
-    """
-    device = split.images.device
-    if device.type == "cuda" and indices.device.type == "cpu":
-        indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
-    indices = indices.to(device, non_blocking=True)
-    images = split.images[indices]
-    if augmentation:
-        images = augmentation(images, generator)
-    x = add_noise(to_float(images, bounds), noise_to_model(noise_std, bounds), generator)
-    return x, None if split.labels is None else split.labels[indices]
-
-
 class Batches:
     """Random batches, augmented and with the recipe's noise, from :meth:`begin` on.
 
@@ -126,10 +97,10 @@ class Batches:
             raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
         self.root, self.device, self.bounds, self.options = seed, device, data.bounds, recipe.data
         images, labels = train.images.to(device), train.labels.to(device)
-        self.sources = dict.fromkeys(("marginal", "labelled"), Split(images, labels))
+        self.sources = dict.fromkeys(("marginal", "labelled"), (images, labels))
         if recipe.data.labelled:
             known = draw_labelled(train.labels, recipe.data.labelled, seeds.generator(seed, "labels")).to(device)
-            self.sources["labelled"] = Split(images[known], labels[known])
+            self.sources["labelled"] = images[known], labels[known]
         self.sizes = {"marginal": recipe.batch_size, "labelled": recipe.data.labelled_batch or recipe.batch_size}
         named = recipe.data.augmentation
         then = registry.resolve("augmentations", named).make() if named else None
@@ -142,26 +113,34 @@ class Batches:
         """Start all random streams, with a seed that depends on the text ``again``."""
         self.generator = seeds.generator(self.root, f"images{again}", self.device)
         self.streams = {
-            name: IndexStream(len(split.images), self.sizes[name], seeds.generator(self.root, f"order/{name}{again}"))
-            for name, split in self.sources.items()
+            kind: IndexStream(len(images), self.sizes[kind], seeds.generator(self.root, f"order/{kind}{again}"))
+            for kind, (images, _) in self.sources.items()
         }
 
     @property
     def per_epoch(self) -> int:
         """The number of whole batches in an epoch, a pass over the images of p(x) unless the recipe says otherwise."""
         kind = "labelled" if self.options.shared else self.options.epoch
-        return len(self.sources[kind].images) // self.sizes[kind]
+        return len(self.sources[kind][0]) // self.sizes[kind]
 
     def draw(self) -> Batch:
-        """Draw the next batch."""
-        indices = {name: next(stream) for name, stream in self.streams.items()}
-        chance, x = (self.options.noise, self.generator, self.bounds), None
-        if not self.options.shared:
-            augmentation = self.augmentation if self.options.augment_marginal else None
-            x, _ = draw_images(self.sources["marginal"], indices["marginal"], augmentation, *chance)
-        x_labelled, y = draw_images(self.sources["labelled"], indices["labelled"], self.augmentation, *chance)
-        assert y is not None
-        return Batch(x_labelled if x is None else x, x_labelled, y)
+        """Draw the next batch on the device of training, where the images lie: no worker processes are needed."""
+        drawn: dict[str, tuple[Float[Tensor, "B C H W"], Int[Tensor, " B"]]] = {}
+        for kind, stream in self.streams.items():
+            indices = next(stream)
+            if kind == "marginal" and self.options.shared:
+                continue
+            if self.device.type == "cuda":
+                indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
+            indices = indices.to(self.device, non_blocking=True)
+            images, labels = (part[indices] for part in self.sources[kind])
+            if self.augmentation and (kind == "labelled" or self.options.augment_marginal):
+                images = self.augmentation(images, self.generator)
+            std = noise_to_model(self.options.noise, self.bounds)
+            drawn[kind] = add_noise(to_float(images, self.bounds), std, self.generator), labels
+        x_labelled, y = drawn["labelled"]
+        x, _ = drawn.get("marginal", drawn["labelled"])
+        return Batch(x, x_labelled, y)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state that the next batch depends on."""

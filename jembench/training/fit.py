@@ -351,19 +351,17 @@ def _finish(run: _Run) -> Fitted:
     assert run.best is not None
     run.checkpoints.tidy()
     seconds = sum(row["seconds"] * row["iterations"] for row in run.history)
-    stability = _stability(run) if run.guarded else None
+    stability = None
+    if run.guarded:
+        first = run.interventions[0] if run.interventions else run.unrepaired
+        changed = guard.describe(run.trainer.adjustment, run.trainer.recipe, run.trainer.sampling_steps)
+        away = guard.lost_contact(run.history, ended=True) if run.interventions else None
+        stability = Stability(
+            criterion=guard.CRITERION,
+            iterations=run.trainer.iterations,
+            diverged_at=first.iteration if first else None,
+            reason=first.reason if first else "",
+            remedies=tuple(intervention.remedy for intervention in run.interventions),
+            ended_with=", ".join(filter(None, [changed, away])),
+        )
     return Fitted(run.best["iteration"], run.best["accuracy"], seconds, run.history, run.interventions, stability)
-
-
-def _stability(run: _Run) -> Stability:
-    first = run.interventions[0] if run.interventions else run.unrepaired
-    changed = guard.describe(run.trainer.adjustment, run.trainer.recipe, run.trainer.sampling_steps)
-    away = guard.lost_contact(run.history, ended=True) if run.interventions else None
-    return Stability(
-        criterion=guard.CRITERION,
-        iterations=run.trainer.iterations,
-        diverged_at=first.iteration if first else None,
-        reason=first.reason if first else "",
-        remedies=tuple(intervention.remedy for intervention in run.interventions),
-        ended_with=", ".join(filter(None, [changed, away])),
-    )

@@ -73,8 +73,8 @@ HIGHEST = "highest_sample"
 HIGHEST_DATA = "highest_data"
 """The column that holds the highest energy of a training image."""
 
-HIGHEST_START, MEAN_START = "highest_start", "mean_start"
-"""The columns that hold the highest and the mean energy of random starts."""
+HIGHEST_START = "highest_start"
+"""The column that holds the highest energy of random starts."""
 
 STEPS, RATE, ENERGY_L2 = 2, 0.3, 0.1
 """The remedies' factors of the sampling steps and of the learning rate, and their weight of the energy penalty."""

@@ -1,4 +1,4 @@
-"""The stream of indices and the source of images."""
+"""The stream of indices."""
 
 from itertools import islice
 
@@ -7,10 +7,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.data.augment import Augmentation
 from jembench.errors import CheckpointError, JembenchError
-from jembench.interfaces import Split
-from jembench.training.batches import IndexStream, draw_images
+from jembench.training.batches import IndexStream
 
 
 def generator(seed: int = 0) -> torch.Generator:
@@ -57,19 +55,3 @@ def test_a_state_of_other_data_is_refused() -> None:
 def test_a_batch_must_be_fillable(batch_size: int) -> None:
     with pytest.raises(JembenchError, match=r"cannot be drawn from 23 training images.* from 1 to 23\."):
         IndexStream(23, batch_size, generator())
-
-
-def test_labels_stay_with_their_images() -> None:
-    levels = torch.arange(50, dtype=torch.uint8)[:, None, None, None].expand(-1, 3, 8, 8)
-    split, augmentation = Split(levels, torch.arange(50)), Augmentation(pad=2, flip=True)
-    x, y = draw_images(split, torch.tensor([7, 3, 3, 49]), augmentation, 0.0, generator(), (0.0, 255.0))
-    assert y.tolist() == [7, 3, 3, 49]
-    assert x.dtype == torch.float32
-    assert torch.equal(x, y[:, None, None, None].expand(-1, 3, 8, 8).float())
-
-
-def test_unlabelled_images_have_no_labels() -> None:
-    images = torch.zeros(5, 1, 4, 4, dtype=torch.uint8)
-    x, y = draw_images(Split(images, None), torch.arange(2), Augmentation(), 0.0, generator(), (-1.0, 1.0))
-    assert y is None
-    assert (x == -1).all()

@@ -55,7 +55,7 @@ def test_the_two_batches_are_independent_draws(make_trainer):
 
 def test_validation_images_are_not_trained_on(make_trainer):
     trainer = make_trainer()
-    assert [len(source.images) for source in trainer.batches.sources.values()] == [81, 81]
+    assert [len(images) for images, _ in trainer.batches.sources.values()] == [81, 81]
     assert len(trainer.validation.images) == 9
     assert trainer.batches.per_epoch == 9
     assert trainer.iterations == 36
@@ -105,6 +105,15 @@ def labels_of(seen):
         for batch in seen
         for image, label in zip(batch.x_labelled, batch.y_labelled, strict=True)
     }
+
+
+def test_labels_stay_with_their_images(make_trainer):
+    numbers = torch.arange(90)
+    images = Split(numbers.to(torch.uint8)[:, None, None, None].expand(-1, 1, 4, 4), numbers)
+    for batch in batches(make_trainer(images=images, **{"data.noise": 0, "data.pad": 1, "data.flip": "true"}), 3):
+        assert batch.x_labelled.dtype == torch.float32
+        levels = to_float(batch.y_labelled.to(torch.uint8), DATA.bounds)
+        assert torch.equal(batch.x_labelled, levels[:, None, None, None].expand_as(batch.x_labelled))
 
 
 def test_a_labelled_subset_has_as_many_images_of_each_class_and_p_x_draws_from_all(make_trainer):
@@ -158,7 +167,7 @@ def test_the_labelled_batch_has_a_size_of_its_own(make_trainer, toy_models):
 @pytest.mark.parametrize("both", [True, False])
 def test_augmentation_may_be_for_the_labelled_batch_alone(make_trainer, both):
     trainer = make_trainer(**CLEAN, **{"data.pad": 1, "data.augment_marginal": str(both).lower()})
-    originals = which(to_float(trainer.batches.sources["marginal"].images, trainer.data.bounds))
+    originals = which(to_float(trainer.batches.sources["marginal"][0], trainer.data.bounds))
     seen = batches(trainer, 9)
     assert not set().union(*(which(batch.x_labelled) for batch in seen)) <= originals
     assert (set().union(*(which(batch.x) for batch in seen)) <= originals) == (not both)
