@@ -79,7 +79,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "train": _command("train:train", "Train one model and print its folder."),
     "estimate": _command("train:estimate", "Estimate the time and memory that a training takes."),
     "import": _command("import_:import_", "Import weights that were trained elsewhere into the store."),
-    "sample": _command("sample:sample", "Draw images from a trained model as a PNG: one row per class."),
+    "sample": _command("train:sample", "Draw images from a trained model as a PNG: one row per class."),
     "report": _command("report:report", "Print the results of a store, or write them to a file."),
     "view": _command("view:view", "Show a store in a browser."),
     "compare": _command("report:compare", "Compare two models of a store, image by image and seed by seed."),

@@ -7,20 +7,21 @@ import shlex
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from jembench.api import runs
 from jembench.cli import options, show
 from jembench.cli.options import RunCommand
-from jembench.cli.output import plugins_aside
+from jembench.cli.output import plugins_aside, print_json, print_table
 from jembench.cli.parameters import DATASETS, METRICS, MODELS, SEEDS, SETTING, SUITE
-from jembench.cli.show_plan import print_preview
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
-from jembench.experiment.plan import Plan
+from jembench.experiment.plan import PRETRAINED, Plan
+from jembench.experiment.sweep import bare_name
 from jembench.files import write_bytes
 from jembench.report import references
 from jembench.report.references import Published
@@ -28,6 +29,9 @@ from jembench.running import session
 from jembench.running.display import Display
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
+
+if TYPE_CHECKING:
+    from jembench.running.check import FitPreview
 
 EXAMPLES = options.examples(
     "jembench run hybrid",
@@ -37,6 +41,10 @@ EXAMPLES = options.examples(
     "jembench run hybrid --format csv > results.csv",
     "jembench run experiment.toml",
 )
+
+
+NAMED = 3
+"""The largest number of variants of a metric that are listed by name."""
 
 
 @click.command("run", epilog=EXAMPLES)
@@ -157,6 +165,41 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
     fits, outlook = preview(plan, store)
-    print_preview(fits, format)
+    if format == "json":
+        print_json([fit._asdict() for fit in fits])
+    else:
+        columns = ("model", "dataset", "recipe", "seed", "training", "metrics")
+        print_table(columns, [(f.model, f.dataset, f.recipe, str(f.seed), _training(f), _measuring(f)) for f in fits])
+        click.echo(
+            f"\n{sum(fit.iterations != 0 for fit in fits)} of {len(fits)} models are still to be trained, and "
+            f"{sum(len(fit.to_do) for fit in fits)} metrics to be computed. `jembench estimate MODEL` estimates the "
+            "hours of a training."
+        )
     outlook.refuse_missing(skip_missing=how.skip_missing)
     return 0
+
+
+def _training(fit: FitPreview) -> str:
+    if fit.iterations is None:
+        return "not known"
+    if fit.iterations:
+        return f"{fit.iterations:,} iterations"
+    if fit.recipe.partition("+")[0] == PRETRAINED:
+        return "elsewhere"
+    return "done" if fit.trained else "not needed"
+
+
+def _measuring(fit: FitPreview) -> str:
+    """Return the metrics by their states and reasons."""
+    groups: dict[tuple[str, str], list[str]] = {("to do", ""): fit.to_do, ("done", ""): fit.done}
+    for state, reasons in (("N/A", fit.not_applicable), ("missing", fit.missing)):
+        for metric, reason in reasons.items():
+            groups.setdefault((state, f" ({reason})"), []).append(metric)
+    return "\n".join(f"{state}: {_counted(metrics)}{reason}" for (state, reason), metrics in groups.items() if metrics)
+
+
+def _counted(metrics: Sequence[str]) -> str:
+    """Return the metrics in words, those of a grid as ``42 of ood``."""
+    counts = Counter(map(bare_name, metrics))
+    many = {name: f"{count} of {name}" for name, count in counts.items() if count > NAMED}
+    return ", ".join(dict.fromkeys(many.get(bare_name(metric), metric) for metric in metrics))

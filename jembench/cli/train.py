@@ -1,4 +1,4 @@
-"""``jembench train`` and ``jembench estimate``: the training of one model, and its cost."""
+"""``jembench train``, ``estimate`` and ``sample``: the training of one model, its cost and its images."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from jembench.cli import options, show
-from jembench.cli.output import plugins_aside, print_json, print_table
-from jembench.cli.parameters import RECIPES
+from jembench.cli.output import check_file, plugins_aside, print_json, print_table
+from jembench.cli.parameters import COUNT, PATH, RECIPES
 from jembench.experiment.imports import plan_named
 from jembench.experiment.plan import plan_fit
+from jembench.files import sweep
 from jembench.running import session
 from jembench.running.display import Display
 from jembench.running.driver import RunOptions
@@ -47,6 +48,8 @@ def train(store: Path, device: str, max_hours: float | None, trackers: list[str]
         session.train(fit, place, RunOptions(device, max_hours, trackers=trackers), Display)
     click.echo(place.fit_folder(fit.key))
 
+
+# --- estimate ---------------------------------------------------------------------------------------------------------
 
 ESTIMATE_EXAMPLES = options.examples(
     "jembench estimate jem",
@@ -101,3 +104,51 @@ def _texts(row: TrainingCost) -> tuple[str, ...]:
     operations = f"{row.operations / 1e12:.3g}" if row.operations else "not known"
     memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
     return row.recipe, row.model, operations, f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory
+
+
+# --- sample -----------------------------------------------------------------------------------------------------------
+
+SAMPLE_EXAMPLES = options.examples(
+    "jembench sample jem",
+    "jembench sample jem --steps 200 --output fresh.png",
+    "jembench sample jem-factored --seed 1 --columns 20",
+)
+
+SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn directly"}
+
+
+@click.command("sample", epilog=SAMPLE_EXAMPLES)
+@options.training
+@click.option(
+    "--steps",
+    type=COUNT,
+    metavar="K",
+    help="Run new chains of K steps instead of showing the images kept by training.",
+)
+@click.option("--columns", type=COUNT, default=10, help="Images per row.")
+@click.option("--output", type=PATH, default="samples.png", help="Output file (PNG).")
+@options.force
+@options.device
+@options.store
+def sample(steps: int | None, columns: int, output: Path, force: bool, device: str, store: Path, **which: Any) -> None:
+    """Draw images from a trained model as a PNG: one row per class.
+
+    MODEL is the model that `run` and `train` train with the same options. If it is not in the store, it is trained
+    first. The images shown are chosen at random.
+    """
+    from jembench.running import fit_samples
+    from jembench.running.fits import make_model
+
+    place = Store(store)
+    with plugins_aside():
+        fit = plan_named(**which, store=place)
+        fit_samples.check_generative(make_model(fit, fit.dataset.make()), fit, steps)  # before training
+        check_file(output, ".png", force=force)
+        sweep(output.parent, below=False)
+        show.twins([fit], place)
+        with session.open_fit(fit, place, RunOptions(device, trackers=()), Display) as evaluation:
+            samples = fit_samples.samples_of(evaluation, fit, steps)
+            check_file(output, ".png", force=force)  # again, for training took its time
+            by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")
+    source = SOURCES.get(samples.source) or f"from new chains of {samples.source.rpartition('=')[2]} steps"
+    click.echo(f"{output}: images of {fit}, {source}, {'a row for each class' if by_class else 'in no order'}")
