@@ -25,6 +25,7 @@ from jembench.progress import duration
 from jembench.training import guard
 
 MINUTE = 60.0
+"""Seconds between two lines about the running units in a log."""
 
 SPEED_WINDOW = 600.0
 """Seconds over which the speed of a unit is averaged, since windows of a large training are minutes apart."""
@@ -56,12 +57,11 @@ class Display:
     Args:
         live: True to draw the tasks as bars, for a terminal; False to print a line about them each minute; None: True
             if stderr is a terminal.
-        seconds: between two such lines.
     """
 
-    def __init__(self, *, live: bool | None = None, seconds: float = MINUTE) -> None:
+    def __init__(self, *, live: bool | None = None) -> None:
         self._live = sys.stderr.isatty() if live is None else live
-        self._seconds, self._next = seconds, time.monotonic() + seconds
+        self._next = time.monotonic() + MINUTE
         text, cut = functools.partial(TextColumn, markup=False), Column(no_wrap=True, overflow="ellipsis", ratio=1)
         self.tasks = Progress(
             text("{task.description}", table_column=cut),
@@ -101,7 +101,7 @@ class Display:
     def tick(self) -> None:
         """Print the progress of the run and of the first units."""
         with self._lock:
-            self._next = time.monotonic() + self._seconds
+            self._next = time.monotonic() + MINUTE
             if self._queued or self._running:
                 running = list(self._running.values())
                 more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)

@@ -88,7 +88,6 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
     deadline = None if how.max_hours is None else time.time() + 3600 * how.max_hours
     planned = works(plan, store.is_trained, slots=executor.slots, deadline=deadline, command=provenance.COMMAND)
     units, cells = {work.id: work for work in planned}, {cell.id: cell for cell in plan.cells}
-    trusted = {*code_of(planned), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
     worker: Worker | None = None
     if executor.in_process:
         from jembench.models import devices
@@ -105,17 +104,9 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
         if store.works.status(unit).state == "queued":
             store.works.set_status(unit, WorkStatus(state="queued", text=reason))
 
+    options, environment = ([], {}) if executor.in_process else _call_of_workers(plan, planned, store, how)
     driver = Driver(
-        store=store.root.absolute(),
-        options=() if executor.in_process else _options(plan, store, how),
-        environment={  # workers may only load code that the user of this command has named
-            trust.VARIABLE: ",".join(sorted(trusted)),
-            VARIABLE: ",".join(chosen_trackers(how.trackers)),
-            plugin_files.VARIABLE: "",
-            "PYTHONSAFEPATH": "1",
-        },
-        carry_out=carry_out,
-        waits=note_wait,
+        store=store.root.absolute(), options=options, environment=environment, carry_out=carry_out, waits=note_wait
     )
     try:
         with progress.phase("starting workers"):
@@ -127,8 +118,10 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
             executor.close()
 
 
-def _options(plan: Plan, store: Store, how: RunOptions) -> list[str]:
-    """Return the options of a worker's command.
+def _call_of_workers(
+    plan: Plan, units: Sequence[Work], store: Store, how: RunOptions
+) -> tuple[list[str], dict[str, str]]:
+    """Return the options of a worker's command, and the variables of its environment.
 
     Raises:
         SpecError: if a model or dataset is an object of this program, which no other process has.
@@ -141,7 +134,14 @@ def _options(plan: Plan, store: Store, how: RunOptions) -> list[str]:
             )
     skip = ["--skip-missing"] if how.skip_missing else []
     plugins = [word for path in plugin_files.loaded for word in ("--plugin", str(path.absolute()))]
-    return ["--store", str(store.root.absolute()), "--device", how.device, *skip, *plugins]
+    trusted = {*code_of(units), *filter(None, os.environ.get(trust.VARIABLE, "").split(","))}
+    environment = {  # workers may only load code that the user of this command has named
+        trust.VARIABLE: ",".join(sorted(trusted)),
+        VARIABLE: ",".join(chosen_trackers(how.trackers)),
+        plugin_files.VARIABLE: "",
+        "PYTHONSAFEPATH": "1",
+    }
+    return ["--store", str(store.root.absolute()), "--device", how.device, *skip, *plugins], environment
 
 
 @dataclass

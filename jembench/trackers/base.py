@@ -54,15 +54,11 @@ class PerFit:
         elif event.kind == "diverged":
             self._run(event).text("divergence", event.text, int(event.values["iteration"]))
         elif event.kind == "measured":
-            self._measured(event)
-
-    def _measured(self, event: Event) -> None:
-        run = self._run(event)
-        labels = [name for name in event.values if name not in ("status", "seconds")]
-        if labels:
-            run.results({f"results/{name}": float(event.values[name]) for name in labels}, event.done)
-        else:
-            run.text(event.metric, f"{event.values['status']}: {event.text}", 0)
+            values = {name: value for name, value in event.values.items() if name not in ("status", "seconds")}
+            if values:
+                self._run(event).results({f"results/{name}": float(values[name]) for name in values}, event.done)
+            else:
+                self._run(event).text(event.metric, f"{event.values['status']}: {event.text}", 0)
 
     def _run(self, event: Event) -> TrackerRun:
         fit, attempt = event.fit, int(event.values.get("attempt", 0))
