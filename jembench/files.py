@@ -72,13 +72,17 @@ def check_place(path: Path, option: str = "--store") -> None:
 
 
 def write_atomically(
-    path: Path, write: Callable[[IO[bytes]], object], option: str = "--store", *, durable: bool = True
+    path: Path, content: bytes | Callable[[IO[bytes]], object], option: str = "--store", *, durable: bool = True
 ) -> None:
-    """Call ``write`` on a temporary file beside ``path``, then rename it to ``path``.
+    """Write a temporary file beside ``path``, then rename it to ``path``.
 
-    A crash, a kill or a full disk leaves the previous file unchanged. ``option`` is the option of the command line that
-    sets ``path``, for errors. A file that is not ``durable`` may be lost if the machine fails; it is written ten times
-    as fast.
+    A crash, a kill or a full disk leaves the previous file unchanged.
+
+    Args:
+        path: of the file. Folders that are missing are made.
+        content: of the file, or a function that writes it to a stream.
+        option: the option of the command line that sets ``path``, for errors.
+        durable: False for a file that may be lost if the machine fails; it is written ten times as fast.
 
     Raises:
         StoreError: if the file cannot be written; the temporary file is removed.
@@ -89,7 +93,10 @@ def write_atomically(
         temporary = path.with_name(f"{_PREFIX}{os.urandom(8).hex()}.tmp")
         with temporary.open("x+b") as stream:  # with the permissions of the umask
             try:
-                write(stream)
+                if isinstance(content, bytes):
+                    stream.write(content)
+                else:
+                    content(stream)
                 stream.flush()
                 if durable:
                     os.fsync(stream.fileno())
@@ -110,11 +117,6 @@ def sweep(folder: Path, *, below: bool = True) -> None:
         with suppress(OSError):  # removed by another process
             if abs(time.time() - path.lstat().st_mtime) > ABANDONED_AFTER:
                 path.unlink()
-
-
-def write_bytes(path: Path, content: bytes, option: str = "--store", *, durable: bool = True) -> None:
-    """Write ``content`` atomically; other arguments and errors as for :func:`write_atomically`."""
-    write_atomically(path, lambda stream: stream.write(content), option, durable=durable)
 
 
 def copy(path: Path, to: Path, *, durable: bool = True) -> None:

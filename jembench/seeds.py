@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 
 import torch
 from torch import Generator
@@ -47,8 +47,3 @@ def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iter
     finally:
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)
-
-
-def initialising(seed: int) -> AbstractContextManager[None]:
-    """Seed PyTorch's global generator, which initialisers of layers use, and restore its state afterwards."""
-    return drawing(seed, "initialisation")

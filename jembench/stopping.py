@@ -76,7 +76,11 @@ def listening() -> Iterator[None]:
                 os._exit(128 + number)
             return
         _received, first = number, time.monotonic()
-        _redirect_closed(terminals)
+        for descriptor in terminals:
+            try:
+                termios.tcgetattr(descriptor)
+            except termios.error:  # it was closed, and each line would raise an error
+                os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         if not _deferring:
             raise Stopped
 
@@ -127,12 +131,3 @@ def deferred() -> Iterator[None]:
         yield
     finally:
         _deferring -= 1
-
-
-def _redirect_closed(terminals: list[int]) -> None:
-    """Redirect the output to closed terminals to /dev/null, since each line would raise an error."""
-    for descriptor in terminals:
-        try:
-            termios.tcgetattr(descriptor)
-        except termios.error:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

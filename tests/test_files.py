@@ -24,7 +24,7 @@ def fail_with(error):
 def test_files_obey_the_umask(tmp_path, mask, mode):
     before = os.umask(mask)
     try:
-        files.write_bytes(tmp_path / "x", b"")
+        files.write_atomically(tmp_path / "x", b"")
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == mode
@@ -32,8 +32,8 @@ def test_files_obey_the_umask(tmp_path, mask, mode):
 
 def test_write_replaces(tmp_path):
     path = tmp_path / "x"
-    files.write_bytes(path, b"old, and longer than the new one")
-    files.write_bytes(path, b"new")
+    files.write_atomically(path, b"old, and longer than the new one")
+    files.write_atomically(path, b"new")
     assert path.read_text() == "new"
     assert list(tmp_path.iterdir()) == [path]
 
@@ -43,7 +43,7 @@ def test_write_replaces(tmp_path):
 )
 def test_interrupted_write_keeps_the_former_file_and_leaves_nothing_behind(tmp_path, error):
     path = tmp_path / "x"
-    files.write_bytes(path, b"old")
+    files.write_atomically(path, b"old")
     expected = StoreError if isinstance(error, OSError) else type(error) if isinstance(error, Exception) else error
     with pytest.raises(expected):
         files.write_atomically(path, fail_with(error))
@@ -145,6 +145,6 @@ def test_a_store_in_somebody_s_folder_is_swept_no_further_than_its_own_folders(t
 def test_what_is_no_regular_file_is_never_replaced(tmp_path):
     os.mkfifo(tmp_path / "fifo")
     with pytest.raises(StoreError, match=r"Cannot write .*fifo: Not a regular file"):
-        files.write_bytes(tmp_path / "fifo", b"a file")
+        files.write_atomically(tmp_path / "fifo", b"a file")
     assert (tmp_path / "fifo").is_fifo()
     assert list(tmp_path.iterdir()) == [tmp_path / "fifo"]

@@ -72,7 +72,7 @@ def _by_foolbox(target: Target, x: Tensor, y: Tensor) -> Tensor:
 
 def _classifier(data: Dataset, device: torch.device) -> Any:
     """Train a small network on the digits."""
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         model = registry.resolve("models", "baseline").make(data.spec).to(device)
     images, labels = data.split("train")
     x, y = to_float(images, data.spec.bounds).to(device), labels.to(device)

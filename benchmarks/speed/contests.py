@@ -65,7 +65,7 @@ class Setting:
 
     def model(self, name: str) -> Any:
         """Make a jembench model, with the same weights each time."""
-        with seeds.initialising(0):
+        with seeds.drawing(0, "initialisation"):
             return registry.resolve("models", f"{name}:net={self.net}").make(DATA).to(self.place)
 
     def trainer(self, model: Any, *overrides: str) -> Trainer:

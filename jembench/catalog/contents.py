@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jembench.errors import StoreError
-from jembench.files import cache_folder, digest, write_bytes
+from jembench.files import cache_folder, digest, write_atomically
 
 Listing = Callable[[str], Mapping[str, Path]]
 """The function from an option's value to its files, by their names in the dataset: "train/cat/0.png"."""
@@ -46,5 +46,5 @@ def content(files: Mapping[str, Path]) -> str:
     lines = map(json.dumps, zip(sorted(files), digests, strict=True))
     hashed = digests[0] if list(files) == [""] else hashlib.sha256("\n".join(lines).encode()).hexdigest()
     with suppress(StoreError):  # a cache that cannot be written only costs time
-        write_bytes(cache, f"{hashed}\n".encode())
+        write_atomically(cache, f"{hashed}\n".encode())
     return hashed

@@ -11,7 +11,7 @@ from jembench.cli.output import check_file
 from jembench.cli.parameters import SUITE
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
-from jembench.files import write_bytes
+from jembench.files import write_atomically
 
 TEMPLATE = Path(__file__).with_name("experiment.toml")
 
@@ -35,5 +35,5 @@ def init(suite: str, output: Path | None, force: bool) -> None:
         click.echo(text, nl=False)
     else:
         check_file(output, ".toml", force=force)
-        write_bytes(output, text.encode(), "--output")
+        write_atomically(output, text.encode(), "--output")
         click.echo(output)

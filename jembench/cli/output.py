@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from jembench.errors import SpecError, printable
-from jembench.files import cannot_write, write_bytes
+from jembench.files import cannot_write, write_atomically
 
 _STYLES = {
     **dict.fromkeys(("ok", "passed"), "green"),
@@ -85,7 +85,7 @@ def check_file(path: Path, ending: str, *, force: bool, option: str = "--output"
 def write_file(path: Path, content: bytes, *, force: bool, option: str = "--output") -> None:
     """Write a picture or a table, atomically, if :func:`check_file` allows it."""
     check_file(path, path.suffix, force=force, option=option)
-    write_bytes(path, content, option)
+    write_atomically(path, content, option)
 
 
 def emit(content: str | bytes, output: Path | None, *, force: bool) -> None:

@@ -22,7 +22,7 @@ from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import PRETRAINED, Plan
 from jembench.experiment.sweep import bare_name
-from jembench.files import write_bytes
+from jembench.files import write_atomically
 from jembench.report import references
 from jembench.report.references import Published
 from jembench.running import session
@@ -131,7 +131,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], co
 def _detach(store: Store, arguments: Sequence[str]) -> int:
     """Start the same command in a new session in the background."""
     log = store.works.folder / f"run-{time.time_ns():x}.log"
-    write_bytes(log, b"", durable=False)  # whose error says why nothing can be written
+    write_atomically(log, b"", durable=False)  # whose error says why nothing can be written
     command = [sys.executable, "-P", "-m", "jembench", *(word for word in arguments if word != "--detach")]
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_DETACH")}
     with log.open("w") as stream:

@@ -227,7 +227,7 @@ def _make_net(spec: DataSpec) -> Any:
     def convolution(into: int, out: int, stride: int = 1) -> list[nn.Module]:
         return [nn.Conv2d(into, out, 3, stride=stride, padding=1), nn.LeakyReLU(0.1)]
 
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         layers = [*convolution(spec.shape[0], 32), *convolution(32, 64, stride=2), *convolution(64, 64)]
         net = nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, spec.num_classes))
         for weights in net.parameters():

@@ -32,7 +32,7 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
     """
     try:
         # settings that it leaves changed are reported when it is made on the device itself
-        with isolated(what, lambda text: None), torch.device("meta"), seeds.initialising(0):
+        with isolated(what, lambda text: None), torch.device("meta"), seeds.drawing(0, "initialisation"):
             made = make()
             parameters = made.parameters() if isinstance(made, nn.Module) else ()
             needed = sum(value.nbytes for value in made.state_dict().values() if isinstance(value, Tensor))

@@ -59,7 +59,7 @@ def make_model(
     try:
         if not fit.is_pretrained:
             check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.key.model}", device or CPU)
-        with isolated(f"The factory of {fit.key.model}", note), seeds.initialising(fit.seed):
+        with isolated(f"The factory of {fit.key.model}", note), seeds.drawing(fit.seed, "initialisation"):
             # the first pass of a network may create weights
             model = as_model(fit.model.make(dataset.spec), dataset.spec, fit.key.model)
     except JembenchError:

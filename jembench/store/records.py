@@ -62,7 +62,7 @@ def write(path: Path, fields: Mapping[str, Any], *, durable: bool = True) -> Non
     Raises:
         StoreError: if it cannot be written.
     """
-    files.write_bytes(path, text(fields).encode(), durable=durable)
+    files.write_atomically(path, text(fields).encode(), durable=durable)
 
 
 def text(fields: Mapping[str, Any]) -> str:
@@ -118,13 +118,6 @@ def printable_data(value: Any) -> Any:
     return [printable_data(item) for item in value] if isinstance(value, list) else value
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key appears twice")
-    return found
-
-
 def _finite(text: str) -> float:
     number = float(text)
     if not math.isfinite(number):
@@ -132,4 +125,4 @@ def _finite(text: str) -> float:
     return number
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_float=_finite, parse_constant=_finite)
+_DECODER = json.JSONDecoder(parse_float=_finite, parse_constant=_finite)

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from jembench import files
 from jembench.catalog.spec import slug
 from jembench.errors import DamagedError, Fallback, SpecError, StoreError
-from jembench.files import write_bytes
+from jembench.files import write_atomically
 from jembench.store import arrays as array_files
 from jembench.store import fits, lease, outcome, records
 from jembench.store.fits import FitRecord
@@ -225,7 +225,7 @@ class Store:
         if arrays:
             content = array_files.encode(arrays)
             cell = dataclasses.replace(cell, arrays=hashlib.sha256(content).hexdigest())
-            write_bytes(self.arrays_path(cell, listed=True), content)
+            write_atomically(self.arrays_path(cell, listed=True), content)
         records.write(self.cell_path(cell, listed=True), outcome.encode(cell))
 
     def read_arrays(self, cell: Cell) -> dict[str, np.ndarray[Any, Any]]:

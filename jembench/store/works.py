@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jembench.errors import DamagedError, SpecError
-from jembench.files import write_bytes
+from jembench.files import write_atomically
 from jembench.interfaces.running import Ending
 from jembench.store import outcome, records
 from jembench.store.records import Record
@@ -56,7 +56,7 @@ class WorkFiles:
         Raises:
             StoreError: if it cannot be written.
         """
-        write_bytes(self.path(work), text.encode(), durable=False)  # a run that finds none writes it again
+        write_atomically(self.path(work), text.encode(), durable=False)  # a run that finds none writes it again
 
     def read(self, work: str) -> Record:
         """Read a unit, by its id or from a file.

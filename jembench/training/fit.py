@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 from jembench import progress, stopping
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
 from jembench.experiment.recipe import Remedy
-from jembench.files import write_bytes
+from jembench.files import write_atomically
 from jembench.interfaces import Event
 from jembench.interfaces.evaluation import Stability
 from jembench.interfaces.running import EventKind
@@ -336,7 +336,7 @@ def _save_history(run: _Run) -> None:
     writer = csv.DictWriter(stream, names, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(run.history)
-    write_bytes(run.folder / "history.csv", stream.getvalue().encode())
+    write_atomically(run.folder / "history.csv", stream.getvalue().encode())
 
 
 def _stopped(trainer: Trainer) -> OutOfTime:

@@ -17,7 +17,7 @@ STEPS = 12
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
-        with seeds.initialising(1):
+        with seeds.drawing(1, "initialisation"):
             self.net = nn.Sequential(nn.Flatten(), nn.Linear(16, 32), nn.Tanh(), nn.Linear(32, 3))
 
     def logits(self, x):

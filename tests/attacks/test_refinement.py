@@ -62,7 +62,7 @@ class Net(nn.Module):
 
     def __init__(self, width=12, dropout=0.0):
         super().__init__()
-        with seeds.initialising(0):
+        with seeds.drawing(0, "initialisation"):
             self.net = nn.Sequential(nn.Flatten(), nn.Linear(9, width), nn.Tanh(), nn.Linear(width, 2)).double()
         self.drop = nn.Dropout(dropout)
 

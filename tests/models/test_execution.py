@@ -29,7 +29,7 @@ def seeded(seed=0):
 
 
 def small(norm="none"):
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         return ResidualNet(3, 4, nets.small(4), norm=norm)
 
 
@@ -170,7 +170,7 @@ def test_weights_are_laid_out_channels_last_and_compute_the_same():
 
 
 def test_a_network_that_flattens_with_view_is_as_before_with_one_warning():
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         model = LogitModel(Viewing())
     with pytest.warns(Fallback, match=r"flattens its maps with \.view") as told:
         assert not to_channels_last(model, DATA)
@@ -288,12 +288,12 @@ class Plain(nn.Module):
 
 
 def linear():
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         return Plain(nn.Flatten(), nn.Linear(12, 3))
 
 
 def convolutional():
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         first, second = nn.Conv2d(3, 4, 3, padding=1), nn.Conv2d(4, 4, 3, stride=2)
         return Plain(first, nn.GroupNorm(1, 4), nn.LeakyReLU(0.2), second, nn.Flatten(), nn.Linear(36, 3))
 
@@ -351,7 +351,7 @@ def test_a_traced_gradient_moves_the_statistics_of_batch_norm_as_the_plain_one_d
     )
     x, found = torch.randn(4, 3, 8, 8, generator=seeded()), []
     for execution in (Execution(), Execution(compiled=True)):
-        with seeds.initialising(0):
+        with seeds.drawing(0, "initialisation"):
             model = Plain(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.LeakyReLU(0.2), nn.Flatten(), nn.Linear(144, 3))
         grad = grad_energy(model, execution)(x, None)[1]
         found.append((grad, model.net[1].running_mean, model.net[1].num_batches_tracked))

@@ -50,7 +50,7 @@ def compile_quickly(function, mode, **options):
 
 
 def make(spec):
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         return registry.resolve("models", spec).make(DATA)
 
 

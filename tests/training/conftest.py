@@ -69,7 +69,7 @@ def make_trainer():
     """Trainers of the same seed begin alike."""
 
     def make(model=Toy, *, seed=0, images=None, net=linear, **overrides):
-        with seeds.initialising(seed):
+        with seeds.drawing(seed, "initialisation"):
             net = model(net())
         device = torch.device("cpu")
         return Trainer(net, DATA, images or toy_images(), toy_recipe(**overrides), seed=seed, device=device)

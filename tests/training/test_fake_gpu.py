@@ -41,7 +41,7 @@ def starts_of_classes(trainer):
 def make_trainer(spec, *settings):
     """It has made one iteration: that sets what is set by the first batch, and fills the buffer."""
     images = torch.randint(256, (40, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         model = registry.resolve("models", spec).make(DATA)
     recipe = recipes.load("digits-paper", [*SETTINGS, "optimizer.name=sgd", *settings])
     trainer = Trainer(model, DATA, Split(images, torch.arange(40) % 4), recipe, seed=0, device=GPU)

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 def trainer(*overrides, model="jem:net=small-4"):
     digits = registry.resolve("datasets", "digits").make()
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         model = registry.resolve("models", model).make(digits.spec)
     recipe = recipes.load("digits-paper", [*QUICK, *overrides])
     return Trainer(model, digits.spec, digits.split("train"), recipe, seed=0, device=torch.device("cuda"))

@@ -103,7 +103,7 @@ def test_each_process_of_a_team_has_other_masks(make_trainer, toy_models):
     trainers[1].group = Second(1, 2)
     found = []
     for trainer in trainers:
-        with seeds.initialising(0):  # processes begin alike
+        with seeds.drawing(0, "initialisation"):  # processes begin alike
             found.append(masks(trainer))
     first, second = found
     assert first.shape == second.shape

@@ -55,7 +55,7 @@ class Recorded:
     def __init__(self, name):
         recipe, settings = RECIPES[name]
         fit = plan_fit("jem:net=wrn-10-1", "digits", recipe, [*COMMON, *settings])
-        with seeds.initialising(0):
+        with seeds.drawing(0, "initialisation"):
             model = fit.model.make(DATA).double()
         model.net.register_forward_pre_hook(lambda net, inputs: inputs[0].double())
         self.trainer = Trainer(model, DATA, images(), fit.recipe, seed=0, device=torch.device("cpu"))

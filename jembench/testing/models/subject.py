@@ -42,7 +42,7 @@ class ModelSubject(Subject):
 
     def build(self, seed: int = 0) -> Any:
         """Make the model in evaluation mode, with weights of a seed."""
-        with seeds.initialising(seed):
+        with seeds.drawing(seed, "initialisation"):
             model = super().build()
             found = f"The factory returns a {type(model).__name__}, not a torch.nn.Module."
             require(isinstance(model, nn.Module), found)
@@ -188,7 +188,7 @@ class ModelSubject(Subject):
 
     def loss(self, model: Any, batch: Batch | None = None, negatives: Negatives | None = None) -> Loss:
         """Compute the training loss under a seed, by default with the subject's batch and negatives."""
-        with seeds.initialising(0):
+        with seeds.drawing(0, "initialisation"):
             loss: Loss = model.training_loss(batch or self.batch, negatives or self.negatives(model))
         return loss
 

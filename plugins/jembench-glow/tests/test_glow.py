@@ -30,7 +30,7 @@ CPU = torch.device("cpu")
 
 def make(data=DATA, *, wild=0.1, **options):
     """A small model, every parameter of which is away from where it begins."""
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         model = glow(data, **{"levels": 2, "steps": 2, "hidden": 4, **options}).eval()
         with torch.no_grad():
             for parameter in model.parameters():

@@ -20,7 +20,7 @@ DATA = DataSpec(name="toy", shape=(3, 12, 10), num_classes=7)
 
 
 def make(spec="igebm:width=8", seed=0, data=DATA):
-    with seeds.initialising(seed):
+    with seeds.drawing(seed, "initialisation"):
         model = registry.resolve("models", spec).make(data).eval()
         for name, parameter in model.named_parameters():
             if "bias_" in name or "gain_" in name or "conv_2" in name:  # what begins the same for every class

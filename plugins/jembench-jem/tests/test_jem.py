@@ -16,7 +16,7 @@ DATA = DataSpec(name="toy", shape=(3, 12, 10), num_classes=7)
 
 
 def make(spec, seed=0):
-    with seeds.initialising(seed):
+    with seeds.drawing(seed, "initialisation"):
         return registry.resolve("models", spec).make(DATA).eval()
 
 

@@ -31,7 +31,7 @@ CPU = torch.device("cpu")
 
 def make(data=DATA, *, wild=0.3, **options):
     """A small model, every parameter of which is away from where it begins, so that its convolutions are bounded."""
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         model = residual_flow(data, **{"levels": 2, "blocks": 2, "hidden": 4, "lipschitz": 0.9, "terms": 0, **options})
         with torch.no_grad():
             for name, parameter in model.named_parameters():
@@ -279,7 +279,7 @@ def trainer():
         optimizer=Optimizer(name="adam", learning_rate=0.01),
         data=TrainingData(noise=0.03, validation=0, shared=True),
     )
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         model = residual_flow(DATA, levels=2, blocks=1, hidden=4)
     return Trainer(model, DATA, images, recipe, seed=0, device=CPU)
 

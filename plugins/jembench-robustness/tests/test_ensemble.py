@@ -60,7 +60,7 @@ class Saturated(nn.Module):
 
     def __init__(self):
         super().__init__()
-        with seeds.initialising(0):
+        with seeds.drawing(0, "initialisation"):
             self.net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
 
     def logits(self, x):

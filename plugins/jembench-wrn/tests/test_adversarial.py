@@ -23,7 +23,7 @@ PIXELS = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2)  # which are th
 
 
 def make(options="", data=DATA):
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         return registry.resolve("models", f"adversarial:net=small-4{options}").make(data)
 
 

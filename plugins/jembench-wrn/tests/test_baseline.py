@@ -71,7 +71,7 @@ def test_loss_trains_every_parameter():
 
 @pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer", "act"])
 def test_learns_with_every_norm(norm):
-    with seeds.initialising(0):
+    with seeds.drawing(0, "initialisation"):
         model = registry.resolve("models", f"baseline:net=small-4,norm={norm}").make(DIGITS)
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     losses = []
