@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
@@ -100,11 +101,10 @@ class Results(Shown, Sequence[Row]):
         self.layout = layout.build(cells, parts=parts, published=published, selection=selection, names=names)
         title, claims = (suite.title, suite.claims) if suite else ("Results", ())
 
-        def page(refresh: int | None) -> str:
-            pictures = Pictures(store) if store else None
-            return render(collect(title, self.layout, self.cells, pictures, names, claims), refresh)
+        def page(of_store: Store, refresh: int | None) -> str:
+            return render(collect(title, self.layout, self.cells, Pictures(of_store), names, claims), refresh)
 
-        self.document = layout.document(self.layout, store.read_arrays if store else None, page)
+        self.document = layout.document(self.layout, *((store.read_arrays, partial(page, store)) if store else ()))
 
     @classmethod
     def of_store(cls, store: Store, which: Selection, reference: Sequence[str] | None = None) -> Results:

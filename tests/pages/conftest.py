@@ -5,14 +5,16 @@ import shutil
 import pytest
 
 from jembench.api.results import Results
+from jembench.catalog.spec import stable_hash
 from jembench.interfaces import Value
 from jembench.store.outcome import Cell, FitKey, Outcome
+from jembench.store.store import Store
 
 CHROMIUM = shutil.which("chromium")
 
 
 def make_cell(model="jem", metric="accuracy", *, seed=0, outcome=None, **values):
-    fit = FitKey(model=model, dataset="digits", recipe="digits", seed=seed, id=f"{model}{seed}")
+    fit = FitKey(model=model, dataset="digits", recipe="digits", seed=seed, id=stable_hash([model, seed]))
     outcome = outcome or Outcome(status="ok", protocol=f"{metric}:data=digits,images=397", values=values)
     provenance = {"time": "2026-11-23T08:00:00+00:00", "command": "jembench run hybrid", "metric_id": metric}
     return Cell(id=f"{fit.id}{metric}", fit=fit, metric=metric, outcome=outcome, provenance=provenance)
@@ -39,7 +41,7 @@ def written(tmp_path_factory):
 
     def write(cells):
         path = tmp_path_factory.mktemp("page") / "report.html"
-        path.write_text(Results(list(cells)).table("html"))
+        path.write_text(Results(list(cells), store=Store(path.parent / "runs")).table("html"))
         return path.as_uri()
 
     return write

@@ -90,7 +90,7 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
     centres = (np.arange(columns) + 0.5) * picture.shape[1] / columns
     for centre, row in zip(centres, rows, strict=False):  # the last columns may be empty
         classes = f"{row['label']} → {row['predicted']}"
-        axes.text(centre, -4, classes, fontsize=_TEXT, horizontalalignment="center", verticalalignment="bottom")
+        axes.text(centre, -4, classes, fontsize=_TEXT, ha="center", va="bottom")
     distances = ["\n".join(f"{NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms) for row in rows]
     below = [text if row["found"] else "withstood" for text, row in zip(distances, rows, strict=True)]
     axes.set_xticks(centres[:count], below, fontsize=_TEXT)
@@ -175,17 +175,13 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
     lines, places = np.nonzero(grid >= 0)
     shown = grid[lines, places]
     for line, column, index in zip(lines, places, shown, strict=True):
-        axes.text(
-            (column + 0.5) * wide,
-            (line + 0.55 * band) * high,
-            f"{arrays['confidence'][index]:.2f}" + ("" if reached[index] else " *"),
-            color=drawing.BLACK if reached[index] else drawing.VERMILLION,
-            fontsize=_TEXT,
-            horizontalalignment="center",
-            verticalalignment="center",
-        )
-    axes.set_ylabel("class")
-    axes.set_xlabel("above each image: p(y|x) of its class" + ("" if reached.all() else "; *: not reached"))
+        text, colour = f"{arrays['confidence'][index]:.2f}", drawing.BLACK
+        if not reached[index]:
+            text, colour = f"{text} *", drawing.VERMILLION
+        centre = (column + 0.5) * wide, (line + 0.55 * band) * high
+        axes.text(*centre, text, color=colour, fontsize=_TEXT, ha="center", va="center")
+    legend = "above each image: p(y|x) of its class" + ("" if reached.all() else "; *: not reached")
+    axes.set(xlabel=legend, ylabel="class")
     of_images = {field: arrays[field][shown] for field in ("target", "confidence", "reached", "steps")}
     return Drawing(figure, rows_of({"row": lines, "column": places, "index": shown, **of_images}))
 

@@ -214,7 +214,6 @@ def histograms(axes: Axes, samples: Mapping[str, Numbers], **of: Any) -> list[di
         axes.stairs(density, edges, fill=True, facecolor=colour, alpha=0.3, linewidth=0)
         axes.stairs(density, edges, fill=False, edgecolor=colour, linewidth=1.0, hatch=hatch, label=label)
         rows += lines
-    axes.set_yticks([])
+    axes.set(yticks=[], ylim=(0, None))
     axes.spines["left"].set_visible(False)
-    axes.set_ylim(bottom=0)
     return rows

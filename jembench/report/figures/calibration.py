@@ -43,11 +43,8 @@ def diagram(result: Result) -> Drawing:
     bins, rows = _draw_gaps(above, result)
     above.set_ylabel("accuracy")
     below.bar(bins.edges[:-1], bins.counts, np.diff(bins.edges), color=drawing.BLUE, edgecolor=drawing.BLACK, **_BARS)
-    below.set_yscale("log")
-    below.set_ylim(0.5, 2 * bins.counts.sum())
+    below.set(xlabel="confidence", ylabel="images", yscale="log", ylim=(0.5, 2 * bins.counts.sum()))
     below.yaxis.set_major_formatter("{x:g}")
-    below.set_ylabel("images")
-    below.set_xlabel("confidence")
     drawing.legend_below(figure, above, columns=2)
     return Drawing(figure, rows)
 
@@ -92,8 +89,7 @@ def _draw_gaps(axes: Axes, result: Result) -> tuple[Reliability, list[dict[str, 
     label = "gap to mean confidence"
     axes.bar(left, np.abs(accuracy - confidence), width, edgecolor=drawing.VERMILLION, label=label, **gap)
     axes.plot([0, 1], [0, 1], color=drawing.BLACK, linestyle=":", linewidth=drawing.HAIR)
-    axes.set_xlim(-0.01, 1.01)
-    axes.set_ylim(-0.01, 1.01)
+    axes.set(xlim=(-0.01, 1.01), ylim=(-0.01, 1.01))
     ece = next(iter(result.values.values()))
     of_all = {"model": result.model, "scaling": result.options.get("scaling", "none"), "ece": ece.value}
     columns = {"bin_low": bins.edges[:-1], "bin_high": bins.edges[1:], "count": bins.counts}

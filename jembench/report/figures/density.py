@@ -50,8 +50,7 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
     axes.set_yticks(range(len(classes)), [str(number) for number in reversed(classes)])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
-    axes.set_ylabel("class")
-    axes.set_xlabel("log p(x) + constant, nats")
+    axes.set(xlabel="log p(x) + constant, nats", ylabel="class")
     return Drawing(figure, [row for _, rows in counted for row in rows])
 
 
@@ -96,7 +95,6 @@ def make_up(title: str, arrays: Arrays) -> Drawing:
     edges = np.arange(len(classes) + 1) - 0.5
     axes.stairs(expected, edges, baseline=None, color=drawing.BLACK, linestyle=":", label="expected")
     axes.set_xticks(places, [str(number) for number in classes])
-    axes.set_xlabel("class")
-    axes.set_ylabel("images by log p(x)")
+    axes.set(xlabel="class", ylabel="images by log p(x)")
     drawing.legend_below(figure, axes, columns=3)
     return Drawing(figure, rows_of({"class": classes, **counts, "share_of_all": shares}))

@@ -80,10 +80,8 @@ def auroc(results: Sequence[Result]) -> Drawing:
             style = {**drawing.line(index), "linestyle": "none", "elinewidth": 0.8}
             axes.errorbar([one.value for one in values], places, xerr=error_bars(values), label=model, **style)
         axes.axvline(0.5, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":")
-        axes.set_title(score)
+        axes.set(title=score, xlim=(-0.03, 1.03), ylim=(len(sets) - 0.5, -0.5))
         axes.set_yticks(range(len(sets)), sets)
-        axes.set_ylim(len(sets) - 0.5, -0.5)
-        axes.set_xlim(-0.03, 1.03)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
     for axes in axes_of_scores[-columns:]:  # the lowest of each column
         axes.set_xlabel("AUROC")

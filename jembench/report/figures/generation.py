@@ -80,11 +80,9 @@ def curves(title: str, label: str, scale: str, points: Sequence[tuple[str, float
             **drawing.line(index),
         )
     ticks = sorted({x for _, x, _ in points})
-    axes.set_xscale("log")
+    axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=label)
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
-    axes.set_xlabel(_SCALES[scale])
-    axes.set_ylabel(label)
     if len(found) > 1:
         drawing.legend_below(figure, axes, columns=1)
     rows = [

@@ -125,10 +125,7 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
             axes.fill_between(eps, low, high, step="post", color=look["color"], alpha=0.15, linewidth=0)
             some = (0.02 * index, 0.15)  # of the points have markers, in every curve others
             axes.step(eps, accuracy, where="post", markevery=some, **look)
-        axes.set_title(adversarial.NORMS[norm])
-        axes.set_xlim(0, end)
-        axes.set_ylim(-1, 101)
-        axes.set_xlabel("ε, 1/255")
+        axes.set(title=adversarial.NORMS[norm], xlabel="ε, 1/255", xlim=(0, end), ylim=(-1, 101))
     panels[0].set_ylabel("accuracy, %")
     for index, label in enumerate(labels):  # one that is in another panel alone has its line in the legend as well
         panels[0].plot([], [], label=label, **drawing.line(index))

@@ -92,9 +92,7 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
         manage_ticks=False,
     )
     axes.set_xticks(range(len(classes)), [str(number) for number in classes])
-    axes.set_ylim(bottom=0)
-    axes.set_xlabel("class that the model sees")
-    axes.set_ylabel("age of chains, steps")
+    axes.set(xlabel="class that the model sees", ylabel="age of chains, steps", ylim=(0, None))
     return Drawing(figure, rows)
 
 

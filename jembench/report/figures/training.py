@@ -89,8 +89,7 @@ def energies(title: str, history: History) -> Drawing:
         axes.set_yscale("symlog", linthresh=LINEAR)
         axes.yaxis.set_major_formatter("{x:g}")
         axes.set_ylim(2 * min(-LINEAR / 2, *heights), 2 * max(LINEAR / 2, *heights))
-    axes.set_xlabel("iteration")
-    axes.set_ylabel("energy, nats")
+    axes.set(xlabel="iteration", ylabel="energy, nats")
     drawing.legend_below(figure, axes, columns=2)
     return Drawing(figure, [{name: row.get(name, "") for name in ("iteration", "attempt", *curves)} for row in history])
 
@@ -195,7 +194,6 @@ def strips(title: str, cells: Sequence[Cell], names: Names = NO_NAMES) -> Drawin
                 mean, deviation = statistics.mean(values), statistics.stdev(values)
                 axes.errorbar(mean, place, xerr=deviation, color=drawing.BLACK, marker="|", markersize=12, capsize=3)
         axes.set_yticks(range(len(models)), [drawing.wrapped(model, 1.3) for model in models])
-        axes.set_ylim(len(models) - 0.5, -0.5)
-        axes.set_xlabel(name)
+        axes.set(xlabel=name, ylim=(len(models) - 0.5, -0.5))
         axes.locator_params(axis="x", nbins=5)
     return Drawing(figure, rows)

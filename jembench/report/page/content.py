@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
@@ -45,7 +45,7 @@ def collect(
     title: str,
     layout: Layout,
     cells: Sequence[Cell],
-    pictures: Pictures | None,
+    pictures: Pictures,
     names: Names = NO_NAMES,
     own_claims: Sequence[Claim] = (),
 ) -> Page:
@@ -55,48 +55,41 @@ def collect(
         title: of the page.
         layout: the results.
         cells: the outcomes that they were made of.
-        pictures: of the store that holds them; None: there is no store, and so nothing but numbers.
+        pictures: of the store that holds them.
         names: display names by canonical specs and recipes.
         own_claims: of the experiment, to be judged beside those of papers.
     """
-    shown = overview(layout.rows)
-    ours, published = layout.both()
-    fits = {cell.fit.id: cell.fit for cell in cells}.values()
-    trained = {fit: pictures.store.read_fit(fit) if pictures else None for fit in fits}
-    page = Page(
-        title=title,
-        tables=ours,
-        overview=Layout(seeds=(), rows=shown).tables() if shown else (),
-        published=published,
-        origin=[origin(cells, trained)] if cells else (),
-    )
-    if pictures is None:
-        return page
     from jembench.report.claims import document, judge
     from jembench.report.figures import planning, training  # imports numpy, which tables need not
 
+    store, (ours, published), shown = pictures.store, layout.both(), overview(layout.rows)
+    trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
     figures = {}
     for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric)):
-        planned = planning.of_metrics(group, pictures.store, pictures.note, names)
+        planned = planning.of_metrics(group, store, pictures.note, names)
         figures[bare_name(group[0].metric)] = pictures.drawn(planned)
     metrics = {row.metric for row in shown}
     figures["seeds"] = pictures.drawn(training.seeds_of([cell for cell in cells if cell.metric in metrics], names))
     trainings = []
     for fit, of in trained.items():
-        energies = pictures.drawn(training.energies_of([fit], pictures.store, pictures.note, names))
+        energies = pictures.drawn(training.energies_of([fit], store, pictures.note, names))
         trainings += [picture._replace(notes=tuple(of.interventions) if of else ()) for picture in energies]
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
-    read, root = pictures.store.read_arrays, pictures.store.root
-    of_own, of_papers = (judge(each, cells, read, store=root) for each in (own_claims, claims.load()))  # adjusted apart
+    of_own, of_papers = (  # p values are adjusted in each group
+        judge(each, cells, store.read_arrays, store=store.root) for each in (own_claims, claims.load())
+    )
     findings = [of_own, [finding for finding in of_papers if finding.row.dataset]]
-    recipes = {fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False) for fit, of in trained.items() if of}
-    return replace(
-        page,
+    return Page(
+        title=title,
+        tables=ours,
+        overview=Layout(seeds=(), rows=shown).tables() if shown else (),
+        published=published,
         figures={metric: found for metric, found in figures.items() if found},
         samples=[*pictures.of_samples(cells, names), *images],
         trainings=trainings,
         claims=[table for each in findings for table in document(each).tables()],
-        recipes=recipes,
+        origin=[origin(cells, trained)] if cells else (),
+        recipes={fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False) for fit, of in trained.items() if of},
         left_out=list(pictures.left_out),
     )
 
