@@ -118,7 +118,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], co
     if command.dry_run:
         return _preview(plan, place, how, command.format)
     if command.detach:
-        session.check_options(plan.fits, how)  # which refuses options that do not fit together
+        session.check_options(how)  # which refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
         results = runs.carry_out(plan, place, how, Display, published)
@@ -160,7 +160,7 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     from jembench.models import devices
     from jembench.running.check import preview
 
-    session.check_options(plan.fits, how)
+    session.check_options(how)
     devices.resolve(how.device)
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")

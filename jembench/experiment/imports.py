@@ -26,7 +26,20 @@ def with_imports(models: Iterable[str], store: Store) -> list[str | Run]:
         SpecError: if several fits have a name, or a record names code that the user did not.
     """
     known = {component.name for component in discovery.components("models")}
-    return [text if text in known or ":" in text else _model(text, store) for text in models]
+    found: list[str | Run] = []
+    for name in models:
+        records = [] if name in known or ":" in name else imports(store, name)
+        if len(records) > 1:
+            raise SpecError(f"{name} means several imported fits: {'; '.join(str(record.key) for record in records)}.")
+        for record in records:
+            model, where = record.key.model, str(store.fit_folder(record.key))
+            trust.refuse_code([model, *trust.strings(record.recipe)], where)
+            settings = Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides
+            seeds = (record.key.seed,)
+            found.append(Run(models=(model,), name=name, recipe=PRETRAINED, settings=settings, seeds=seeds))
+        if not records:
+            found.append(name)
+    return found
 
 
 def plan_named(
@@ -51,20 +64,6 @@ def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
                 f"The store {store.root} has no imported {fit}, with the present code and options. Import its file "
                 "again with `jembench import`, and leave out --set and datasets that it was not imported with."
             )
-
-
-def _model(name: str, store: Store) -> str | Run:
-    found = imports(store, name)
-    if len(found) > 1:
-        raise SpecError(f"{name} means several imported fits: {'; '.join(str(record.key) for record in found)}.")
-    for record in found:
-        where = str(store.fit_folder(record.key))
-        trust.refuse_code([record.key.model, *trust.strings(record.recipe)], where)
-        settings = Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides
-        return Run(
-            models=(record.key.model,), name=name, recipe=PRETRAINED, settings=settings, seeds=(record.key.seed,)
-        )
-    return name
 
 
 def _name(record: FitRecord) -> object:

@@ -319,7 +319,7 @@ def _fits(runs: Iterable[Run], datasets: Sequence[str], recipe: str | None = Non
     for run in runs:
         for dataset in (dataset for dataset in datasets if covers(run.datasets, dataset)):
             for model in run.models:
-                yield run, fit_of(model, dataset, recipe or run.recipe_for(model, dataset), run.settings)
+                yield run, fit_of(model, dataset, recipe or recipes.default(model, dataset, run.recipe), run.settings)
 
 
 def _metrics_on(run: Run, dataset: str) -> list[str]:
@@ -373,7 +373,7 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
     for names in dict.fromkeys(fit.names for fit in fits):
         model, dataset, recipe = names
         on = [run for run in runs if covers(run.datasets, dataset)]
-        by = [run for run in on if f"{recipe}+".startswith(f"{run.recipe_for(model, dataset)}+")]
+        by = [run for run in on if f"{recipe}+".startswith(f"{recipes.default(model, dataset, run.recipe)}+")]
         rows += [(run, names) for run in by or on]
     return _presentation(runs, rows, _fits([run for run in runs if run.name or run.label], suite.datasets))
 

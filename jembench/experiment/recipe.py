@@ -188,21 +188,6 @@ class Recipe:
         return self.settings | {"guard": {"ladder": ladder}}
 
 
-def check_shares(recipe: Recipe, processes: int) -> None:
-    """Check that the recipe's batches can be divided evenly among processes.
-
-    Raises:
-        SpecError: if a batch size is no multiple of the number of processes.
-    """
-    sizes = {"batch_size": recipe.batch_size, "data.labelled_batch": recipe.data.labelled_batch}
-    for name, size in sizes.items():
-        if size % processes:
-            raise SpecError(
-                f"{name} of recipe {recipe.label} is {size}, which cannot be shared out evenly among {processes} "
-                f"processes. Choose another number of them, or set a multiple: --set {name}=..."
-            )
-
-
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -253,6 +238,12 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
             f"In recipe {recipe.name}, checkpoint_every is {recipe.checkpoint_every} and log_every {recipe.log_every}: "
             "the first must be a multiple of the second."
         )
+    for name, size in {"batch_size": recipe.batch_size, "data.labelled_batch": recipe.data.labelled_batch}.items():
+        if size % recipe.processes:
+            raise SpecError(
+                f"{name} of recipe {recipe.name} is {size}, which cannot be shared out evenly among {recipe.processes} "
+                f"processes. Choose another number of them, or set a multiple: --set {name}=..."
+            )
     if not overrides:
         return recipe
     before, changes = _loaded(source, ()).settings, list[str]()
@@ -278,17 +269,21 @@ _FOLDER, _SMALL, _MOST_IMAGES = "imagefolder", "small-images", 5000
 _NOTHING_STATED: Mapping[str, str] = MappingProxyType({})
 
 
-def default(model: str, dataset: str, stated: Mapping[str, str] = _NOTHING_STATED) -> str:
-    """Return the name of the default recipe of a model on a dataset.
+def default(model: str, dataset: str, stated: str | Mapping[str, str] = _NOTHING_STATED) -> str:
+    """Return the name of the recipe of a model on a dataset, if none is named.
 
-    It is the first installed one of the names MODEL-DATASET and MODEL, or else the one that is stated for the dataset,
-    or else the one with the name of the dataset, or else ``paper``.
+    It is the one that is stated for all models. Without one, it is the first installed one of the names MODEL-DATASET
+    and MODEL, or else the one that is stated for the dataset, or else the one with the name of the dataset, or else
+    ``paper``.
 
     Args:
         model: the spec of the model.
         dataset: the spec of the dataset.
-        stated: recipes by the names of datasets, or "default", for models without a recipe of their name.
+        stated: a recipe for all models, or recipes by the names of datasets, or "default", for models without a recipe
+            of their name.
     """
+    if isinstance(stated, str):
+        return stated
     name, data, installed = bare_name(model), bare_name(dataset), packages.files("recipes")
     for own in (f"{name}-{data}", name):
         if own in installed:

@@ -16,7 +16,6 @@ from jembench.catalog import packages, spec
 from jembench.catalog.validation import Option, parse, read
 from jembench.errors import SpecError, unknown
 from jembench.experiment import claims
-from jembench.experiment import recipe as recipes
 from jembench.experiment.attacks import attack_metrics
 from jembench.experiment.claims import Claim
 from jembench.experiment.recipe import AtLeast1, Positive
@@ -45,10 +44,6 @@ class Run:
     name: str = ""  # display name of its only model; "": the spec
     label: str = ""  # display name of its recipe with these settings
     own_models: bool = False  # True if other models only select among its own by name
-
-    def recipe_for(self, model: str, dataset: str) -> str:
-        """Return the name of the recipe of a model on a dataset, both given by their specs."""
-        return self.recipe if isinstance(self.recipe, str) else recipes.default(model, dataset, self.recipe)
 
     def with_models(self, models: Sequence[str | Run]) -> list[Run]:
         """Return the block with other models: one block, or one per model if some are blocks of imported fits.
@@ -227,11 +222,15 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     fields = parse(source.content, source.where)
     if extra := sorted(fields.keys() - _OF_BLOCKS - _OF_FILES):
         raise unknown(f"key in {where}", extra[0], _OF_BLOCKS | _OF_FILES, "")
+    for key in ("run", "claim"):
+        tables = fields.get(key, [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise SpecError(f"In {where}, {key} is {tables!r}; it must be tables, each under a line [[{key}]].")
     included: dict[str, Suite] = {}
     runs: list[Run] = []
     datasets: list[str] = []
     head = {key: fields[key] for key in fields.keys() & _OF_BLOCKS if key != "datasets"}
-    for number, own in enumerate(_tables(fields, "run", where) if "run" in fields else [{}]):
+    for number, own in enumerate(fields.get("run", [{}])):
         path = f".run[{number}]" if "run" in fields else ""
         run, of_block, new = _block(head, own, where, path, (*including, source.name))
         runs += new
@@ -248,7 +247,7 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
     paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
     usual = {"where": "", "measure": [f"jembench run {shlex.quote(name)}"]}
-    stated = [claims.of_table(suite.name, usual | table, paper) for table in _tables(fields, "claim", where)]
+    stated = [claims.of_table(suite.name, usual | table, paper) for table in fields.get("claim", [])]
     for claim in stated:
         for metric in (*claim.metric, *claim.than_metric):
             if spec.parse(metric).name not in suite.metric_names:
@@ -258,18 +257,6 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
                 )
     stated += [claim for other in included.values() for claim in other.claims]
     return dataclasses.replace(suite, claims=tuple(dict.fromkeys(stated)))
-
-
-def _tables(fields: Mapping[str, Any], key: str, where: str) -> list[dict[str, Any]]:
-    """Return the tables of a key.
-
-    Raises:
-        SpecError: if the value is no list of tables.
-    """
-    tables = fields.get(key, [])
-    if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise SpecError(f"In {where}, {key} is {tables!r}; it must be tables, each under a line [[{key}]].")
-    return tables
 
 
 def _block(

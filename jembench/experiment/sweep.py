@@ -41,20 +41,18 @@ class Grid:
 
     @cached_property
     def places(self) -> list[Place]:
-        """All places, row by row.
+        """All places, row by row, the last option changing fastest.
 
         Raises:
             SpecError: if the metric, an option or a value does not exist.
         """
-        return [
-            Place(self._metric((*row, *column)), row, column)
-            for row in combinations(self.rows)
-            for column in combinations(self.columns)
-        ]
-
-    def _metric(self, values: Sequence[str]) -> str:
-        options = dict(zip((*self.rows, *self.columns), values, strict=True))
-        return str(registry.resolve("metrics", with_options(self.metric, {**self.fixed, **options})))
+        found = []
+        for row in itertools.product(*self.rows.values()):
+            for column in itertools.product(*self.columns.values()):
+                options = dict(zip((*self.rows, *self.columns), (*row, *column), strict=True))
+                text = with_options(self.metric, {**self.fixed, **options})
+                found.append(Place(str(registry.resolve("metrics", text)), row, column))
+        return found
 
     def pinned(self, options: Mapping[str, str]) -> Grid:
         """Return the grid with options of its metric set; an option that it crosses keeps only that value."""
@@ -65,11 +63,6 @@ class Grid:
             for axes in (self.rows, self.columns)
         )
         return dataclasses.replace(self, rows=rows, columns=columns, fixed=fixed)
-
-
-def combinations(axes: Axes) -> list[tuple[str, ...]]:
-    """Return every combination of the values of some options, the last option changing fastest."""
-    return list(itertools.product(*axes.values()))
 
 
 def covers(datasets: Sequence[str], dataset: str) -> bool:

@@ -33,11 +33,11 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
             nearest = min((between(record, fit) for record in records), key=len)
             what = f"A trained {key.model} of this recipe ({key.recipe}, on {key.dataset}) exists"
             found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
-    return [f"{what}; it differs in: {which}. {_seeds(seeds)} trained again." for (what, which), seeds in found.items()]
-
-
-def _seeds(seeds: list[int]) -> str:
-    return f"Seed {seeds[0]} is" if len(seeds) == 1 else f"Seeds {', '.join(map(str, seeds))} are"
+    sentences = []
+    for (what, which), seeds in found.items():
+        again = f"Seed {seeds[0]} is" if len(seeds) == 1 else f"Seeds {', '.join(map(str, seeds))} are"
+        sentences.append(f"{what}; it differs in: {which}. {again} trained again.")
+    return sentences
 
 
 def between(record: FitRecord, fit: FitPlan) -> list[str]:

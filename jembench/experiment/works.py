@@ -118,6 +118,7 @@ def works(
             raise Unavailable(fit.absent)
         cells = plan.cells_of(fit)
         costly = [cell for cell in cells if str(cell.metric) in parts]
+        named = {cell.id: WorkCell(cell.metric.text(), cell.id) for cell in cells}
         unit = Work(
             kind="fit",
             model=fit.model.text(),
@@ -125,8 +126,8 @@ def works(
             recipe=dataclasses.asdict(fit.recipe),
             fit=fit.key,
             identity=fit.identity,
-            cells=tuple(map(_named, (cell for cell in cells if cell not in costly))),
-            later=tuple(map(_named, costly)),
+            cells=tuple(named[cell.id] for cell in cells if cell not in costly),
+            later=tuple(named[cell.id] for cell in costly),
             limit=cells[0].limit,
             deadline=deadline,
             command=command,
@@ -137,8 +138,8 @@ def works(
             units.append(dataclasses.replace(unit, gpus=fit.recipe.processes))
         elif unit.cells:
             units.append(dataclasses.replace(unit, later=()))
-        for cell, named in zip(costly, unit.later, strict=True):
-            alone = dataclasses.replace(unit, cells=(named,), later=(), after=(unit.id,) if training else ())
+        for cell in costly:
+            alone = dataclasses.replace(unit, cells=(named[cell.id],), later=(), after=(unit.id,) if training else ())
             units += _apart(alone, min(most, parts[str(cell.metric)]))
     return units
 
@@ -156,10 +157,6 @@ def _apart(unit: Work, parts: int) -> list[Work]:
         return [unit]
     shards = [dataclasses.replace(unit, kind="attack-part", part=(number, parts)) for number in range(parts)]
     return [*shards, dataclasses.replace(unit, after=tuple(shard.id for shard in shards))]
-
-
-def _named(cell: CellPlan) -> WorkCell:
-    return WorkCell(cell.metric.text(), cell.id)
 
 
 def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:

@@ -112,6 +112,7 @@ _ALL = "*"
 
 
 def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> Iterator[Published]:
+    """Yield the numbers of a row, with the label of ours and the protocol that table, column and row state together."""
     labels = [column.label for column in table.columns]
     usual = {"where": table.where, "dataset": table.dataset, "cite": file.paper.cite, "protocol": {}}
     fields = {key: value for key, value in written.items() if key not in labels}
@@ -120,35 +121,28 @@ def _row(stem: str, written: Mapping[str, Any], table: _Table, file: _File) -> I
     if other := sorted(row.protocol.keys() - {*labels, _ALL}):
         raise unknown(f"label with a protocol in a row of {table.name}", other[0], labels, "")
     for place, column in enumerate(table.columns):
-        if column.label in row.values:
-            quantity, protocol = _protocol(column, row, table)
-            source = ", ".join(filter(None, (row.cite, row.where, file.paper.url)))
-            number = Row(
-                model=row.model,
-                name=row.label,
-                dataset=row.dataset,
-                label=column.label,
-                value=row.values[column.label],
-                unit=column.unit,
-                better=column.better,
-                protocol=protocol,
-                source=source,
-                notes=(row.note,) if row.note else (),
-                dataset_name=row.dataset,
-            )
-            name = f"{stem}/{table.name}"
-            yield Published(name, file.paper.title, table.note, place, quantity, file.paper.status, number)
-
-
-def _protocol(column: _Column, row: _Row, table: _Table) -> tuple[str, str]:
-    """Return the label of ours and the protocol id that table, column and row state together; "": no metric of ours."""
-    if column.protocol is None and table.protocol is None:
-        return "", ""
-    of_column = {**(table.protocol or {}), **(column.protocol or {})}
-    quantity = of_column.get("value", of_column.get("metric", column.label))
-    parts = {"data": re.sub(r"[^a-z0-9]", "", row.dataset.lower()), **of_column}
-    parts |= {**row.protocol.get(_ALL, {}), **row.protocol.get(column.label, {})}
-    metric = parts.pop("metric", column.label)
-    parts.pop("value", None)
-    stated = tuple(sorted((part, value) for part, value in parts.items() if value != "*"))
-    return quantity, str(Spec(metric, stated))
+        if column.label not in row.values:
+            continue
+        quantity = protocol = ""
+        if column.protocol is not None or table.protocol is not None:
+            parts = {"data": re.sub(r"[^a-z0-9]", "", row.dataset.lower()), "metric": column.label}
+            parts |= {**(table.protocol or {}), **(column.protocol or {})}
+            quantity = parts.pop("value", parts["metric"])
+            parts |= {**row.protocol.get(_ALL, {}), **row.protocol.get(column.label, {})}
+            metric = parts.pop("metric")
+            protocol = str(Spec(metric, tuple((part, value) for part, value in parts.items() if value != "*")))
+        number = Row(
+            model=row.model,
+            name=row.label,
+            dataset=row.dataset,
+            label=column.label,
+            value=row.values[column.label],
+            unit=column.unit,
+            better=column.better,
+            protocol=protocol,
+            source=", ".join(filter(None, (row.cite, row.where, file.paper.url))),
+            notes=(row.note,) if row.note else (),
+            dataset_name=row.dataset,
+        )
+        name = f"{stem}/{table.name}"
+        yield Published(name, file.paper.title, table.note, place, quantity, file.paper.status, number)

@@ -6,7 +6,7 @@ Imports no torch by itself. Finished work is kept in the store and not repeated.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +16,6 @@ from jembench.catalog import registry
 from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import FitPlan, Plan
-from jembench.experiment.recipe import check_shares
 from jembench.running import driver
 from jembench.running.driver import RunOptions
 from jembench.running.events import Events, chosen_trackers
@@ -46,21 +45,17 @@ class Finished(NamedTuple):
     stopped: OutOfTime | Stopped | WorkFailed | None  # the reason why the work ended early, if it did
 
 
-def check_options(fits: Iterable[FitPlan], how: RunOptions) -> None:
-    """Check that the options are consistent and suit the fits.
+def check_options(how: RunOptions) -> None:
+    """Check that the options are consistent.
 
     Raises:
-        SpecError: if the fits cannot be trained by their number of processes or by the executor, if there is no such
-            executor or tracker, or under torchrun.
+        SpecError: if the executor takes no such device, if there is no such executor or tracker, or under torchrun.
     """
     if launched().size > 1:
         raise SpecError(
             "torchrun starts no runs, only workers of them (jembench work). Start this command without it, and set how "
             "many processes train a model together: --set processes=N."
         )
-    for fit in fits:
-        if not fit.is_pretrained:
-            check_shares(fit.recipe, fit.recipe.processes)
     if how.executor != "auto":
         executor: Executor = registry.resolve("executors", how.executor).make()  # checks its options
         if not executor.in_process and ":" in how.device:
@@ -87,7 +82,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     Raises:
         JembenchError: if something is missing, or the store cannot be written. The failure of a cell is its outcome.
     """
-    check_options(plan.fits, how)
+    check_options(how)
     check_imports(plan.fits, store)
     cells = list(filter(None, map(store.read_cell, plan.cells)))
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
@@ -145,7 +140,7 @@ def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
 
 def train(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay) -> None:
     """Train a model in this process unless the store has it; arguments as for :func:`run_plan`."""
-    check_options([fit], how)
+    check_options(how)
     if not store.is_trained(fit.key):
         with open_fit(fit, store, how, display):
             pass

@@ -19,7 +19,7 @@ from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.holdout import holdout
 from jembench.errors import SpecError
-from jembench.experiment.recipe import Recipe, check_shares
+from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, GradEnergy, Loss, Negatives, Sampler, Split
 from jembench.models import devices, execution, predictions
 from jembench.models.energies import LogitModel, grad_energy
@@ -59,7 +59,6 @@ class Trainer:
         self, model: Any, data: DataSpec, images: Split, recipe: Recipe, *, seed: int, device: torch.device
     ) -> None:
         self.group = processes.group
-        check_shares(recipe, self.group.size)
         self.model = model.to(device)
         self.data = data
         self.recipe = recipe

@@ -116,8 +116,8 @@ def test_attacks_are_spread_over_the_slots_that_are_free(make, slots, parts):
 
 
 def test_a_training_of_several_processes_wants_as_many_gpus(make):
-    plan = make(metrics=f"accuracy {QUICK_PGD}", settings=["processes=2"])
-    assert [unit.gpus for unit in works(plan, untrained, slots=2)] == [2, 1, 1, 1]
+    plan = make(metrics=f"accuracy {QUICK_PGD}", settings=["processes=3"])
+    assert [unit.gpus for unit in works(plan, untrained, slots=2)] == [3, 1, 1, 1]
     assert [unit.gpus for unit in works(plan, lambda key: True)] == [1]
 
 

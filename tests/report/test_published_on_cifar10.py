@@ -4,6 +4,7 @@ import pytest
 
 from jembench.api.stored import OpenStore
 from jembench.catalog.spec import Spec, format_value, parse, stable_hash
+from jembench.experiment import recipe as recipes
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import presentation
 from jembench.interfaces import Value
@@ -42,7 +43,7 @@ def store(tmp_path_factory):
     for name in ("hybrid", "ood"):
         suite = suites.load(name).replaced(datasets=["cifar10"])
         for model in MODELS:
-            recipe = suite.runs[0].recipe_for(model, "cifar10")
+            recipe = recipes.default(model, "cifar10", suite.runs[0].recipe)
             fit = FitKey(model=model, dataset="cifar10", recipe=recipe, seed=0, id=model)
             (part,), _ = presentation(suite, [fit])
             for metric in part.rows[fit.names]:
