@@ -48,15 +48,17 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
 
     Args:
         texts: the words of the command line: specs, lists of specs, settings ``key=value`` and others. Those of all
-            environment variables ``JEMBENCH_...`` count like them.
+            environment variables ``JEMBENCH_...`` count like them. The name of a file, such as a store ``x:y`` that
+            somebody else made, is no import path.
     """
     global _named, _of_installed
     before, path = (_named, _of_installed), list(sys.path)
     _named, _of_installed = set(), set()
     variables = [words for variable, words in os.environ.items() if variable.startswith("JEMBENCH_")]
     for text in [*texts, *(word for words in variables for word in words.split())]:
-        with suppress(SpecError):
-            _named.update(code_in(text) if ":" in text else ())
+        if ":" in text:
+            with suppress(SpecError, OSError):  # of a text or a name that is too long
+                _named.update(name for name in code_in(text) if not Path(name).exists())
     if any(map(_is_here, _named)):
         make_current_folder_importable()
     try:

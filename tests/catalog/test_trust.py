@@ -67,6 +67,14 @@ def test_what_a_command_named_may_be_loaded_and_nothing_else(data):
     assert discovery.find("models", "math:floor")  # Python code speaks for itself
 
 
+@pytest.mark.parametrize("word", ["math:floor", "--store=math:floor"])
+def test_the_name_of_a_file_is_no_import_path(tmp_path, monkeypatch, word):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "math:floor").mkdir()
+    with trust.command([word]), pytest.raises(SpecError, match="runs code that you did not name"):
+        discovery.find("models", "math:floor")
+
+
 def test_other_threads_are_allowed_no_more():
     refused = []
 
