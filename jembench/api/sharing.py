@@ -116,7 +116,7 @@ def fetch(source: str, store: Store) -> Fetched:
             record = share.unpack(there, folder, source, within=there.parent.parent)
         else:
             record = share.unpack(Path(source), folder)
-        cells = Store(folder).contents().cells
+        cells = Store(folder).cells()
         named = [record.key.model, record.key.dataset, *trust.strings(record.recipe), *(cell.metric for cell in cells)]
         trust.refuse_code(named, source)
         findings = merge(Store(folder), store)

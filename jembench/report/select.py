@@ -158,7 +158,7 @@ def display_names(names: Mapping[str, str], fits: Sequence[FitKey]) -> Names:
 
 
 def _warn(problem: str) -> None:
-    warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
+    warnings.warn(f"Left out: {problem}", Fallback, stacklevel=5)
 
 
 def read(store: Store, left_out: Callable[[str], None] = _warn) -> list[Cell]:
@@ -173,10 +173,7 @@ def read(store: Store, left_out: Callable[[str], None] = _warn) -> list[Cell]:
     """
     if not store.root.exists():
         raise SpecError(f"There is no store {store.root} yet: {_remedy(store.root)}")
-    contents = store.contents()
-    for problem in contents.problems:
-        left_out(problem)
-    return contents.cells
+    return store.cells(left_out)
 
 
 class Selected(NamedTuple):

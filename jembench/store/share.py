@@ -52,7 +52,7 @@ def build(store: Store, fit: FitKey, folder: Path, *, chains: bool = True) -> tu
     record = store.read_fit(fit)
     if record is None or not store.is_trained(fit):
         raise SpecError(f"The training of {fit} has not ended, or it failed: there is no model to share.")
-    current = newest(store.contents().cells)
+    current = newest(store.cells())
     results = [cell for cell in current if cell.fit.id == fit.id and cell.outcome.is_settled]
     shared = {cell.id for cell in results}
 
@@ -183,7 +183,7 @@ def _check(store: Store) -> FitRecord:
     for finding in verify(store):
         if finding.status != "ok":
             raise DamagedError(f"{finding.file}: {finding.reason}")
-    for cell in store.contents().cells:
+    for cell in store.cells():
         if cell.fit.id != trained[0].key.id:
             raise DamagedError(f"{store.cell_path(cell).name} is a result of another model, {cell.fit}.")
     return trained[0]

@@ -17,7 +17,7 @@ import dataclasses
 import hashlib
 import os
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -39,13 +39,6 @@ if TYPE_CHECKING:
 
 LEASES = "leases"
 """The folder of leases."""
-
-
-class Contents(NamedTuple):
-    """All cells of a store, and the files that could not be read."""
-
-    cells: list[Cell]
-    problems: list[str]  # one sentence a file
 
 
 class _Listing(NamedTuple):
@@ -254,10 +247,13 @@ class Store:
             with _explained(path, cell):
                 _compare(cell, files.digest(path))
 
-    def contents(self) -> Contents:
-        """Read every cell in the store. A file that is not a cell is reported and passed over."""
+    def cells(self, left_out: Callable[[str], object] = lambda problem: None) -> list[Cell]:
+        """Read every cell in the store. A file that is not a cell is passed over.
+
+        Args:
+            left_out: called with a sentence for each such file.
+        """
         found: dict[str, Cell] = {}
-        problems: list[str] = []
         for path in listed(self.root / "cells"):
             try:
                 if path.suffix != ".json":
@@ -267,10 +263,10 @@ class Store:
                     raise StoreError(f"{path} holds the cell {cell.id} a second time, and is passed over.")
                 found[cell.id] = cell
             except FileNotFoundError:
-                problems.append(f"{path} is gone, or a link to nothing.")
+                left_out(f"{path} is gone, or a link to nothing.")
             except StoreError as error:
-                problems.append(str(error))
-        return Contents(list(found.values()), problems)
+                left_out(str(error))
+        return list(found.values())
 
     # --- leases -------------------------------------------------------------------------------------------------------
 

@@ -43,7 +43,7 @@ def inventory(store: Store) -> Inventory:
         StoreError: if the store cannot be listed.
     """
     store.check_exists()
-    measured = Counter(cell.fit.id for cell in store.contents().cells)
+    measured = Counter(cell.fit.id for cell in store.cells())
     found = Inventory([], [], {part: _size(store.root / part) for part in PARTS})
     for folder in filter(Path.is_dir, listed(store.root / "fits")):
         try:

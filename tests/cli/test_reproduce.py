@@ -19,7 +19,7 @@ def shared(run, monkeypatch):
 
 def rewritten(store, **changes):
     """Every cell of a store with other values or another provenance."""
-    for cell in Store(store).contents().cells:
+    for cell in Store(store).cells():
         Store(store).write_cell(changes["of"](cell), Store(store).read_arrays(cell))
 
 

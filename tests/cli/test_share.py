@@ -87,7 +87,7 @@ def card_of(path):
 def test_the_card(archive, trained):
     _, front, body = card_of(archive).split("---\n", 2)
     facts = yaml.safe_load(front)
-    cells = [cell for cell in Store(trained).contents().cells if cell.fit.model == "jem"]
+    cells = [cell for cell in Store(trained).cells() if cell.fit.model == "jem"]
     assert facts["license"] == "mit"
     assert facts["datasets"] == ["digits"]
     assert facts["metrics"] == ["accuracy", "ece"]

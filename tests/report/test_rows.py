@@ -21,7 +21,7 @@ def one(cells):
 
 
 def test_every_value_of_a_store_has_a_row(tmp_path):
-    cells = {cell.id: cell for cell in small_store(tmp_path / "runs").contents().cells}
+    cells = {cell.id: cell for cell in small_store(tmp_path / "runs").cells()}
     found = rows(cells.values())
     assert len(found) == len(cells) == 16
     for row in found:

@@ -145,7 +145,7 @@ def test_units_start_once_when_those_that_they_wait_for_have_ended(start, store)
         assert executor.submitted == ["t", "t2", "a", "a", "a"]
         assert [event.values["how"] for event in recorder.ended] == ["done"] * 5
         assert store.works.ids() == []
-        for cell in list(store.contents().cells):
+        for cell in list(store.cells()):
             store.cell_path(cell).unlink()
 
 

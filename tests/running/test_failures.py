@@ -92,7 +92,7 @@ def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(p
     mended, healthy = whole.fits
     assert list(store.read_fit(mended.key).interventions) == what
     assert list(store.read_fit(healthy.key).interventions) == []
-    by_model = {cell.fit.model: cell.provenance for cell in store.contents().cells}
+    by_model = {cell.fit.model: cell.provenance for cell in store.cells()}
     shaky, well = by_model["zoo_of_tests:shaky"], by_model["zoo_of_tests:classifier"]
     assert (shaky["interventions"], well["interventions"]) == (what, [])
     assert shaky["stability"]["diverged_at"] == 15

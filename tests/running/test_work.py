@@ -193,7 +193,7 @@ def test_another_model_or_metric_changes_no_number(plan, store, tmp_path, models
 def test_a_limit_is_another_cell_of_the_same_fit(plan, store, carry_out):
     carry_out(plan("jem"), store)
     assert carry_out(plan("jem", limit=5), store) == ["measure score", "done jem 0"]
-    assert len(store.contents().cells) == 2
+    assert len(store.cells()) == 2
 
 
 @pytest.mark.parametrize("model", ["tied", "lazy"])

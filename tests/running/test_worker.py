@@ -79,7 +79,7 @@ def test_an_attack_in_parts_gives_the_same_bit_for_bit(make, worker, store, carr
     workers = [worker(other, units) for _ in range(2)]
     for number, unit in enumerate(reversed(parts)):
         assert workers[number % 2].carry_out(unit).how == "done"
-    assert other.contents().cells == []
+    assert other.cells() == []
     for unit in units:
         if unit.kind == "fit":
             assert workers[0].carry_out(unit).how == "done"
@@ -178,7 +178,7 @@ def test_no_metric_begins_after_the_deadline(make, worker, store, monkeypatch):
     with pytest.raises(OutOfTime, match="The time is up before accuracy"):
         worker(store, [unit]).carry_out(unit)
     assert store.is_trained(unit.fit)
-    assert store.contents().cells == []
+    assert store.cells() == []
 
 
 # --- feature networks -------------------------------------------------------------------------------------------------

@@ -201,7 +201,7 @@ def test_a_fit_that_somebody_works_on_is_left_alone(source, target):
         assert list(target.root.glob("*/*jem*s0*")) == []
     assert set(statuses(source, target)) == {"copied"}
     assert content(target) == content(source)
-    target.cell_path(next(cell for cell in target.contents().cells if cell.id == "ecejem000")).unlink()
+    target.cell_path(next(cell for cell in target.cells() if cell.id == "ecejem000")).unlink()
     with target.lease("ecejem000"):
         assert statuses(source, target) == ["busy"]
 

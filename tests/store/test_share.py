@@ -65,13 +65,13 @@ def test_a_bundle_is_a_store_of_one_fit(whole, shared):
         home + name for name in of_fit if not name.startswith("checkpoint")
     }
     assert {finding.status for finding in verify(Store(shared))} == {"ok"}
-    assert [cell.fit.id for cell in Store(shared).contents().cells] == ["jem000"] * 4
+    assert [cell.fit.id for cell in Store(shared).cells()] == ["jem000"] * 4
     assert [record.key for record in Store(shared).trained()] == [key(Store(whole))]
 
 
 def test_results_that_failed_or_are_unfinished_are_left_out(whole, tmp_path):
     store = Store(shutil.copytree(whole, tmp_path / "store"))
-    failed, partial, *_ = [cell for cell in store.contents().cells if cell.fit.id == "jem000"]
+    failed, partial, *_ = [cell for cell in store.cells() if cell.fit.id == "jem000"]
     for cell, change in ((failed, {"status": "failed", "values": {}}), (partial, {"details": {"partial": "half"}})):
         changed = dataclasses.replace(cell, outcome=dataclasses.replace(cell.outcome, **change))
         store.write_cell(changed, store.read_arrays(cell))

@@ -62,6 +62,11 @@ def with_outcome(**fields):
 # --- cells ------------------------------------------------------------------------------------------------------------
 
 
+def contents(store):
+    problems = []
+    return store.cells(problems.append), problems
+
+
 def test_a_cell_comes_back(store):
     assert store.read_cell(CELL) is None
     store.write_cell(CELL, {})
@@ -75,7 +80,7 @@ def test_a_cell_under_another_s_name_is_refused(store):
     other = dataclasses.replace(CELL, id="0123456789")
     store.cell_path(CELL).replace(store.cell_path(other))
     assert store.read_cell(other) is None
-    cells, (problem,) = store.contents()
+    cells, (problem,) = contents(store)
     assert cells == []
     assert "holds the cell abcdef0123, which is not the one of its name" in problem
 
@@ -91,7 +96,7 @@ def test_a_cell_is_found_by_its_id_whatever_it_was_called(store):
     assert store.read_cell(CELL).outcome == CELL.outcome
     again = with_outcome(seconds=9.0)
     store.write_cell(again, {"a": np.ones(2)})
-    assert [cell.outcome for cell in store.contents().cells] == [again.outcome]
+    assert [cell.outcome for cell in store.cells()] == [again.outcome]
     assert len(list((store.root / "arrays").iterdir())) == 1
 
 
@@ -142,11 +147,11 @@ def test_a_torn_file_is_as_good_as_absent_and_is_reported(store):
         with pytest.warns(Fallback, match=re.escape(str(path))):
             assert read(CELL if read == store.read_cell else KEY) is None
     assert not store.is_settled(CELL)
-    cells, (problem,) = store.contents()
+    cells, (problem,) = contents(store)
     assert cells == []
     assert str(store.cell_path(CELL)) in problem
     store.write_cell(CELL, {})
-    assert store.contents() == ([CELL], [])
+    assert contents(store) == ([CELL], [])
 
 
 def test_a_file_of_a_newer_version_is_refused(store):
@@ -157,15 +162,15 @@ def test_a_file_of_a_newer_version_is_refused(store):
     for read in (lambda: store.read_cell(CELL), lambda: store.is_settled(CELL), lambda: store.read_fit(KEY)):
         with pytest.raises(StoreError, match=r"was written by a newer jembench .* Update jembench"):
             read()
-    assert store.contents().cells == []
-    assert "newer jembench" in store.contents().problems[0]
+    assert store.cells() == []
+    assert "newer jembench" in contents(store)[1][0]
 
 
-# --- contents ---------------------------------------------------------------------------------------------------------
+# --- all cells -----------------------------------------------------------------------------------------------------
 
 
 def test_a_store_that_is_not_there_is_empty(store):
-    assert store.contents() == ([], [])
+    assert contents(store) == ([], [])
     assert not store.root.exists()
 
 
@@ -177,7 +182,7 @@ def test_foreign_files_are_reported_and_passed_over(store):
     (cells / "nowhere.json").symlink_to("nothing")
     (cells / f"copy of it-{CELL.id}.json").write_bytes(store.cell_path(CELL).read_bytes())
     (cells / ".leftover.tmp").write_text("of a kill")
-    found, problems = store.contents()
+    found, problems = contents(store)
     assert found == [CELL]
     whole, folder, notes, nowhere = problems
     assert whole == f"{store.cell_path(CELL)} holds the cell {CELL.id} a second time, and is passed over."
@@ -230,7 +235,7 @@ def test_a_file_in_the_place_of_the_store(tmp_path):
 def test_a_file_in_the_place_of_a_folder_of_the_store(store):
     store.root.mkdir()
     (store.root / "cells").write_text("")
-    for use in (lambda: store.write_cell(CELL, {}), store.contents):
+    for use in (lambda: store.write_cell(CELL, {}), store.cells):
         with pytest.raises(StoreError, match=r"hoose another"):
             use()
 
@@ -290,7 +295,7 @@ import dataclasses, sys
 from pathlib import Path
 from jembench.store.store import Store
 store, mark = Store(Path(sys.argv[1])), sys.argv[2]
-(cell,) = store.contents().cells
+(cell,) = store.cells()
 print("ready", flush=True)
 sys.stdin.readline()
 for i in range(150):
@@ -313,7 +318,7 @@ def test_two_processes_that_write_one_cell_at_once_never_tear_it(store):
         writer.stdin.write("go\n")
         writer.stdin.flush()
     while any(writer.poll() is None for writer in writers):
-        cells, problems = store.contents()
+        cells, problems = contents(store)
         assert (len(cells), problems) == (1, [])
     for writer in writers:
         writer.communicate()
@@ -330,5 +335,5 @@ def test_whoever_lost_the_lease_of_a_fit_writes_nothing_about_it(store):
         (store.root / "leases" / f"{CELL.fit.id}.json").write_text('{"token": "theirs"}')
         with pytest.raises(StoreError, match="was taken over or removed"):
             store.write_cell(with_outcome(seconds=9.0), {"a": np.zeros(2)})
-    assert store.contents() == ([CELL], [])
+    assert contents(store) == ([CELL], [])
     assert list(store.root.glob("arrays/*")) == []

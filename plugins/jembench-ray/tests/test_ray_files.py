@@ -11,7 +11,7 @@ executor = pytest.importorskip("jembench_ray.executor", reason="jembench-ray is 
 
 def test_a_unit_reads_its_fit_its_predictions_its_cells_and_the_features(tmp_path):
     whole = small_store(tmp_path / "whole")
-    cell = whole.contents().cells[0]
+    cell = whole.cells()[0]
     unit = json.dumps({"fit": asdict(cell.fit), "cells": [{"id": cell.id, "metric": cell.metric}]})
     files = [path.relative_to(whole.root) for path in executor.files_of(whole, unit)]
     assert {path.parts[0] for path in files} == {"fits", "cells", "arrays", "readings", "features"}
