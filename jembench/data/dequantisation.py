@@ -14,9 +14,8 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
 
+from jembench.data.pixels import Bounds
 from jembench.interfaces import DataSpec
-
-Bounds = tuple[float, float]
 
 
 def level_width(bounds: Bounds) -> float:

@@ -210,9 +210,9 @@ class FitWork:
             )
         with progress.phase("building the model"):
             trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, model)
-        group.broadcast(self.fit.key.id)
         check = functools.partial(self.store.check_lease, self.fit.key.id)
-        fitted = train(trainer, folder, self.report, deadline=self.deadline, check=check)
+        with group.leading(self.fit.key.id):
+            fitted = train(trainer, folder, self.report, deadline=self.deadline, check=check)
         other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))  # processes that wait for a processor
         return blank._replace(
             iteration=fitted.iteration,

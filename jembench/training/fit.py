@@ -87,8 +87,8 @@ def train(
     one. On divergence the guard goes back to a good state and applies the recipe's remedies in turn; with
     ``guard.mode = "watch"`` it only records the divergence.
 
-    In a group of processes rank 0 calls this function, and the others call
-    :meth:`~jembench.training.processes.Group.follow`.
+    In a group of processes rank 0 calls this function, as :meth:`~jembench.training.processes.Group.leading`, and the
+    others call :meth:`~jembench.training.processes.Group.follow`.
 
     Args:
         trainer: before its first iteration.
@@ -108,7 +108,6 @@ def train(
     run = _Run(trainer, folder, report, check, Checkpoints(folder), trainer.recipe.guard.mode != "off", ladder)
     with (
         stopping.deferred(),
-        trainer.group.leading(),
         progress.phase(guard.TRAINING, unit="iterations") as shown,
     ):
         _resume(run)

@@ -117,8 +117,17 @@ class Group:
             getattr(trainer, method)(*arguments, **options)
 
     @contextmanager
-    def leading(self) -> Iterator[None]:
-        """End :meth:`follow` in the other processes at the end of the context, unless one of them is lost."""
+    def leading(self, work: str = "") -> Iterator[None]:
+        """Let the other processes take part in ``work``, if it is given, and end their part at the end of the context.
+
+        Raises:
+            ProcessLost: if another process has ended.
+        """
+        if self.size == 1:
+            yield
+            return
+        if work:
+            self.broadcast(work)
         try:
             yield
         except Exception as error:
@@ -164,15 +173,12 @@ def joined(place: Launched, device: str) -> Iterator[torch.device]:
         Unavailable: if the device is missing.
     """
     global group
-    from jembench.models import devices
-
-    own = devices.resolve(device)
-    if place.size == 1:
-        yield own
-        return
     import torch
     from torch import distributed
 
+    from jembench.models import devices
+
+    own = devices.resolve(device)
     if own.type == "cuda":
         own = devices.resolve(f"cuda:{place.local_rank}")
         torch.cuda.set_device(own)

@@ -57,15 +57,10 @@ def _reshaped(images: Tensor, theirs: DataSpec, data: DataSpec) -> UInt8[Tensor,
                 "channels, and only grey and RGB become each other."
             )
     channels, height, width = data.shape
-    pixels = images.permute(0, 2, 3, 1).numpy()
-    pictures = (
-        Image.fromarray(one.squeeze(2) if one.shape[2] == 1 else one).convert(_MODES[channels]) for one in pixels
-    )
-    resized = [
-        central_square(picture, height)
-        if height == width
-        else picture.resize((width, height), Image.Resampling.BICUBIC)
-        for picture in pictures
-    ]
-    stacked = torch.from_numpy(np.stack([np.asarray(picture) for picture in resized]))
+    resized: list[np.ndarray] = []
+    for image in images.permute(0, 2, 3, 1).numpy():
+        picture = Image.fromarray(image.squeeze(2) if image.shape[2] == 1 else image).convert(_MODES[channels])
+        square = central_square(picture, height) if height == width else None
+        resized.append(np.asarray(square or picture.resize((width, height), Image.Resampling.BICUBIC)))
+    stacked = torch.from_numpy(np.stack(resized))
     return stacked.reshape(-1, height, width, channels).permute(0, 3, 1, 2).contiguous()
