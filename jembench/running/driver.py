@@ -21,6 +21,7 @@ from jembench.catalog import plugin_files, trust
 from jembench.errors import Fallback, JembenchError, OutOfTime, SpecError, WorkFailed
 from jembench.experiment.plan import Plan
 from jembench.experiment.works import Work, code_of, works
+from jembench.files import write_atomically
 from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
@@ -218,7 +219,7 @@ class Dispatch:
             else:
                 job = work.job(self._open[unit])
                 self._running[unit] = WorkStatus(state="queued")
-                self.store.works.write(unit, job.text)
+                write_atomically(self.store.works.path(unit), job.text.encode(), durable=False)
                 self.store.works.set_status(unit, self._running[unit])
                 jobs.append(job)
         if jobs:

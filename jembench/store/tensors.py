@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 KEY = "jembench"
 """The key of the metadata under which the record lies."""
 
+_JSON = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+"""Gives equal values one text."""
+
 LARGEST_HEADER = 100_000_000
 """In bytes; the safetensors library refuses larger ones."""
 
@@ -71,18 +74,15 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) 
     end = 8 + int.from_bytes(content[:8], "little")
     layout, data = json.loads(bytes(content[8:end])), content[end:]
     digest = _digest(layout, record, data)
-    header = _canonical({**layout, "__metadata__": {KEY: _canonical({**record, "digest": digest}).decode()}})
+    sealed = _JSON.encode({**record, "digest": digest})
+    header = _JSON.encode({**layout, "__metadata__": {KEY: sealed}}).encode()
     header += b" " * (-len(header) % 8)  # so that the tensors are aligned
     start = len(header).to_bytes(8, "little") + header
     write_atomically(path, lambda stream: (stream.write(start), stream.write(data)))
 
 
-def _canonical(value: Any) -> bytes:
-    return json.dumps(value, sort_keys=True, separators=(",", ":")).encode()
-
-
 def _digest(layout: Mapping[str, Any], record: Mapping[str, Any], data: memoryview) -> str:
-    found = hashlib.sha256(_canonical([layout, record]))
+    found = hashlib.sha256(_JSON.encode([layout, record]).encode())
     found.update(data)
     return found.hexdigest()
 

@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from jembench.errors import DamagedError, SpecError
-from jembench.files import write_atomically
 from jembench.interfaces.running import Ending
 from jembench.store import outcome, records
 from jembench.store.records import Record
@@ -49,14 +48,6 @@ class WorkFiles:
     def path(self, work: str, kind: str = "") -> Path:
         """Return the file of a unit, or, with the kind ``.status``, that of its status."""
         return self.folder / f"{work}{kind}.json"
-
-    def write(self, work: str, text: str) -> None:
-        """Write a unit, a record as text.
-
-        Raises:
-            StoreError: if it cannot be written.
-        """
-        write_atomically(self.path(work), text.encode(), durable=False)  # a run that finds none writes it again
 
     def read(self, work: str) -> Record:
         """Read a unit, by its id or from a file.

@@ -23,7 +23,7 @@ def unit(store):
     """Write a unit and its status; gives what is shown of it."""
 
     def write(unit="u1", **given):
-        store.works.write(unit, records.text({"kind": "fit", "fit": FIT}))
+        records.write(store.works.path(unit), {"kind": "fit", "fit": FIT})
         if given:
             store.works.set_status(unit, WorkStatus(**given))
         return next(each for each in status(store.root) if each.id == unit)

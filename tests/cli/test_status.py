@@ -19,7 +19,7 @@ def store(tmp_path):
     store = Store(tmp_path / "runs")
 
     def happened(unit, kind, **given):
-        store.works.write(unit, records.text({"kind": kind, "fit": FIT}))
+        records.write(store.works.path(unit), {"kind": kind, "fit": FIT})
         if given:
             store.works.set_status(unit, WorkStatus(worker="node7:5", since=time.time(), **given))
 

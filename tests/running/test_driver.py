@@ -7,6 +7,7 @@ import pytest
 
 from jembench.errors import Fallback, OutOfTime, WorkFailed
 from jembench.experiment.works import Work, WorkCell
+from jembench.files import write_atomically
 from jembench.interfaces.running import Ended
 from jembench.running import driver
 from jembench.running.driver import Dispatch
@@ -300,7 +301,7 @@ def test_what_runs_is_asked_to_stop_and_waited_for(start, store, signal):
 def test_what_killed_runs_left_is_removed_when_its_units_are_done(store):
     done, waits = unit("done"), unit("waits")
     for each in (done, waits):
-        store.works.write(each.id, each.job(0).text)
+        write_atomically(store.works.path(each.id), each.job(0).text.encode())
         store.works.set_status(each.id, WorkStatus(state="running"))
     log, other = (store.works.folder / name for name in ("worker-1-0.log", "mine.txt"))
     log.touch(), other.touch()

@@ -13,6 +13,7 @@ from jembench.errors import OutOfTime, SpecError, StoreError
 from jembench.experiment.plan import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import code_of, works
+from jembench.files import write_atomically
 from jembench.running.events import Events
 from jembench.running.worker import Worker, _Unit
 from jembench.store.lease import in_work
@@ -147,7 +148,7 @@ def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(zoo, mak
 )
 def test_the_status_says_how_a_unit_that_is_not_done_ended(make, worker, store, monkeypatch, error, state):
     (unit,) = works(make("accuracy"), store.is_trained)
-    store.works.write(unit.id, unit.job(0).text)
+    write_atomically(store.works.path(unit.id), unit.job(0).text.encode())
 
     def fails(self):
         assert store.works.status(unit.id).state == "running"

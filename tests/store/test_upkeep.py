@@ -120,7 +120,7 @@ def test_readings_stay_while_a_model_cannot_be_read(store):
 
 
 def test_units_of_work_stay_for_they_may_wait_in_a_queue_when_their_driver_has_died(store):
-    store.works.write("0123456789abcdef", records.text({}))
+    records.write(store.works.path("0123456789abcdef"), {})
     store.works.set_status("0123456789abcdef", WorkStatus(state="queued"))
     log = store.root / "works" / "slurm" / "jembench-1" / "1_0_log.out"
     log.parent.mkdir(parents=True)

@@ -17,7 +17,7 @@ def works(tmp_path):
 
 
 def test_a_unit_is_written_and_removed_with_its_status(works):
-    works.write("u1", records.text({"kind": "fit"}))
+    records.write(works.path("u1"), {"kind": "fit"})
     works.set_status("u1", WorkStatus(state="running"))
     assert works.read("u1").data["kind"] == "fit"
     assert works.ids() == ["u1"]
@@ -31,7 +31,7 @@ def test_a_unit_that_is_not_there_or_not_what_was_written(works):
         SpecError, match=r"There is no unit of work .*u1.json. `jembench status` lists those of a store"
     ):
         works.read("u1")
-    works.write("u1", records.text({"kind": "fit"}))
+    records.write(works.path("u1"), {"kind": "fit"})
     path = works.path("u1")
     path.write_text(path.read_text().replace("fit", "fat"))
     with pytest.raises(DamagedError, match="is damaged or was edited"):
