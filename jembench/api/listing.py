@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from importlib.resources.abc import Traversable
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
@@ -14,25 +14,12 @@ from jembench.catalog import discovery, packages
 from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.options import REQUIRED, options_of
 from jembench.catalog.packages import files_of
-from jembench.catalog.spec import Scalar, format_value
+from jembench.catalog.spec import format_value
 from jembench.errors import JembenchError
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite as suites
 from jembench.report import references
-from jembench.report.references import Published
 from jembench.report.rows import grouped
-
-
-class Option(NamedTuple):
-    """An option of a component."""
-
-    name: str
-    type: str
-    required: bool
-    default: Scalar
-
-    def __str__(self) -> str:
-        return f"{self.name}=<{self.type}>" if self.required else f"{self.name}={format_value(self.default)}"
 
 
 class Entry(NamedTuple):
@@ -62,21 +49,29 @@ def describe(component: Component) -> Entry:
     try:
         with contextlib.redirect_stdout(sys.stderr):
             loaded = discovery.load(component)
-            options = () if component.kind == "suites" else _options(loaded)
+            options = [] if component.kind == "suites" else _options(loaded)
     except JembenchError as error:
         cause = error.__cause__
         problem = str(error) if cause is None else f"{type(cause).__name__}: {cause}"
         return Entry(component.name, fields=where | {"options": []}, problem=" ".join(problem.splitlines()))
-    fields = where | {"options": [option._asdict() for option in options]}
-    return Entry(component.name, (loaded.__doc__ or "").strip().partition("\n")[0], tuple(map(str, options)), fields)
+    lines = [
+        f"{of['name']}=<{of['type']}>" if of["required"] else f"{of['name']}={format_value(of['default'])}"
+        for of in options
+    ]
+    title = (loaded.__doc__ or "").strip().partition("\n")[0]
+    return Entry(component.name, title, tuple(lines), where | {"options": options})
 
 
-def _options(factory: Any) -> tuple[Option, ...]:
-    return tuple(
-        Option(name, inspect.formatannotation(of.annotation), is_required, None if is_required else of.default)
+def _options(factory: Any) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "type": inspect.formatannotation(of.annotation),
+            "required": of.default is REQUIRED,
+            "default": None if of.default is REQUIRED else of.default,
+        }
         for name, of in options_of(factory).items()
-        for is_required in [of.default is REQUIRED]
-    )
+    ]
 
 
 def _read(name: str, read: Callable[[str], Entry]) -> Entry:
@@ -102,14 +97,13 @@ def _recipe(name: str) -> Entry:
 def _tables(stem: str, file: Traversable) -> list[Entry]:
     """Return the published tables of a paper."""
     try:
-        numbers = references.read(stem, file=file)
+        published = references.read(stem, file=file)
     except JembenchError as error:
         return [Entry(stem, problem=str(error))]
-    return [_table(table) for table in grouped(numbers, lambda number: number.table)]
-
-
-def _table(numbers: Sequence[Published]) -> Entry:
-    title = "\n".join(filter(None, (numbers[0].title, numbers[0].note)))
-    columns = list(dict.fromkeys(number.row.label for number in sorted(numbers, key=lambda number: number.column)))
-    models = list(dict.fromkeys(number.row.name for number in numbers))
-    return Entry(numbers[0].table, title, (", ".join(columns),), {"columns": columns, "models": models})
+    found = []
+    for numbers in grouped(published, lambda number: number.table):
+        title = "\n".join(filter(None, (numbers[0].title, numbers[0].note)))
+        columns = list(dict.fromkeys(number.row.label for number in sorted(numbers, key=lambda number: number.column)))
+        models = list(dict.fromkeys(number.row.name for number in numbers))
+        found.append(Entry(numbers[0].table, title, (", ".join(columns),), {"columns": columns, "models": models}))
+    return found

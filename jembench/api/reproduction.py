@@ -15,7 +15,6 @@ from jembench.experiment.sweep import bare_name
 from jembench.experiment.twins import between
 from jembench.report.reproduction import Pair
 from jembench.report.select import read
-from jembench.store.fits import FitRecord
 from jembench.store.latest import newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -58,7 +57,9 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
     planned, differing = list[CellPlan](), dict[str, None]()
     for cell in cells:
         if cell.fit.id not in fits:
-            record = _record(store, cell)
+            record = store.read_fit(cell.fit)
+            if record is None:
+                raise SpecError(f"The store {source} has results of {cell.fit}, but no record of how it was trained.")
             data = places.get(bare_name(cell.fit.dataset), cell.fit.dataset)
             fits[cell.fit.id] = fit = plan_again(record, data, str(store.fit_folder(cell.fit)), ())
             if fit.key.id != cell.fit.id:
@@ -70,13 +71,6 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
             differing[f"the code or the options of the metric {cell.metric}"] = None
         planned.append(CellPlan(fit=fits[cell.fit.id], metric=metric, limit=cell.provenance.get("limit")))
     return Reproduction(Plan(Suite(name=source.stem, title=""), planned), cells, list(differing))
-
-
-def _record(store: Store, cell: Cell) -> FitRecord:
-    record = store.read_fit(cell.fit)
-    if record is None:
-        raise SpecError(f"The store {store.root} has results of {cell.fit}, but no record of how it was trained.")
-    return record
 
 
 def _check_installed(store: Store, cells: Sequence[Cell]) -> None:

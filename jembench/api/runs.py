@@ -89,7 +89,7 @@ def run(
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
     plan = plan_run(loaded, place, recipe=recipe, settings=setting_texts(settings), limit=limit, **chosen)
     published = references.load(loaded.references)
-    return _noted(carry_out(plan, place, RunOptions(**options), _display(progress), published))
+    return _noted(carry_out(plan, place, RunOptions(**options), Display if progress else nullcontext, published))
 
 
 def plan_run(
@@ -171,7 +171,7 @@ def attack(
     else:
         how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit}
         plan = plan_attack(name, place, models=models, datasets=datasets, seeds=seeds, **how, **options)
-    return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), _display(progress)))
+    return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), Display if progress else nullcontext))
 
 
 def plan_attack(
@@ -219,7 +219,7 @@ def train(
     place = opened(store)
     spec, data = model_spec(model), dataset_spec(dataset)
     plan = plan_named(spec, data, recipe, setting_texts(settings), seed, place.store)
-    session.train(plan, place.store, RunOptions(device, max_hours), _display(progress))
+    session.train(plan, place.store, RunOptions(device, max_hours), Display if progress else nullcontext)
     return place.load_planned(plan, device)
 
 
@@ -249,7 +249,3 @@ def _noted(results: Results) -> Results:
     if results.stopped:
         warnings.warn(str(results.stopped), Fallback, stacklevel=3)
     return results
-
-
-def _display(progress: bool) -> session.MakeDisplay:
-    return Display if progress else nullcontext

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+from rich.filesize import decimal
 
-from jembench.api import sharing
 from jembench.api.stored import OpenStore
 from jembench.cli import options
 from jembench.cli.output import check_file, plugins_aside, print_json, print_table
@@ -30,36 +30,25 @@ _COPIED = {"ok", "copied"}
 def list_(store: Path, format: str) -> None:
     """List the trained models of a store, and the space that it takes."""
     found = upkeep.inventory(Store(store))
-    rows = [_row(entry) for entry in found.fits]
+    rows: list[dict[str, Any]] = []
+    for entry in found.fits:
+        record, key = entry.record, entry.record.key
+        fit = {"id": key.id, "model": key.model, "dataset": key.dataset, "recipe": key.recipe, "seed": key.seed}
+        time = str(record.provenance.get("time", ""))[:16]
+        training = {"status": record.status, "iteration": record.iteration, "time": time}
+        rows.append({**fit, **training, "results": entry.cells, "size": entry.size})
     if format == "json":
         print_json({"fits": rows, "unfinished": found.unfinished, "sizes": found.sizes})
         return
     for row in rows:
-        row["size"] = size(row["size"])
+        row["size"] = decimal(row["size"])
         row["iteration"] = "failed" if row["status"] == "failed" else row["iteration"]
-    print_table(_COLUMNS, [[str(row[column]) for column in _COLUMNS] for row in rows])
+    columns = ("id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "time")
+    print_table(columns, [[str(row[column]) for column in columns] for row in rows])
     for name in found.unfinished:
         click.echo(f"Not finished: {name}")
-    parts = [f"{part} {size(taken)}" for part, taken in found.sizes.items() if taken]
+    parts = [f"{part} {decimal(taken)}" for part, taken in found.sizes.items() if taken]
     click.echo(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
-
-
-_COLUMNS = ("id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "time")
-
-
-def _row(entry: upkeep.Entry) -> dict[str, Any]:
-    record, key = entry.record, entry.record.key
-    fit = {"id": key.id, "model": key.model, "dataset": key.dataset, "recipe": key.recipe, "seed": key.seed}
-    time = str(record.provenance.get("time", ""))[:16]
-    training = {"status": record.status, "iteration": record.iteration, "time": time}
-    return {**fit, **training, "results": entry.cells, "size": entry.size}
-
-
-def size(bytes: int) -> str:
-    """Return a number of bytes in a readable unit."""
-    from rich.filesize import decimal
-
-    return decimal(bytes)
 
 
 # --- verify and merge -------------------------------------------------------------------------------------------------
@@ -130,10 +119,10 @@ def gc(yes: bool, store: Path, format: str) -> None:
         return
     found = [each for each in found if each not in left]
     if found:
-        print_table(("file", "size", "reason"), [(each.file, size(each.size), each.reason) for each in found])
+        print_table(("file", "size", "reason"), [(each.file, decimal(each.size), each.reason) for each in found])
         click.echo()
     done = "removed" if yes else "that can be removed with --yes" if found else "to remove"
-    click.echo(f"{store}: {len(found)} files, {size(sum(each.size for each in found))}, {done}.")
+    click.echo(f"{store}: {len(found)} files, {decimal(sum(each.size for each in found))}, {done}.")
 
 
 # --- push and fetch ---------------------------------------------------------------------------------------------------
@@ -164,12 +153,9 @@ def push(fit: str, to: str, without_chains: bool, license: str, private: bool, s
     if to.endswith(".zip"):
         check_file(Path(to), ".zip", force=force, option="TO")
     with plugins_aside():
-        place = Store(store)
-        done = sharing.push(
-            place, sharing.find(place, fit), to, chains=not without_chains, license=license, private=private
-        )
+        done = OpenStore(store).push(fit, to, chains=not without_chains, license=license, private=private)
     click.echo(f"    fit  {done.fit}")
-    click.echo(f"written  {done.where}: {done.files} files, {size(done.size)}")
+    click.echo(f"written  {done.where}: {done.files} files, {decimal(done.size)}")
     click.echo(f"   next  jembench fetch {to}")
 
 
@@ -192,7 +178,7 @@ def fetch(source: str, store: Path, format: str) -> int:
     another model or result of the same identity.
     """
     with plugins_aside():
-        done = sharing.fetch(source, Store(store))
+        done = OpenStore(store).fetch(source)
     if format == "json":
         findings = [finding._asdict() for finding in done.findings]
         print_json({**done._asdict(), "fit": dataclasses.asdict(done.fit), "findings": findings})
