@@ -140,7 +140,11 @@ def works(
             units.append(dataclasses.replace(unit, later=()))
         for cell in costly:
             alone = dataclasses.replace(unit, cells=(named[cell.id],), later=(), after=(unit.id,) if training else ())
-            units += _apart(alone, min(most, parts[str(cell.metric)]))
+            if (number := min(most, parts[str(cell.metric)])) > 1:
+                shards = [dataclasses.replace(alone, kind="attack-part", part=(i, number)) for i in range(number)]
+                units += shards
+                alone = dataclasses.replace(alone, after=tuple(shard.id for shard in shards))
+            units.append(alone)
     return units
 
 
@@ -149,14 +153,6 @@ def _parts(plan: Plan) -> dict[str, int]:
     made = {str(cell.metric): cell.metric for cell in plan.cells}
     metrics = {spec: metric.make() for spec, metric in made.items()}
     return {spec: metric.parts for spec, metric in metrics.items() if hasattr(metric, "parts")}
-
-
-def _apart(unit: Work, parts: int) -> list[Work]:
-    """Return the unit of one cell, after units that attack the parts of its images."""
-    if parts == 1:
-        return [unit]
-    shards = [dataclasses.replace(unit, kind="attack-part", part=(number, parts)) for number in range(parts)]
-    return [*shards, dataclasses.replace(unit, after=tuple(shard.id for shard in shards))]
 
 
 def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:

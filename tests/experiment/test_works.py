@@ -115,6 +115,11 @@ def test_attacks_are_spread_over_the_slots_that_are_free(make, slots, parts):
     ]
 
 
+def test_an_attack_waits_for_the_training_also_with_more_attacks_than_slots(make):
+    units = works(make(metrics=f"accuracy {QUICK_PGD}", seeds=range(3)), untrained, slots=2)
+    assert short(units)[:2] == [("fit", "accuracy", "pgd", []), ("fit", "pgd", "", [0])]
+
+
 def test_a_training_of_several_processes_wants_as_many_gpus(make):
     plan = make(metrics=f"accuracy {QUICK_PGD}", settings=["processes=3"])
     assert [unit.gpus for unit in works(plan, untrained, slots=2)] == [3, 1, 1, 1]
