@@ -35,22 +35,14 @@ def table(
         notes: of all tables that are shown together.
         legend: sentences that hold for the whole table.
     """
-    return Table(
-        title=title,
-        headings=(
-            *(Heading(name, identifies=True) for name in names),
-            *map(Heading, sides),
-            Heading("difference", "other images"),
-            Heading("difference", "other seeds"),
-            Heading("p", "Holm"),
-            Heading("verdict"),
-        ),
-        rows=tuple(
-            (*line.name, *_numbers(line.row), TableCell(line.row.verdict, marks=notes.marks(*line.remarks)))
-            for line in lines
-        ),
-        footnotes=notes.take(legend),
+    intervals = [("difference", "other images"), ("difference", "other seeds"), ("p", "Holm"), ("verdict",)]
+    numbers = [*map(Heading, sides), *(Heading(*heading) for heading in intervals)]
+    rows = tuple(
+        (*line.name, *_numbers(line.row), TableCell(line.row.verdict, marks=notes.marks(*line.remarks)))
+        for line in lines
     )
+    headings = (*(Heading(name, identifies=True) for name in names), *numbers)
+    return Table(title=title, headings=headings, rows=rows, footnotes=notes.take(legend))
 
 
 def _numbers(row: Difference) -> tuple[TableCell, ...]:
@@ -60,15 +52,9 @@ def _numbers(row: Difference) -> tuple[TableCell, ...]:
     ends = ((row.images_low, row.images_high), (row.training_low, row.training_high))
     half = min(((high - low) / 2 for low, high in ends if low is not None and high is not None), default=None)
     decimals = decimals_for(row.difference or row.a, half)
-    a, b, difference = (fixed(number, decimals) for number in (row.a, row.b, row.difference))
+    a, b, difference = (TableCell(fixed(number, decimals)) for number in (row.a, row.b, row.difference))
     images, training = (_interval(*both) for both in ends)
-    return (
-        TableCell(a),
-        TableCell(b),
-        TableCell(difference, images),
-        TableCell(training or ABSENT),
-        TableCell(_p_text(row.p)),
-    )
+    return a, b, difference._replace(interval=images), TableCell(training or ABSENT), TableCell(_p_text(row.p))
 
 
 def _interval(low: float | None, high: float | None) -> str:

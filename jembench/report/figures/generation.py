@@ -71,14 +71,9 @@ def curves(title: str, label: str, scale: str, points: Sequence[tuple[str, float
         ordered = sorted(group, key=lambda point: point[1])
         values = [value for *_, value in ordered]
         nudge = 1.03 ** (index - (len(found) - 1) / 2)  # apart, so that intervals do not hide one another
-        axes.errorbar(
-            [x * nudge for _, x, _ in ordered],
-            [value.value for value in values],
-            yerr=error_bars(values),
-            elinewidth=0.8,
-            label=group[0][0],
-            **drawing.line(index),
-        )
+        places, heights = [x * nudge for _, x, _ in ordered], [value.value for value in values]
+        style = {**drawing.line(index), "elinewidth": 0.8}
+        axes.errorbar(places, heights, yerr=error_bars(values), label=group[0][0], **style)
     ticks = sorted({x for _, x, _ in points})
     axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=label)
     axes.xaxis.set_minor_locator(NullLocator())

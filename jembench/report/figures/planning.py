@@ -44,13 +44,13 @@ def of_metrics(
 ) -> Iterator[Planned]:
     """Yield every figure of the metrics of some cells; those of metrics without figures are ignored."""
     for component in discovery.components("figures"):
-        measured = [cell for cell in cells if bare_name(cell.metric) == component.name and cell.outcome.status == "ok"]
         results = []
-        for cell in measured:
-            try:
-                results.append(Result(cell, store.read_arrays(cell), names))
-            except JembenchError as error:
-                left_out(str(error))
+        for cell in cells:
+            if bare_name(cell.metric) == component.name and cell.outcome.status == "ok":
+                try:
+                    results.append(Result(cell, store.read_arrays(cell), names))
+                except JembenchError as error:
+                    left_out(str(error))
         try:
             yield from discovery.load(component)(results) if results else ()
         except Exception as error:  # of a plugin, or of arrays that another version wrote

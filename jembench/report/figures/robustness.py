@@ -132,8 +132,8 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
     drawing.legend_below(figure, panels[0], columns=columns)
     rows: list[dict[str, Any]] = []
     for model, norm, images, steps in found:
-        columns_of = {"eps_255": steps.eps, "accuracy": steps.accuracy, "low": steps.low, "high": steps.high}
-        rows += rows_of(columns_of, norm=norm, model=model, images=images)
+        fields = dict(zip(("eps_255", "accuracy", "low", "high"), steps, strict=True))
+        rows += rows_of(fields, norm=norm, model=model, images=images)
     return Drawing(figure, rows)
 
 

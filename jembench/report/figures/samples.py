@@ -78,20 +78,13 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
         for number in classes
     ]
     figure, (axes,) = drawing.panels(title, 2.4, width=drawing.column() if len(classes) <= 20 else drawing.page())
-    stats = {"whislo": "p5", "q1": "q1", "med": "median", "q3": "q3", "whishi": "p95"}
-    axes.bxp(
-        [{name: row[field] for name, field in stats.items()} for row in rows],
-        positions=range(len(classes)),
-        widths=0.6,
-        patch_artist=True,
-        showfliers=False,
-        boxprops={"facecolor": drawing.SKY, "linewidth": 0.6},
-        whiskerprops={"linewidth": 0.6},
-        capprops={"linewidth": 0.6},
-        medianprops={"color": drawing.VERMILLION, "linewidth": 1.2},
-        manage_ticks=False,
-    )
-    axes.set_xticks(range(len(classes)), [str(number) for number in classes])
+    boxes = [{**row, "med": row["median"], "whislo": row["p5"], "whishi": row["p95"]} for row in rows]
+    thin: dict[str, Any] = {"linewidth": 0.6}
+    look = {"boxprops": {"facecolor": drawing.SKY, **thin}, "whiskerprops": thin, "capprops": thin}
+    look["medianprops"] = {"color": drawing.VERMILLION, "linewidth": 1.2}
+    places = range(len(classes))
+    axes.bxp(boxes, places, widths=0.6, patch_artist=True, showfliers=False, manage_ticks=False, **look)
+    axes.set_xticks(places, [str(number) for number in classes])
     axes.set(xlabel="class that the model sees", ylabel="age of chains, steps", ylim=(0, None))
     return Drawing(figure, rows)
 

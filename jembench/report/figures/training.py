@@ -70,16 +70,11 @@ def energies(title: str, history: History) -> Drawing:
     attempts = sorted({row["attempt"] for row in history})
     for color, name in enumerate(curves):
         label, line = _CURVES[name]
+        width = 1.2 if name.endswith(("data", "samples")) else 0.8
         for attempt in attempts:
-            rows = [row for row in history if row["attempt"] == attempt and name in row]
-            axes.plot(
-                [row["iteration"] for row in rows],
-                [row[name] for row in rows],
-                color=f"C{color}",
-                linestyle=line,
-                linewidth=1.2 if name.endswith(("data", "samples")) else 0.8,
-                label=label if attempt == attempts[0] else None,
-            )
+            points = [(row["iteration"], row[name]) for row in history if row["attempt"] == attempt and name in row]
+            shown = label if attempt == attempts[0] else None
+            axes.plot(*np.reshape(points, (-1, 2)).T, color=f"C{color}", linestyle=line, linewidth=width, label=shown)
     for number, attempt in enumerate(attempts[1:], 1):  # one for each intervention of the guard
         start = min(row["iteration"] for row in history if row["attempt"] == attempt)
         axes.axvline(start, color="black", linewidth=0.6, linestyle=":")
