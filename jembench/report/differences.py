@@ -35,8 +35,8 @@ def table(
         notes: of all tables that are shown together.
         legend: sentences that hold for the whole table.
     """
-    intervals = [("difference", "other images"), ("difference", "other seeds"), ("p", "Holm"), ("verdict",)]
-    numbers = [*map(Heading, sides), *(Heading(*heading) for heading in intervals)]
+    intervals = [("difference", "other images"), ("difference", "other seeds"), ("p", "Holm"), ("verdict", "")]
+    numbers = [*map(Heading, sides), *(Heading(label, source) for label, source in intervals)]
     rows = tuple(
         (*line.name, *_numbers(line.row), TableCell(line.row.verdict, marks=notes.marks(*line.remarks)))
         for line in lines

@@ -79,8 +79,8 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
     ]
     figure, (axes,) = drawing.panels(title, 2.4, width=drawing.column() if len(classes) <= 20 else drawing.page())
     boxes = [{**row, "med": row["median"], "whislo": row["p5"], "whishi": row["p95"]} for row in rows]
-    thin: dict[str, Any] = {"linewidth": 0.6}
-    look = {"boxprops": {"facecolor": drawing.SKY, **thin}, "whiskerprops": thin, "capprops": thin}
+    thin = {"linewidth": 0.6}
+    look: dict[str, Any] = {"boxprops": {"facecolor": drawing.SKY, **thin}, "whiskerprops": thin, "capprops": thin}
     look["medianprops"] = {"color": drawing.VERMILLION, "linewidth": 1.2}
     places = range(len(classes))
     axes.bxp(boxes, places, widths=0.6, patch_artist=True, showfliers=False, manage_ticks=False, **look)
