@@ -17,6 +17,7 @@ from jembench.report.page.render import render
 from jembench.report.references import Published
 from jembench.report.rows import Row
 from jembench.report.select import NO_NAMES, WHOLE, Names, Selection
+from jembench.report.table import Table
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -98,13 +99,23 @@ class Results(Shown, Sequence[Row]):
         store: Store | None = None,
     ) -> None:
         self.cells = tuple(cells)
-        self.layout = layout.build(cells, parts=parts, published=published, selection=selection, names=names)
         title, claims = (suite.title, suite.claims) if suite else ("Results", ())
 
-        def page(of_store: Store, refresh: int | None) -> str:
-            return render(collect(title, self.layout, self.cells, Pictures(of_store), names, claims), refresh)
+        def page(
+            of_store: Store, rows: Sequence[Row], ours: Sequence[Table], others: Sequence[Table], refresh: int | None
+        ) -> str:
+            content = collect(title, rows, ours, others, self.cells, Pictures(of_store), names, claims)
+            return render(content, refresh)
 
-        self.document = layout.document(self.layout, *((store.read_arrays, partial(page, store)) if store else ()))
+        self.document = layout.build(
+            cells,
+            parts=parts,
+            published=published,
+            selection=selection,
+            names=names,
+            read=store.read_arrays if store else None,
+            page=partial(page, store) if store else None,
+        )
 
     @classmethod
     def of_store(cls, store: Store, which: Selection, reference: Sequence[str] | None = None) -> Results:
@@ -129,14 +140,14 @@ class Results(Shown, Sequence[Row]):
             ['seed', 'limit', 'fit', 'cell', 'time', 'seconds']
         """
         shown = Shown()
-        shown.document = layout.of_seeds(self.layout)
+        shown.document = layout.of_seeds(self.document)
         return shown
 
     def __getitem__(self, index: Any) -> Any:
-        return self.layout.rows[index]
+        return self.document.rows[index]
 
     def __len__(self) -> int:
-        return len(self.layout.rows)
+        return len(self.document.rows)
 
     def __repr__(self) -> str:
         models = len({cell.fit.names for cell in self.cells})

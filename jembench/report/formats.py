@@ -16,6 +16,7 @@ from typing import Any
 
 from jembench.catalog import registry
 from jembench.errors import Unavailable
+from jembench.report.rows import Row
 from jembench.report.table import Table, TableCell, number_in
 from jembench.store.outcome import encode
 
@@ -39,6 +40,8 @@ class Document:
     #: the page of all that is known of the results, which a browser loads again after some seconds or, for None, not;
     #: None: the tables alone are known
     page: Callable[[int | None], str] | None = None
+    rows: Sequence[Row] = ()  # of results: means over seeds, in the order of the models, and those that are not run
+    seeds: Sequence[Row] = ()  # of results: the values of each seed
 
 
 def render(document: Document, format: str) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,9 @@ if TYPE_CHECKING:
 
 NOTHING = "No results yet."
 
+PageOf = Callable[[Sequence[Row], Sequence[Table], Sequence[Table], int | None], str]
+"""Renders a page of rows, our tables and published tables that is loaded again after some seconds, if any."""
+
 
 def build(
     cells: Iterable[Cell],
@@ -31,8 +33,10 @@ def build(
     published: Sequence[Published] = (),
     selection: Selection = WHOLE,
     names: Names = NO_NAMES,
-) -> Layout:
-    """Return the results of cells, as means over their seeds.
+    read: Read | None = None,
+    page: PageOf | None = None,
+) -> Document:
+    """Return the results of cells, as means over their seeds: the rows of ours, then the published ones.
 
     Args:
         cells: in the order in which their models shall appear.
@@ -40,6 +44,8 @@ def build(
         published: the numbers of papers to show.
         selection: which metrics and columns are shown.
         names: display names by canonical specs and recipes.
+        read: gives a cell's per-example values, by which the best values are found; None: none are marked.
+        page: renders the page of the rows, our tables and the published tables, as :attr:`Document.page` does.
     """
     seeds = rows(cells, names)
     labels = list(dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str)))
@@ -58,7 +64,29 @@ def build(
     if selection.metrics is not None or selection.columns is not None:
         published = [number for number in published if number.quantity in labels]
     order = labels if selection.columns else ()
-    return Layout(seeds=seeds, rows=means, parts=parts, published=published, labels=order)
+    shown = [*means, *(number.row for number in published)]
+
+    def all_tables(best: Best | None = None) -> list[Table]:
+        ours, others = tables(means, parts, published, order, best)
+        return [*ours, *others]
+
+    def judged() -> list[Table]:
+        from jembench.report.comparison import best  # tests are slow to import, and to do
+
+        return all_tables(partial(best, seeds=seeds, read=read) if read else None)
+
+    def whole_page(refresh: int | None) -> str:
+        return page(means, *tables(means, parts, published, order), refresh) if page else ""
+
+    return Document(
+        tables=all_tables,
+        judged=judged,
+        records=lambda: [row.as_dict() for row in shown],
+        fields=FIELDS,
+        page=whole_page if page else None,
+        rows=means,
+        seeds=seeds,
+    )
 
 
 def _not_run(rows: Sequence[Row], parts: Iterable[Part]) -> list[Row]:
@@ -82,74 +110,35 @@ _MODEL = ("model", "name", "dataset", "recipe", "dataset_name")
 """The fields of a row that are of its model."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Layout:
-    """The results of a report, and the tables that they are laid out in.
+def tables(
+    rows: Sequence[Row],
+    parts: Sequence[Part] = (),
+    published: Sequence[Published] = (),
+    labels: Sequence[str] = (),
+    best: Best | None = None,
+) -> tuple[list[Table], list[Table]]:
+    """Return our tables, and the published tables that have numbers without a place in ours.
 
     Args:
-        seeds: the values of each seed.
         rows: means over seeds, in the order of the models, and those that are not run.
         parts: of a suite; none: all metrics.
         published: the numbers of papers to be shown beside or below ours.
         labels: the order of the columns; empty: that of the metrics.
+        best: finds the best values; None: none are marked.
     """
-
-    seeds: Sequence[Row]
-    rows: Sequence[Row]
-    parts: Sequence[Part] = ()
-    published: Sequence[Published] = ()
-    labels: Sequence[str] = ()
-
-    def tables(self, best: Best | None = None) -> list[Table]:
-        """Return our tables and then the published ones; footnotes are numbered through.
-
-        Args:
-            best: finds the best values; None: none are marked.
-        """
-        return [table for tables in self.both(best) for table in tables]
-
-    def both(self, best: Best | None = None) -> tuple[list[Table], list[Table]]:
-        """Return our tables, and the published tables that have numbers without a place in ours."""
-        notes = Footnotes()
-        found, left = beside(self.published, self.rows)
-        ours = list(Tables([*self.rows, *found], self.parts, self.labels, notes, best).of_parts())
-        if not ours:
-            ours = [Table(title="Results", footnotes=(Footnote(NOTHING),))]
-        return ours, [published_table(rest, self.rows, notes) for rest in left]
+    notes = Footnotes()
+    found, left = beside(published, rows)
+    ours = list(Tables([*rows, *found], parts, labels, notes, best).of_parts())
+    if not ours:
+        ours = [Table(title="Results", footnotes=(Footnote(NOTHING),))]
+    return ours, [published_table(rest, rows, notes) for rest in left]
 
 
-# --- the document -----------------------------------------------------------------------------------------------------
-
-
-def document(layout: Layout, read: Read | None = None, page: Callable[[int | None], str] | None = None) -> Document:
-    """Return the results for people and for programs: the rows of ours, then the published ones.
-
-    Args:
-        layout: the results.
-        read: gives a cell's per-example values, by which the best values are found; None: none are marked.
-        page: renders the page of the results.
-    """
-
-    def judged() -> list[Table]:
-        from jembench.report.comparison import best  # tests are slow to import, and to do
-
-        return layout.tables(partial(best, seeds=layout.seeds, read=read) if read else None)
-
-    rows = [*layout.rows, *(number.row for number in layout.published)]
-    return Document(
-        tables=layout.tables,
-        judged=judged,
-        records=lambda: [row.as_dict() for row in rows],
-        fields=FIELDS,
-        page=page,
-    )
-
-
-def of_seeds(layout: Layout) -> Document:
+def of_seeds(document: Document) -> Document:
     """Return the values of each seed, for formats that programs read."""
 
     def refuse() -> list[Table]:
         raise SpecError("The values of each seed are for programs. Choose --format csv, json or parquet.")
 
-    records = [row.as_dict() for row in layout.seeds]
+    records = [row.as_dict() for row in document.seeds]
     return Document(tables=refuse, records=lambda: records, fields=(*FIELDS, *ORIGIN))

@@ -10,7 +10,7 @@ import pytest
 from jembench.interfaces import Value
 from jembench.report import references
 from jembench.report.formats import render
-from jembench.report.layout import build, document
+from jembench.report.layout import build
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 pytestmark = pytest.mark.skipif(
@@ -50,8 +50,8 @@ def cells(count):
 
 @pytest.fixture(scope="module")
 def tables():
-    few = document(build(list(cells(4)), published=references.load(["jem-iclr2020/table1", "later-work/hybrid"])))
-    many = document(build(list(cells(12))))
+    few = build(list(cells(4)), published=references.load(["jem-iclr2020/table1", "later-work/hybrid"]))
+    many = build(list(cells(12)))
     return lambda format: "\n".join(render(results, format) for results in (few, many))
 
 

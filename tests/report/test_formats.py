@@ -13,14 +13,14 @@ from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import Value
 from jembench.report.figures import planning
 from jembench.report.formats import csv_text, render, to_parquet
-from jembench.report.layout import build, document, of_seeds
+from jembench.report.layout import build, of_seeds
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"
 
 
 def test_a_third_party_s_format_is_named_by_its_import_path(cell, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLE)
-    results = document(build([cell(accuracy=Value(97.481, 95, 99, 397, "%", "higher"))]))
+    results = build([cell(accuracy=Value(97.481, 95, 99, 397, "%", "higher"))])
     assert render(results, "jembench_example:sentences") == "accuracy of jem is 97.48 %.\n"
     assert render(results, "jembench_example:sentences:digits=2") == "accuracy of jem is 97 %.\n"
 
@@ -37,7 +37,7 @@ def test_a_third_party_s_figure_is_found_by_its_metric(cell, monkeypatch):
 
 def test_a_format_that_does_not_exist():
     with pytest.raises(SpecError, match=r"no format named 'latec'. Nearest: latex"):
-        render(document(build([])), "latec")
+        render(build([]), "latec")
 
 
 @pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+1+2", "-1-2", "@SUM(A1)"])

@@ -9,7 +9,7 @@ from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.report import references
 from jembench.report.formats import render
-from jembench.report.layout import build, document
+from jembench.report.layout import build
 from jembench.store.outcome import Outcome
 
 N = 300
@@ -18,7 +18,7 @@ N = 300
 @pytest.fixture
 def full(full_cells):
     """Of these cells, with a published table."""
-    return document(build(full_cells, published=references.load(["jem-iclr2020/table1"])))
+    return build(full_cells, published=references.load(["jem-iclr2020/table1"]))
 
 
 def test_all_rows_have_the_columns_of_their_heading(full):
@@ -47,32 +47,30 @@ def test_a_width_that_is_none(full, width):
 
 def test_special_characters(cell):
     outcome = Outcome(status="failed", reason=r"\{}$&#%_^~<>| a ε of ∞, Ω")
-    text = render(document(build([cell(outcome=outcome)])), "latex")
+    text = render(build([cell(outcome=outcome)]), "latex")
     assert r"\textbackslash{}\{\}\$\&\#\%\_\textasciicircum{}\textasciitilde{}" in text
     assert r"\textless{}\textgreater{}\textbar{} a $\epsilon$ of $\infty$, $\Omega$" in text
 
 
 def test_what_is_between_backticks_is_code(cell):
     outcome = Outcome(status="failed", reason="`jembench run x_1` and `y`: `open' is no `pair'")
-    text = render(document(build([cell(outcome=outcome)])), "latex")
+    text = render(build([cell(outcome=outcome)]), "latex")
     assert r"\texttt{jembench run x\_1} and \texttt{y}: \textquoteleft{}open' is no \textquoteleft{}pair'" in text
 
 
 def test_numbers_have_signs_and_powers(cell):
     values = {"energy_gap": Value(-12_500_000.0, -13_000_000.0, -12_000_000.0, 9, "nats")}
-    text = render(document(build([cell(metric="energy-gap", **values)])), "latex")
+    text = render(build([cell(metric="energy-gap", **values)]), "latex")
     assert r"$-$1.25$\cdot10^{7}$" in text
 
 
 def test_the_interval_is_below_or_its_half_behind_the_value(cell):
-    single = document(build([cell(accuracy=Value(97.0, 96.0, 98.0, 397, "%", "higher"))]))
+    single = build([cell(accuracy=Value(97.0, 96.0, 98.0, 397, "%", "higher"))])
     assert r"{\scriptsize [96.0, 98.0]}" in render(single, "latex")
     shown = render(single, "latex:interval=pm")
     assert r"97.0 $\pm$ 1.0" in shown
     assert "one seed: half the width of the 95" in shown
-    several = document(
-        build([cell(accuracy=Value(v, v - 1, v + 1, 397, "%"), seed=s) for s, v in ((0, 96.0), (1, 97.0))])
-    )
+    several = build([cell(accuracy=Value(v, v - 1, v + 1, 397, "%"), seed=s) for s, v in ((0, 96.0), (1, 97.0))])
     shown = render(several, "latex:interval=pm")
     assert r"96.50 $\pm$ 0.71" in shown
     assert "half the width" not in shown
@@ -90,7 +88,7 @@ def shown(cell, *shares, seeds=1):
             accuracy = Value(100 * right.mean(), None, None, N, "%", "higher")
             cells.append(cell(f"model-{number}", accuracy=accuracy, seed=seed))
             arrays[cells[-1].id] = {"correct": right}
-    return render(document(build(cells), lambda cell: arrays[cell.id]), "latex")
+    return render(build(cells, read=lambda cell: arrays[cell.id]), "latex")
 
 
 def bold(text):
@@ -119,7 +117,7 @@ def test_the_columns_are_adjusted_by_holm(cell, metrics, expected):
             accuracy = Value(100 * right / N, None, None, N, "%", "higher")
             cells.append(cell(model, metric, accuracy=accuracy))
             arrays[cells[-1].id] = {"correct": np.arange(N) < right}
-    text = render(document(build(cells), lambda cell: arrays[cell.id]), "latex")
+    text = render(build(cells, read=lambda cell: arrays[cell.id]), "latex")
     assert len(bold(text)) == expected
 
 
@@ -133,5 +131,5 @@ def test_from_three_seeds_on_the_seeds_are_tested_as_well(cell):
 def test_without_arrays_or_with_other_protocols_nothing_is_bold(cell):
     cells = [cell("jem", accuracy=Value(90.0, None, None, N, "%", "higher"))]
     cells.append(cell("baseline", accuracy=Value(50.0, None, None, N, "%", "higher")))
-    assert bold(render(document(build(cells), lambda cell: {}), "latex")) == []
-    assert bold(render(document(build(cells)), "latex")) == []
+    assert bold(render(build(cells, read=lambda cell: {}), "latex")) == []
+    assert bold(render(build(cells), "latex")) == []

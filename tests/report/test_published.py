@@ -7,11 +7,15 @@ import pytest
 
 from jembench.interfaces import Value
 from jembench.report.formats import render
-from jembench.report.layout import Layout, build, document
+from jembench.report.layout import build
 from jembench.report.references import load
 from jembench.store.outcome import Outcome
 
-tables = Layout.tables
+
+def tables(document):
+    return document.tables()
+
+
 TABLE1 = ["jem-iclr2020/table1"]
 
 
@@ -148,7 +152,7 @@ def test_rows_of_several_datasets_and_recipes(measured):
 
 
 def test_programs_get_the_protocols_and_everything_as_it_was_published(measured):
-    text = render(document(build([measured("accuracy", ACCURACY)], published=load(TABLE1))), "csv")
+    text = render(build([measured("accuracy", ACCURACY)], published=load(TABLE1)), "csv")
     lines = [line for line in csv.DictReader(io.StringIO(text)) if line["source"]]
     assert len(lines) == 6 + 7 + 7
     first = {"name": "Residual Flow", "label": "accuracy", "unit": "%", "better": "higher", "value": "70.3"}

@@ -16,7 +16,7 @@ from rich.console import Console
 from jembench.interfaces import Value
 from jembench.report import terminal
 from jembench.report.formats import render
-from jembench.report.layout import NOTHING, build, document
+from jembench.report.layout import NOTHING, build
 from jembench.report.references import load
 from jembench.report.table import Heading, Table, TableCell
 from jembench.store.outcome import Outcome
@@ -28,7 +28,7 @@ def full(full_cells):
 
 
 def on_terminal(table, width):
-    return render(document(table), f"table:width={width}")
+    return render(table, f"table:width={width}")
 
 
 def numbers(value):
@@ -44,19 +44,16 @@ def test_every_number_in_the_json_is_in_the_csv(cell, full_cells):
     again = [cell("jem", seed=seed, accuracy=Value(96 + 1 / seed, 1 / 7, None, 397)) for seed in (3, 4)]
     table = build([*full_cells, *again], published=load(["jem-iclr2020/table1"]))
     fields = {
-        part
-        for line in csv.reader(io.StringIO(render(document(table), "csv")))
-        for field in line
-        for part in field.split()
+        part for line in csv.reader(io.StringIO(render(table, "csv"))) for field in line for part in field.split()
     }
-    found = numbers(json.loads(render(document(table), "json")))
+    found = numbers(json.loads(render(table, "json")))
     assert len(found) > 50
     assert found <= fields
 
 
 @pytest.mark.parametrize("format", ["json", "csv"])
 def test_what_is_not_finite_is_a_string(cell, format):
-    text = render(document(build([cell(accuracy=Value(math.nan, -math.inf, math.inf, 1))])), format)
+    text = render(build([cell(accuracy=Value(math.nan, -math.inf, math.inf, 1))]), format)
     if format == "json":
         value = json.loads(text, parse_constant=pytest.fail)["rows"][0]
     else:
@@ -66,7 +63,7 @@ def test_what_is_not_finite_is_a_string(cell, format):
 
 def test_markdown_escapes_what_would_be_markup(cell):
     outcome = Outcome(status="failed", reason="a*b_c`d<e>|~\\")
-    text = render(document(build([cell("x:net=a|b", outcome=outcome)])), "markdown")
+    text = render(build([cell("x:net=a|b", outcome=outcome)]), "markdown")
     assert r"a\*b\_c\`d\<e\>\|\~\\" in text
     assert r"x:net=a\|b" in text
 
@@ -137,21 +134,21 @@ def test_notes_of_a_row_stand_below(cell):
     rolled_back = {"interventions": ["rolled back at 300"]}
     table = build([replace(cell(accuracy=Value(97.5, 95.4, 98.6, 397)), provenance=rolled_back)])
     note = "training of seed 0 diverged and was repaired rolled back at 300"
-    assert f"<sup>1</sup> {note}" in render(document(table), "markdown")
+    assert f"<sup>1</sup> {note}" in render(table, "markdown")
     assert f"¹ {note}" in on_terminal(table, 80)
-    assert json.loads(render(document(table), "json"))["rows"][0]["notes"] == note
-    assert note in render(document(table), "csv")
+    assert json.loads(render(table, "json"))["rows"][0]["notes"] == note
+    assert note in render(table, "csv")
 
 
 @pytest.mark.parametrize("format", ["markdown", "latex"])
 def test_no_rows_says_so(format):
-    assert "No results yet" in render(document(build([])), format)
+    assert "No results yet" in render(build([]), format)
 
 
 def test_no_rows_says_so_on_the_terminal_and_is_empty_as_data():
     assert NOTHING in on_terminal(build([]), 80)
-    assert json.loads(render(document(build([])), "json")) == {"schema": 2, "rows": []}
-    assert len(render(document(build([])), "csv").splitlines()) == 1
+    assert json.loads(render(build([]), "json")) == {"schema": 2, "rows": []}
+    assert len(render(build([]), "csv").splitlines()) == 1
 
 
 def test_a_report_loads_no_heavy_library():

@@ -56,9 +56,9 @@ def test_fields_select_by_name_or_pattern_in_the_order_given(store, which, expec
 def test_rows_and_columns_have_the_order_asked_for(store):
     asked = {"models": "jem,baseline", "recipe": "digits", "columns": "fpr95-in,accuracy,auroc"}
     found = OpenStore(store.root).results(**asked)
-    (table,) = found.layout.tables()[:1]
+    (table,) = found.document.tables()[:1]
     assert [row[0].value for row in table.rows] == ["jem", "baseline"]
-    assert [one.label for each in found.layout.tables() for one in each.headings if not one.identifies] == [
+    assert [one.label for each in found.document.tables() for one in each.headings if not one.identifies] == [
         *("accuracy", "fpr95-in", "auroc")
     ]
     found = OpenStore(store.root).results(models=["baseline", "jem"], metrics="ood,acc*", recipe="digits", seeds=1)

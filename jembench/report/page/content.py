@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.experiment.sweep import bare_name
-from jembench.report.layout import Layout
+from jembench.report.layout import tables
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.rows import Row, grouped
 from jembench.report.select import NO_NAMES, Names
@@ -43,7 +43,9 @@ class Page:
 
 def collect(
     title: str,
-    layout: Layout,
+    rows: Sequence[Row],
+    ours: Sequence[Table],
+    published: Sequence[Table],
     cells: Sequence[Cell],
     pictures: Pictures,
     names: Names = NO_NAMES,
@@ -53,7 +55,9 @@ def collect(
 
     Args:
         title: of the page.
-        layout: the results.
+        rows: the results, means over seeds.
+        ours: their tables.
+        published: tables of published numbers that have no place beside ours.
         cells: the outcomes that they were made of.
         pictures: of the store that holds them.
         names: display names by canonical specs and recipes.
@@ -62,7 +66,7 @@ def collect(
     from jembench.report.claims import document, judge
     from jembench.report.figures import planning, training  # imports numpy, which tables need not
 
-    store, (ours, published), shown = pictures.store, layout.both(), overview(layout.rows)
+    store, shown = pictures.store, overview(rows)
     trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
     figures = {}
     for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric)):
@@ -82,7 +86,7 @@ def collect(
     return Page(
         title=title,
         tables=ours,
-        overview=Layout(seeds=(), rows=shown).tables() if shown else (),
+        overview=tables(shown)[0] if shown else (),
         published=published,
         figures={metric: found for metric, found in figures.items() if found},
         samples=[*pictures.of_samples(cells, names), *images],
