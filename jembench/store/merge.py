@@ -135,7 +135,8 @@ class _Merge:
         cell: Cell = unit[-1].check()
         with suppress(*UNREADABLE):  # one that is missing or damaged is replaced
             theirs = read_cell(self.place(unit[-1].path))
-            if not _replaces(cell, theirs):
+            is_better = cell.outcome.is_settled or _time(cell) > _time(theirs)
+            if theirs.outcome.is_settled or not is_better:  # otherwise the target would compute its own again
                 if not _is_same(cell, theirs):
                     self.note(unit, "kept", _OTHER)
                 return False
@@ -168,11 +169,6 @@ def _weights(folder: Path) -> str:
     with suppress(CheckpointError):
         return fits.weights_digest(folder)
     return ""
-
-
-def _replaces(cell: Cell, theirs: Cell) -> bool:
-    """Return whether the target would compute its own cell again, and this one is better or newer."""
-    return not theirs.outcome.is_settled and (cell.outcome.is_settled or _time(cell) > _time(theirs))
 
 
 def _is_same(cell: Cell, theirs: Cell) -> bool:

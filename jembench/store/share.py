@@ -11,6 +11,7 @@ import re
 import zipfile
 import zlib
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import IO
 
@@ -150,25 +151,23 @@ def _extract(source: Path, folder: Path) -> None:
 
 def _receive(copy_part: Callable[[str], object], folder: Path) -> None:
     """Copy the manifest and the files that it names, and check them."""
-    if not _is_received(copy_part, MANIFEST):
+
+    def receive(name: str) -> None:
+        try:
+            with suppress(KeyError, FileNotFoundError):  # that it is missing is seen below
+                copy_part(name)
+        except OSError as error:
+            raise DamagedError(f"{name} cannot be read ({error.strerror or error}).") from error
+
+    receive(MANIFEST)
+    if not (folder / MANIFEST).exists():
         raise SpecError(
             f"There is no trained model: {MANIFEST} is missing. `jembench push` writes such a folder, zip archive "
             "or repository; `jembench store merge` copies from a whole store."
         )
     for name in manifest.read(folder):
-        _is_received(copy_part, name)
+        receive(name)
     manifest.check(folder)
-
-
-def _is_received(copy_part: Callable[[str], object], name: str) -> bool:
-    """Copy a file; return False if there is none."""
-    try:
-        copy_part(name)
-    except (KeyError, FileNotFoundError):
-        return False
-    except OSError as error:
-        raise DamagedError(f"{name} cannot be read ({error.strerror or error}).") from error
-    return True
 
 
 def _check(store: Store) -> FitRecord:
