@@ -1,29 +1,18 @@
 """Files of suite packages, found through faked distributions."""
 
-import sys
-
 import pytest
 
 from jembench.catalog import discovery, packages
 from jembench.errors import SpecError
-from jembench.interfaces import API
 
 
 @pytest.fixture
-def install(tmp_path, monkeypatch):
+def install(site):
     """Install a distribution whose entry point in jembench.suites is a package with these files."""
-    monkeypatch.syspath_prepend(tmp_path)
-    discovery.catalogue.cache_clear()
-    before = set(sys.modules)
 
     def install(name, target=None, *, init="", **files):
-        info = tmp_path / f"{name}-1.0.dist-info"
-        info.mkdir()
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        (info / "entry_points.txt").write_text(
-            f"[jembench.suites]\n{name} = {target or name}\n[jembench.api]\n{API} = {name}\n"
-        )
-        folder = tmp_path / name
+        site.install(name, f"[jembench.suites]\n{name} = {target or name}\n")
+        folder = site.folder / name
         (folder / "recipes").mkdir(parents=True)
         (folder / "__init__.py").write_text(init)
         for file, content in files.items():
@@ -31,11 +20,7 @@ def install(tmp_path, monkeypatch):
         discovery.catalogue.cache_clear()
         return folder
 
-    yield install
-    for module in set(sys.modules) - before:
-        if str(getattr(sys.modules[module], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[module]
-    discovery.catalogue.cache_clear()
+    return install
 
 
 def test_core_s_own_files_come_through_the_same_group():

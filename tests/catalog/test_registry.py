@@ -1,6 +1,6 @@
 """Discovery without importing, and loading with errors that name whose fault it is.
 
-Distributions are faked as ``NAME-VERSION.dist-info`` folders on ``sys.path``, see :class:`Site`.
+Distributions are faked as ``NAME-VERSION.dist-info`` folders on ``sys.path``, see the fixture ``site``.
 """
 
 import re
@@ -12,42 +12,6 @@ import pytest
 from jembench.catalog import discovery, registry
 from jembench.errors import Incompatible, PluginError, SpecError, Unavailable
 from jembench.interfaces import API
-
-API_ENTRY = f"[jembench.api]\n{API} = zoo\n"
-
-
-class Site:
-    """A folder of ``sys.path`` where distributions are faked the way their installation leaves them."""
-
-    def __init__(self, folder: Path):
-        self.folder = folder
-
-    def install(self, name, entry_points, version="1.0", below="", api=API_ENTRY):
-        """Write a distribution's metadata; ``entry_points`` is text, or the bytes of a broken file."""
-        info = self.folder / below / f"{name.replace('-', '_')}-{version}.dist-info"
-        info.mkdir(parents=True)
-        (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n")
-        content = entry_points if isinstance(entry_points, bytes) else f"{entry_points}\n{api}".encode()
-        (info / "entry_points.txt").write_bytes(content)
-
-    def module(self, name, text):
-        """Write a module that can be imported."""
-        (self.folder / f"{name}.py").write_text(text)
-
-
-@pytest.fixture
-def site(tmp_path, monkeypatch):
-    """A :class:`Site`. The catalogue is read anew before and after, and its modules are forgotten."""
-    folder = tmp_path / "site-packages"
-    folder.mkdir()
-    monkeypatch.syspath_prepend(folder)
-    discovery.catalogue.cache_clear()
-    before = set(sys.modules)
-    yield Site(folder)
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(folder)):
-            del sys.modules[name]
-    discovery.catalogue.cache_clear()
 
 
 def names(kind):
@@ -153,7 +117,7 @@ def test_an_egg_info_without_a_version(site):
     info = site.folder / "zoo.egg-info"
     info.mkdir()
     (info / "PKG-INFO").write_text("Name: zoo\n")
-    (info / "entry_points.txt").write_text(f"[jembench.models]\nlion = zoo:build\n{API_ENTRY}")
+    (info / "entry_points.txt").write_text(f"[jembench.models]\nlion = zoo:build\n[jembench.api]\n{API} = zoo\n")
     assert str(discovery.find("models", "lion")) == "zoo  [lion = zoo:build]"
 
 
