@@ -45,8 +45,11 @@ class Finished(NamedTuple):
     stopped: OutOfTime | Stopped | WorkFailed | None  # the reason why the work ended early, if it did
 
 
-def check_options(how: RunOptions) -> None:
+def check_options(how: RunOptions) -> Executor | None:
     """Check that the options are consistent.
+
+    Returns:
+        the executor that they name; None: the default for the work.
 
     Raises:
         SpecError: if the executor takes no such device, if there is no such executor or tracker, or under torchrun.
@@ -56,8 +59,9 @@ def check_options(how: RunOptions) -> None:
             "torchrun starts no runs, only workers of them (jembench work). Start this command without it, and set how "
             "many processes train a model together: --set processes=N."
         )
+    executor: Executor | None = None
     if how.executor != "auto":
-        executor: Executor = registry.resolve("executors", how.executor).make()  # checks its options
+        executor = registry.resolve("executors", how.executor).make()  # checks its options
         if not executor.in_process and ":" in how.device:
             raise SpecError(
                 f"--device is {how.device}, and the executor {how.executor} assigns a GPU to each worker. Write "
@@ -65,6 +69,7 @@ def check_options(how: RunOptions) -> None:
             )
     for tracker in chosen_trackers(how.trackers):
         registry.resolve("trackers", tracker)
+    return executor
 
 
 def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) -> Finished:
@@ -82,7 +87,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     Raises:
         JembenchError: if something is missing, or the store cannot be written. The failure of a cell is its outcome.
     """
-    check_options(how)
+    executor = check_options(how)
     check_imports(plan.fits, store)
     cells = list(filter(None, map(store.read_cell, plan.cells)))
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
@@ -92,8 +97,9 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
         store.sweep()
         cells.clear()  # frees the memory of up to tens of thousands during training
         with display() as shown:
-            with progress.phase("loading PyTorch"):
-                executor = _executor(pending, store, how)
+            if executor is None:
+                with progress.phase("loading PyTorch"):
+                    executor = _default_executor(pending, store, how)
             trackers = chosen_trackers(how.trackers) if executor.in_process else ()
             with Events(shown, store, trackers) as events:
                 try:
@@ -115,25 +121,23 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     return Finished(named, stopped)
 
 
-def _executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
-    """Return the executor of the options; ``auto`` is a process per GPU of several, or per training on the CPU.
+def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
+    """Return the executor of ``auto``: a process per GPU of several, or per training on the CPU, or this process.
 
     Objects of this program and code on its path, which other processes may not find, are trained in this process.
     """
-    name = how.executor
-    if name == "auto":
-        import torch
+    import torch
 
-        fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
-        parts = [part for fit in pending.fits for part in fit.components(sampled=True)]
-        own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
-        gpus = torch.cuda.device_count() if how.device in ("auto", "cuda") else 0
-        together = any(fit.recipe.processes > 1 for fit in fits)
-        jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
-        if gpus or together or how.device not in ("auto", "cpu"):
-            name = "processes" if (gpus > 1 or together) and "live" not in own else "local"
-        else:
-            name = "local" if jobs < 2 or own & {"", "live"} else f"processes:jobs={jobs}"
+    fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
+    parts = [part for fit in pending.fits for part in fit.components(sampled=True)]
+    own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
+    gpus = torch.cuda.device_count() if how.device in ("auto", "cuda") else 0
+    together = any(fit.recipe.processes > 1 for fit in fits)
+    jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
+    if gpus or together or how.device not in ("auto", "cpu"):
+        name = "processes" if (gpus > 1 or together) and "live" not in own else "local"
+    else:
+        name = "local" if jobs < 2 or own & {"", "live"} else f"processes:jobs={jobs}"
     executor: Executor = registry.resolve("executors", name).make()
     return executor
 

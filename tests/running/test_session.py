@@ -25,7 +25,7 @@ def fastest(monkeypatch, tmp_path):
     def fastest(models=("jem", "baseline"), seeds=(0,), device="auto", settings=()):
         chosen = {"models": models, "seeds": seeds, "datasets": ["digits"], "metrics": ["accuracy"]}
         plan = plan_run(suite.load("hybrid"), Store(tmp_path), settings=settings, **chosen)
-        found = session._executor(plan, Store(tmp_path), RunOptions(device))
+        found = session._default_executor(plan, Store(tmp_path), RunOptions(device))
         jobs = f":jobs={found.jobs}" if getattr(found, "jobs", None) else ""
         return f"processes{jobs}" if isinstance(found, Processes) else "local"
 
@@ -115,7 +115,7 @@ def run_with(monkeypatch, plan, store):
         client = Client(part, seconds)
         for name in ("stat", "open"):
             monkeypatch.setattr(os, name, client.remembering(getattr(os, name)))
-        monkeypatch.setattr(session, "_executor", lambda *_: Elsewhere(client))
+        monkeypatch.setattr(session, "_default_executor", lambda *_: Elsewhere(client))
         return session.run_plan(plan("jem classifier"), store, RunOptions(device="cpu"), nullcontext)
 
     return run_with
