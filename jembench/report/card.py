@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from jembench.catalog import spec
-from jembench.report.rows import Row, rows
+from jembench.report.rows import rows
 from jembench.report.table import Footnotes, row_cell
 from jembench.store.fits import FitRecord
 from jembench.store.manifest import MANIFEST
@@ -33,6 +33,12 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
     from jinja2 import Environment
 
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
+    values = []
+    for row in rows(measured):
+        numbers = [number for number in (row.value, row.low, row.high) if number is not None]
+        finite = all(map(math.isfinite, numbers))  # a hub takes no other numbers
+        name, text = spec.parse(row.metric).name, row_cell(row, Footnotes())
+        values.append({"type": name, "of": row, "finite": finite, "text": text})
     limits = {cell.provenance["limit"] for cell in measured if cell.provenance.get("limit")}
     pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     provenance = {"command": "not known", "python": "", "packages": {}, "hardware": {}, **of.provenance}
@@ -45,7 +51,7 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         model=spec.parse(of.key.model).name,
         dataset=spec.parse(of.key.dataset).name,
         license=license,
-        rows=list(map(_value, rows(measured))),
+        rows=values,
         cells=cells,
         limits=sorted(limits),
         whole=any(not cell.provenance.get("limit") for cell in measured),
@@ -56,17 +62,6 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         distributions=dict.fromkeys(f"`{part}`" for part in parts if not part.startswith("jembench ")),
         recipe=list(_toml(of.recipe)),
     )
-
-
-def _value(row: Row) -> dict[str, Any]:
-    """Return a value as a line of the table."""
-    numbers = [number for number in (row.value, row.low, row.high) if number is not None]
-    return {
-        "type": spec.parse(row.metric).name,
-        "of": row,
-        "finite": all(map(math.isfinite, numbers)),  # a hub takes no other numbers
-        "text": row_cell(row, Footnotes()),
-    }
 
 
 def _toml(fields: Mapping[str, Any], path: str = "") -> Iterator[str]:

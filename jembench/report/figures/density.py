@@ -14,6 +14,9 @@ from jembench import drawing
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, edges_of, histogram, rows_of
 from jembench.report.figures.images import Panel, grids
 
+_SIDES = {"highest": "top", "lowest": "bottom"}
+"""The ends of log p(x), and the arrays of the images there."""
+
 
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan the extremes of each model and, where there are labels, the figures of its classes."""
@@ -66,13 +69,10 @@ def images_of_classes(title: str, arrays: Arrays) -> Drawing:
 
 def extremes(title: str, arrays: Arrays) -> Drawing:
     """Draw the images of the highest and of the lowest log p(x), and p(y|x) where the model classifies."""
-    grids_of = [("highest log p(x)", "top", "log-px"), ("lowest log p(x)", "bottom", "log-px")]
+    panels = [Panel(f"{side} log p(x)", arrays[grid], arrays["log-px"]) for side, grid in _SIDES.items()]
     if {"top-confidence", "bottom-confidence", "confidence"} <= arrays.keys():
-        grids_of += [
-            ("highest p(y|x)", "top-confidence", "confidence"),
-            ("lowest p(y|x)", "bottom-confidence", "confidence"),
-        ]
-    panels = [Panel(name, arrays[grid], arrays[score]) for name, grid, score in grids_of]
+        for side, grid in _SIDES.items():
+            panels.append(Panel(f"{side} p(y|x)", arrays[f"{grid}-confidence"], arrays["confidence"]))
     return grids(title, arrays, arrays.get("labels"), panels, columns=2)
 
 
@@ -83,7 +83,7 @@ def make_up(title: str, arrays: Arrays) -> Drawing:
     counts: dict[str, list[int]] = {}
     figure, (axes,) = drawing.panels(title, 2.2)
     places = np.arange(len(classes))
-    for index, (side, grid) in enumerate({"highest": "top", "lowest": "bottom"}.items()):
+    for index, (side, grid) in enumerate(_SIDES.items()):
         of_side = labels[shown[arrays[grid][arrays[grid] >= 0]]]
         counts[side] = [int((of_side == number).sum()) for number in classes]
         colour, _, _, hatch = drawing.look(index)
