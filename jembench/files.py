@@ -155,14 +155,6 @@ def read_bytes(path: Path, largest: int | None = None) -> bytes:
         return stream.read()
 
 
-def changed(path: Path) -> int:
-    """Return the time of the last change of a file or folder, in nanoseconds since 1970; 0 if it cannot be accessed."""
-    try:
-        return path.stat().st_mtime_ns
-    except OSError:
-        return 0
-
-
 @contextmanager
 def socket_timeout(seconds: float) -> Iterator[None]:
     """Set the default timeout of new sockets, for downloads by libraries that set none."""
