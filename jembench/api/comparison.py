@@ -79,13 +79,14 @@ def compare(
     from jembench.report.comparison import compare as compared
 
     place = opened(store).store
-    found = selection(seeds=seeds, names=names, limit=limit).of(place)
-    if not found.cells:
-        raise SpecError(found.nothing)
-    fits = dict.fromkeys(cell.fit.names for cell in found.cells)
+    selected = selection(seeds=seeds, names=names, limit=limit)
+    found, _, shown_names = selected.of(place)
+    if not found:
+        raise SpecError(selected.nothing(place.root))
+    fits = dict.fromkeys(cell.fit.names for cell in found)
     which = {"dataset": dataset, "recipe": recipe, "recipe_b": recipe_b}
     pair = find_pair(list(fits), model_spec(a), model_spec(b), **which)
-    cells = selection(metrics=metrics).among([cell for cell in found.cells if cell.fit.names in pair])
-    of_pair = select("column", texts(columns), rows(cells, found.names), lambda row: row.column)
+    cells = selection(metrics=metrics).among([cell for cell in found if cell.fit.names in pair])
+    of_pair = select("column", texts(columns), rows(cells, shown_names), lambda row: row.column)
     of_a, of_b = ([row for row in of_pair if row.fit == fit] for fit in pair)
     return Comparison(compared(of_a, of_b, place.read_arrays, resamples))

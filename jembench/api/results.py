@@ -126,10 +126,11 @@ class Results(Shown, Sequence[Row]):
             which: the selection.
             reference: published tables to show beside; None: those of the suite.
         """
-        suite, found = which.suite, which.of(store)
+        suite, left_out = which.suite, list[str]()
+        cells, parts, names = which.of(store, left_out=left_out.append)
         published = references.load((suite.references if suite else ()) if reference is None else reference)
-        results = cls(found.cells, found.parts, published, suite=suite, selection=which, names=found.names, store=store)
-        results.nothing, results.left_out = found.nothing, found.left_out
+        results = cls(cells, parts, published, suite=suite, selection=which, names=names, store=store)
+        results.nothing, results.left_out = "" if cells else which.nothing(store.root), left_out
         return results
 
     def per_seed(self) -> Shown:

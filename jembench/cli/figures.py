@@ -15,7 +15,6 @@ from jembench.cli.output import plugins_aside, write_file
 from jembench.cli.parameters import PATH, Text
 from jembench.drawing import Format, Style, inches
 from jembench.errors import error_text, printable, unknown
-from jembench.report.select import nothing
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -80,11 +79,12 @@ def figures(
 
     with plugins_aside():
         which = selection(**selected)
-    found = which.of(place, leave_out)
-    for note in found.left_out:
+    notes: list[str] = []
+    cells, _, names = which.of(place, leave_out, notes.append)
+    for note in notes:
         click.echo(f"Left out: {note}", err=True)
     stems, written = [], 0
-    for planned in planning.figures(found.cells, place, leave_out, found.names):
+    for planned in planning.figures(cells, place, leave_out, names):
         stems.append(planned.stem)
         if only and not any(_is_named(planned.stem, name) for name in only):
             continue
@@ -102,8 +102,7 @@ def figures(
         if not any(_is_named(stem, name) for stem in stems):
             raise unknown("figure of these results", name, stems, "")
     if not written and not problems:
-        suite = which.file or (which.suite.name if which.suite else None)
-        click.echo(nothing(store, suite, which.limit, "results that have figures"))
+        click.echo(which.nothing(store, "results that have figures"))
     return int(bool(problems))
 
 

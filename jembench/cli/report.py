@@ -92,7 +92,8 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
         )
     asked = which.suite.claims if which.suite else claims.load()
     selected = which if which.suite else selection(limit=which.limit)
-    found = verdicts.judge(asked, selected.of(store).cells, store.read_arrays, store=store.root)
+    cells, _, _ = selected.of(store)
+    found = verdicts.judge(asked, cells, store.read_arrays, store=store.root)
     return formats.render(verdicts.document(found), format)
 
 

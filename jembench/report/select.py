@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from jembench.catalog import registry, spec
 from jembench.catalog.discovery import Kind
@@ -20,6 +20,7 @@ from jembench.experiment.plan import Part, fit_names_of, presentation
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.store.latest import earlier, newest
+from jembench.store.layout import listed
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
@@ -176,16 +177,6 @@ def read(store: Store, left_out: Callable[[str], None] = _warn) -> list[Cell]:
     return store.cells(left_out)
 
 
-class Selected(NamedTuple):
-    """The results of a store that a selection finds."""
-
-    cells: Sequence[Cell]  # in the order asked for
-    parts: Sequence[Part]  # of the suite
-    names: Names
-    left_out: list[str]  # the other results of the store, a sentence for each reason
-    nothing: str  # the remedy if there is no cell
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Selection:
     """Filters of results by fields, each also an order; None: all, or the ones that the file of an experiment gives.
@@ -204,33 +195,44 @@ class Selection:
     names: Mapping[str, str] = field(default_factory=dict)  # display names by specs
     limit: int | None = None  # how many of the test images were evaluated; None: all
 
-    def of(self, store: Store, problem: Callable[[str], None] = _warn) -> Selected:
-        """Return the selected results of a store.
+    def of(
+        self,
+        store: Store,
+        problem: Callable[[str], None] = _warn,
+        left_out: Callable[[str], object] = lambda note: None,
+    ) -> tuple[list[Cell], Sequence[Part], Names]:
+        """Return the selected results of a store in the order asked for, the parts of the suite and display names.
 
         Args:
             store: a folder that exists.
             problem: called with a sentence for each file that cannot be read; by default it is a warning.
+            left_out: called with a sentence for each reason why other results are not selected.
 
         Raises:
             SpecError: if there is no such folder, or no result of something that is named.
         """
         found = read(store, problem)
         current = newest(found)
-        left_out = earlier(found, current)
+        notes = earlier(found, current)
         current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
         if self.suite and self.file:
             every, current = current, self._of_experiment(current, self.suite)
             if others := len(every) - len(current):
-                left_out.append(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
-        left_out += _of_other_images(current, self.limit)
+                notes.append(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
+        for note in (*notes, *_of_other_images(current, self.limit)):
+            left_out(note)
         cells = [cell for cell in current if cell.provenance.get("limit") == self.limit]
         if cells:
             cells = self.among(cells, store)
-        suite = self.file or (self.suite.name if self.suite else None)
-        advice = nothing(store.root, suite, self.limit, "such results" if found else "results")
         fits = [cell.fit for cell in cells]
         parts, of_suite = presentation(self.suite, fits) if self.suite else ((), NO_NAMES)
-        return Selected(cells, parts, self._names(fits, of_suite), left_out, advice)
+        return cells, parts, self._names(fits, of_suite)
+
+    def nothing(self, store: Path, results: str = "") -> str:
+        """Return the remedy for a store without the selected results, or without ``results`` among them."""
+        results = results or ("such results" if listed(store / "cells") else "results")
+        suite = self.file or (self.suite.name if self.suite else None)
+        return f"{store} holds no {results} yet: {_remedy(store, suite, self.limit)}"
 
     def among(self, cells: Sequence[Cell], store: Store | None = None) -> list[Cell]:
         """Return the selected ones of some cells, sorted by datasets, then by models, then by recipes."""
@@ -294,11 +296,6 @@ def _of_other_images(cells: Iterable[Cell], limit: int | None) -> Iterator[str]:
 def outcomes(count: int) -> str:
     """Return ``1 outcome``, ``2 outcomes``."""
     return "1 outcome" if count == 1 else f"{count} outcomes"
-
-
-def nothing(store: Path, suite: str | None, limit: int | None, results: str) -> str:
-    """Return the remedy for a store without the results that were asked for."""
-    return f"{store} holds no {results} yet: {_remedy(store, suite, limit)}"
 
 
 def _remedy(store: Path, suite: str | None = None, limit: int | None = None) -> str:

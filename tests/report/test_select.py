@@ -36,7 +36,7 @@ def store(tmp_path_factory, cell):
 
 
 def fits(selected):
-    return list(dict.fromkeys((cell.fit.model, cell.fit.recipe) for cell in selected.cells))
+    return list(dict.fromkeys((cell.fit.model, cell.fit.recipe) for cell in selected[0]))
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_what_is_not_there_is_refused_with_the_nearest_name(store, which, messag
 
 
 def test_a_bare_name_has_its_display_name_whatever_the_spec_on_another_dataset(store):
-    found = selection(models="baseline*", names={"baseline": "Classifier"}).of(store)
-    assert found.names == {("baseline", "digits"): "Classifier", ("baseline:norm=batch", "fast"): "Classifier"}
+    _, _, names = selection(models="baseline*", names={"baseline": "Classifier"}).of(store)
+    assert names == {("baseline", "digits"): "Classifier", ("baseline:norm=batch", "fast"): "Classifier"}
 
 
 def test_a_display_name_is_shown_and_changes_nothing_else(store):
