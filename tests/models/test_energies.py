@@ -1,5 +1,6 @@
 """The sign conventions, and the gradient that samplers follow."""
 
+import jaxtyping
 import pytest
 import torch
 from hypothesis import given
@@ -58,3 +59,9 @@ def test_the_gradient_is_that_of_finite_differences():
         direction = torch.randn_like(x)
         change = (model.energy(x + 1e-3 * direction, y) - model.energy(x - 1e-3 * direction, y)) / 2e-3
         assert torch.allclose((grad * direction).flatten(1).sum(1), change, atol=1e-5)
+
+
+@pytest.mark.parametrize("labels", [torch.zeros(3), torch.zeros(2, dtype=torch.int64)])
+def test_shapes_and_types_in_signatures_are_checked_while_tests_run(labels):
+    with pytest.raises(jaxtyping.TypeCheckError):
+        joint_energy(torch.zeros(3, 4), labels)
