@@ -140,23 +140,23 @@ class Fit:
         return -self.energy(x)
 
     def _read(self, quantity: Any, x: Tensor | np.ndarray[Any, Any], lacks: str) -> Tensor:
+        """Return a quantity of images, after a check of their shape and their bounds."""
+        import torch
+
         from jembench.models import predictions
         from jembench.models.capabilities import capabilities
 
         if quantity not in capabilities(self.model):
             raise NotApplicable(f"{self.plan.key.model} {lacks}.")
-        return predictions.read(self.model, self._images(x), self.data, self.device, {quantity})[quantity]
-
-    def _images(self, x: Tensor | np.ndarray[Any, Any]) -> Tensor:
-        import torch
-
         images = torch.as_tensor(x).detach().cpu()
         if images.ndim != 4 or tuple(images.shape[1:]) != self.data.shape:
             wanted = ", ".join(map(str, self.data.shape))
             raise SpecError(f"The images have the shape {tuple(images.shape)}; it must be (N, {wanted}).")
-        if images.dtype == torch.uint8:
-            return images
-        low, high = self.data.bounds
-        if not images.is_floating_point() or not ((images >= low) & (images <= high)).all():
-            raise SpecError(f"The images are {images.dtype}; they must be uint8, or floats from {low:g} to {high:g}.")
-        return images.float()
+        if images.dtype != torch.uint8:
+            low, high = self.data.bounds
+            if not images.is_floating_point() or not ((images >= low) & (images <= high)).all():
+                raise SpecError(
+                    f"The images are {images.dtype}; they must be uint8, or floats from {low:g} to {high:g}."
+                )
+            images = images.float()
+        return predictions.read(self.model, images, self.data, self.device, {quantity})[quantity]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.metadata
+import itertools
 import os
 import platform
 import shutil
@@ -47,19 +48,14 @@ def doctor(store: Path, format: str) -> int:
 
     What is broken is named with its remedy. The exit code is then 1. `jembench list` says which components work.
     """
-    findings = [*_versions(), *_devices(), *check_store(store)]
+    ours = Finding("versions", "ok", f"Python {platform.python_version()}, jembench {__version__}")
+    findings = [ours, *itertools.starmap(check_library, LIBRARIES.items()), *_devices(), *check_store(store)]
     if format == "json":
         print_json([finding._asdict() for finding in findings])
     else:
         rows = [(f.mark, f.area, f"{f.what}\n{f.remedy}".strip()) for f in findings]
         print_table(("", "area", "what there is, and what to do about it"), rows)
     return int(any(finding.mark == "broken" for finding in findings))
-
-
-def _versions() -> Iterator[Finding]:
-    yield Finding("versions", "ok", f"Python {platform.python_version()}, jembench {__version__}")
-    for distribution, module in LIBRARIES.items():
-        yield check_library(distribution, module)
 
 
 def check_library(distribution: str, module: str) -> Finding:

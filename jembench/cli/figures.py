@@ -86,7 +86,7 @@ def figures(
     stems, written = [], 0
     for planned in planning.figures(cells, place, leave_out, names):
         stems.append(planned.stem)
-        if only and not any(_is_named(planned.stem, name) for name in only):
+        if only and not any(f"{planned.stem}-".startswith(f"{name}-") for name in only):
             continue
         try:
             files = planning.render(planned, formats, style)
@@ -99,12 +99,8 @@ def figures(
             click.echo(path)
             written += 1
     for name in only or ():
-        if not any(_is_named(stem, name) for stem in stems):
+        if not any(f"{stem}-".startswith(f"{name}-") for stem in stems):
             raise unknown("figure of these results", name, stems, "")
     if not written and not problems:
         click.echo(which.nothing(store, "results that have figures"))
     return int(bool(problems))
-
-
-def _is_named(stem: str, name: str) -> bool:
-    return f"{stem}-".startswith(f"{name}-")

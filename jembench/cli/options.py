@@ -183,15 +183,16 @@ def run_command(given: dict[str, Any]) -> RunCommand:
 
 
 _workers = (device, jobs, executor)
-_results = (dry_run, report_format)
-_new_store = click.option(
-    "--store", type=parameters.PATH, metavar="NEW", default="reproduced", help="Folder of the new results."
-)
 
-running = grouped(*_workers, detach, max_hours, store, skip_missing, trackers, *_results)
+running = grouped(*_workers, detach, max_hours, store, skip_missing, trackers, dry_run, report_format)
 """The options of the execution of a plan."""
 
-measuring = grouped(_new_store, *_workers, max_hours, skip_missing, *_results)
+measuring = grouped(
+    click.option(
+        "--store", type=parameters.PATH, metavar="NEW", default="reproduced", help="Folder of the new results."
+    ),
+    *(*_workers, max_hours, skip_missing, dry_run, report_format),
+)
 """The options of measuring results again, in a new store."""
 
 
