@@ -119,6 +119,12 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
     found = []
     for cell in cells:
         fit, outcome = cell.fit, cell.outcome
+        partial = outcome.details.get("partial")
+        remarks = [
+            outcome.reason,
+            f"{partial} so far; the same command goes on" if partial else "",
+            *(f"suspicious: {sentence}" for sentence in outcome.details.get("suspicious", ())),
+        ]
         base = Row(
             model=fit.model,
             name=names.get((fit.model, fit.recipe), fit.model),
@@ -128,7 +134,7 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
             metric=cell.metric,
             status=outcome.status,
             protocol=outcome.protocol,
-            reason="; ".join(filter(None, (outcome.reason, *_remarks(cell)))),
+            reason="; ".join(filter(None, remarks)),
             notes=tuple(_divergence(cell)),
             dataset_name=datasets[fit.dataset],
             cell=cell,
@@ -151,13 +157,6 @@ def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
     names = {dataset: found.pop() if len(found) == 1 else dataset for dataset, found in filed.items()}
     taken = Counter(names.values())
     return {dataset: name if taken[name] == 1 else dataset for dataset, name in names.items()}
-
-
-def _remarks(cell: Cell) -> Iterator[str]:
-    if partial := cell.outcome.details.get("partial"):
-        yield f"{partial} so far; the same command goes on"
-    for sentence in cell.outcome.details.get("suspicious", ()):
-        yield f"suspicious: {sentence}"
 
 
 def _divergence(cell: Cell) -> Iterator[str]:

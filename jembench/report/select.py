@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -219,7 +219,12 @@ class Selection:
             every, current = current, self._of_experiment(current, self.suite)
             if others := len(every) - len(current):
                 notes.append(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
-        for note in (*notes, *_of_other_images(current, self.limit)):
+        for limit, count in Counter(cell.provenance.get("limit") for cell in current).items():
+            if limit != self.limit:
+                how = "without --limit" if limit is None else f"with --limit {limit}"
+                images = "all test images" if limit is None else f"{limit} of the test images"
+                notes.append(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
+        for note in notes:
             left_out(note)
         cells = [cell for cell in current if cell.provenance.get("limit") == self.limit]
         if cells:
@@ -283,14 +288,6 @@ WHOLE = Selection()
 
 
 # --- sentences --------------------------------------------------------------------------------------------------------
-
-
-def _of_other_images(cells: Iterable[Cell], limit: int | None) -> Iterator[str]:
-    for other, count in Counter(cell.provenance.get("limit") for cell in cells).items():
-        if other != limit:
-            how = "without --limit" if other is None else f"with --limit {other}"
-            images = "all test images" if other is None else f"{other} of the test images"
-            yield f"{outcomes(count)} on {images}; `jembench report` shows them {how}."
 
 
 def outcomes(count: int) -> str:

@@ -12,7 +12,7 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from jembench.report.formats import Document
-from jembench.report.table import Footnote, Heading, Table, TableCell
+from jembench.report.table import Heading, Table, TableCell
 
 _SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
@@ -37,7 +37,10 @@ def _show(table: Table, console: Console) -> None:
         console.print(block)
         console.print()
     for footnote in table.footnotes:
-        console.print(_footnote(footnote), overflow="fold")
+        text = RichText(style="dim")
+        if footnote.mark:
+            text.append(f"{footnote.mark.translate(_SUPERSCRIPT)} ", style="not dim yellow")
+        console.print(text.append(footnote.text), overflow="fold")
 
 
 def _blocks(table: Table, console: Console) -> list[RichTable]:
@@ -92,10 +95,3 @@ def _cell(text: TableCell, interval: Interval, identifies: bool) -> RichText:
     if text.interval:
         cell.append(("\n" if interval == "below" else " ") + text.interval, style="dim")
     return cell
-
-
-def _footnote(footnote: Footnote) -> RichText:
-    text = RichText(style="dim")
-    if footnote.mark:
-        text.append(f"{footnote.mark.translate(_SUPERSCRIPT)} ", style="not dim yellow")
-    return text.append(footnote.text)

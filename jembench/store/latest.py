@@ -65,14 +65,13 @@ def _renamed(cells: Sequence[Cell]) -> list[Cell]:
     by_time = sorted(backwards, key=_time)  # of equal times the first counts
     fits = {cell.fit.id: cell.fit for cell in by_time}
     datasets = {_dataset(cell): cell.fit.dataset for cell in by_time if _dataset(cell)}
-
-    def named(cell: Cell) -> Cell:
+    renamed = []
+    for cell in cells:
         fit = fits[cell.fit.id]
         if (known := datasets.get(_dataset(cell))) and known != fit.dataset:
             fit = dataclasses.replace(fit, dataset=known)
-        return cell if cell.fit == fit else dataclasses.replace(cell, fit=fit)
-
-    return list(map(named, cells))
+        renamed.append(cell if cell.fit == fit else dataclasses.replace(cell, fit=fit))
+    return renamed
 
 
 def _dataset(cell: Cell) -> str:

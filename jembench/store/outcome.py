@@ -15,10 +15,10 @@ from typing import Annotated, Any, Literal, NamedTuple
 
 from jembench.catalog import spec
 from jembench.catalog.validation import Range, Rule
-from jembench.errors import SpecError, printable
+from jembench.errors import DamagedError, SpecError, printable
 from jembench.interfaces import Value
 from jembench.interfaces.evaluation import Stability
-from jembench.store.records import Record
+from jembench.store.records import REMEDY, Record
 
 Status = Literal["ok", "na", "failed"]
 
@@ -92,13 +92,6 @@ class Outcome:
         return (self.status == "ok" and "partial" not in self.details) or bool(self.details.get("settled"))
 
 
-def _has_values_if_ok(outcome: Outcome) -> bool:
-    return outcome.status != "ok" or bool(outcome.values)
-
-
-Measured = Annotated[Outcome, Rule("an outcome with values, since its status is ok", _has_values_if_ok)]
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Cell:
     """One outcome and where it comes from."""
@@ -106,7 +99,7 @@ class Cell:
     id: Id
     fit: FitKey
     metric: SpecText  #: canonical
-    outcome: Measured
+    outcome: Outcome
     provenance: Mapping[str, Any] = field(default_factory=dict)  #: JSON
     arrays: str = ""  #: SHA-256 of the file of its per-example values; "": it has none
 
@@ -132,10 +125,6 @@ class _Details(NamedTuple):
     partial: str = ""
 
 
-class _Measured(NamedTuple):
-    outcome: Measured
-
-
 def check(outcome: Outcome) -> None:
     """Check that an outcome can be read back once it is written.
 
@@ -145,7 +134,15 @@ def check(outcome: Outcome) -> None:
     """
     record = Record({"outcome": encode(outcome)}, "the measurement")
     json.dumps(record.data, allow_nan=False, ensure_ascii=False).encode()
-    record.read(_Measured)
+    _check_contents(record, record.read(Outcome, "outcome"))
+
+
+def _check_contents(record: Record, outcome: Outcome) -> None:
+    """Check that an outcome that is ok has values, and the details that reports read."""
+    if outcome.status == "ok" and not outcome.values:
+        raise DamagedError(
+            f"In {record.where}, outcome.values is {{}}; it must be non-empty, as the status is ok. {REMEDY}"
+        )
     record.read(_Details, "outcome", "details")
 
 
@@ -171,6 +168,6 @@ def from_json(record: Record) -> Cell:
         DamagedError: if a field is missing, or is not what a cell can have.
     """
     cell = record.read(Cell)
-    record.read(_Details, "outcome", "details")
+    _check_contents(record, cell.outcome)
     record.read(_Provenance, "provenance")
     return cell
