@@ -79,10 +79,7 @@ def figures(
 
     with plugins_aside():
         which = selection(**selected)
-    notes: list[str] = []
-    cells, _, names = which.of(place, leave_out, notes.append)
-    for note in notes:
-        click.echo(f"Left out: {note}", err=True)
+    cells, _, names = which.of(place, leave_out, lambda note: click.echo(f"Left out: {note}", err=True))
     stems, written = [], 0
     for planned in planning.figures(cells, place, leave_out, names):
         stems.append(planned.stem)
