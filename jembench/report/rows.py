@@ -228,13 +228,12 @@ def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:
 
     Of values that are not all finite it is not finite, where ``statistics`` may raise.
     """
-
-    def mean(numbers: Sequence[float | None]) -> float | None:
-        known = [number for number in numbers if number is not None]
-        return sum(known) / len(known) if len(known) == len(numbers) else None
-
     values = [row.value for row in rows if row.value is not None]
-    return sum(values) / len(values), mean([row.low for row in rows]), mean([row.high for row in rows])
+    lows = [row.low for row in rows if row.low is not None]
+    highs = [row.high for row in rows if row.high is not None]
+    low = sum(lows) / len(lows) if len(lows) == len(rows) else None
+    high = sum(highs) / len(highs) if len(highs) == len(rows) else None
+    return sum(values) / len(values), low, high
 
 
 def sides(rows: Iterable[Row]) -> dict[tuple[Fit, str, str], Side]:
@@ -262,18 +261,19 @@ def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
     for row in rows:
         if row.value is not None:
             protocols.setdefault((row.dataset, row.place), Counter())[row.protocol] += 1
-    return [row if row.value is None else _marked(row, protocols[row.dataset, row.place]) for row in rows]
-
-
-def _marked(row: Row, protocols: Counter[str]) -> Row:
-    alike = Counter[str]()
-    for protocol, count in protocols.items():
-        alike[_as_of_chains(protocol)] += count
-    own = alike.pop(_as_of_chains(row.protocol))
-    remarks = [row.reason] if row.reason else []
-    if _DIRECT.search(row.protocol) and any(map(_BUFFER.search, protocols)):
-        remarks.append("drawn directly; the samples of others are the chains that training kept")
-    return replace(row, comparable=all(own > count for count in alike.values()), reason="; ".join(remarks))
+    marked = []
+    for row in rows:
+        if row.value is not None:
+            of_column, alike = protocols[row.dataset, row.place], Counter[str]()
+            for protocol, count in of_column.items():
+                alike[_as_of_chains(protocol)] += count
+            own = alike.pop(_as_of_chains(row.protocol))
+            remarks = [row.reason] if row.reason else []
+            if _DIRECT.search(row.protocol) and any(map(_BUFFER.search, of_column)):
+                remarks.append("drawn directly; the samples of others are the chains that training kept")
+            row = replace(row, comparable=all(own > count for count in alike.values()), reason="; ".join(remarks))
+        marked.append(row)
+    return marked
 
 
 def _as_of_chains(protocol: str) -> str:

@@ -142,7 +142,14 @@ class Tables:
         shown.sort(key=lambda row: (choices.index(tuple(text(row) for text in options.values())), bool(row.source)))
         recipes = dict.fromkeys(row.recipe for row in ours)
         short = {label: name for part in self.parts for label, name in part.labels.items()}
-        context = self._context(short)
+        seeds: dict[Fit, set[int]] = {}
+        for row in self.rows:
+            seeds.setdefault(row.fit, set()).update(row.seeds)
+        context: dict[str, Callable[[Row], str]] = {  # what tells trained models apart besides their names
+            "dataset": lambda row: row.dataset_name,
+            "recipe": lambda row: short.get(row.recipe, row.recipe) or ABSENT,
+            "seeds": lambda row: ", ".join(map(str, sorted(seeds[row.fit]))) or ABSENT,
+        }
         texts = {name: list(dict.fromkeys(map(text, ours))) for name, text in context.items()}
         shared = [f"{name} {found[0]}" for name, found in texts.items() if len(found) == 1]
         shared = [text if "," in text else text.replace("seeds ", "seed ") for text in shared]
@@ -165,21 +172,6 @@ class Tables:
             *(f"{short[label]}: recipe {label}." for label in recipes if label in short),
         )
         yield replace(table, footnotes=(*_differing_protocols(ours), *self.notes.take(legend)))
-
-    def _context(self, short: Mapping[str, str]) -> dict[str, Callable[[Row], str]]:
-        """Return functions from a row to the texts that tell trained models apart besides their names.
-
-        Args:
-            short: the names of recipes by their labels.
-        """
-        seeds: dict[Fit, set[int]] = {}
-        for row in self.rows:
-            seeds.setdefault(row.fit, set()).update(row.seeds)
-        return {
-            "dataset": lambda row: row.dataset_name,
-            "recipe": lambda row: short.get(row.recipe, row.recipe) or ABSENT,
-            "seeds": lambda row: ", ".join(map(str, sorted(seeds[row.fit]))) or ABSENT,
-        }
 
 
 def _known(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:

@@ -25,22 +25,18 @@ def render(document: Document, *, width: int = 0) -> str:
     console = Console(width=width or None)
     with console.capture() as capture:
         for table in document.tables():
-            _show(table, console)
+            console.print()
+            console.print(RichText(table.title, style="bold"))
+            console.print()
+            for block in _blocks(table, console):
+                console.print(block)
+                console.print()
+            for footnote in table.footnotes:
+                text = RichText(style="dim")
+                if footnote.mark:
+                    text.append(f"{footnote.mark.translate(_SUPERSCRIPT)} ", style="not dim yellow")
+                console.print(text.append(footnote.text), overflow="fold")
     return capture.get()
-
-
-def _show(table: Table, console: Console) -> None:
-    console.print()
-    console.print(RichText(table.title, style="bold"))
-    console.print()
-    for block in _blocks(table, console):
-        console.print(block)
-        console.print()
-    for footnote in table.footnotes:
-        text = RichText(style="dim")
-        if footnote.mark:
-            text.append(f"{footnote.mark.translate(_SUPERSCRIPT)} ", style="not dim yellow")
-        console.print(text.append(footnote.text), overflow="fold")
 
 
 def _blocks(table: Table, console: Console) -> list[RichTable]:
