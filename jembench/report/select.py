@@ -19,7 +19,7 @@ from jembench.experiment.imports import with_imports
 from jembench.experiment.plan import Part, fit_names_of, presentation
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
-from jembench.store.latest import earlier, newest
+from jembench.store.latest import newest
 from jembench.store.layout import listed
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
@@ -211,21 +211,17 @@ class Selection:
         Raises:
             SpecError: if there is no such folder, or no result of something that is named.
         """
-        found = read(store, problem)
-        current = newest(found)
-        notes = earlier(found, current)
+        current = newest(read(store, problem), left_out)
         current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
         if self.suite and self.file:
             every, current = current, self._of_experiment(current, self.suite)
             if others := len(every) - len(current):
-                notes.append(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
+                left_out(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
         for limit, count in Counter(cell.provenance.get("limit") for cell in current).items():
             if limit != self.limit:
                 how = "without --limit" if limit is None else f"with --limit {limit}"
                 images = "all test images" if limit is None else f"{limit} of the test images"
-                notes.append(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
-        for note in notes:
-            left_out(note)
+                left_out(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
         cells = [cell for cell in current if cell.provenance.get("limit") == self.limit]
         if cells:
             cells = self.among(cells, store)

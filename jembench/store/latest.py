@@ -7,7 +7,7 @@ Imports no torch.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from jembench.store.outcome import Cell
 
@@ -15,37 +15,34 @@ DATASET = "dataset_id"
 """The key in a cell's provenance of the hash of its dataset's identity. It does not depend on where the files lie."""
 
 
-def newest(cells: Sequence[Cell]) -> list[Cell]:
+def newest(cells: Sequence[Cell], left_out: Callable[[str], object] = lambda note: None) -> list[Cell]:
     """Return the cells of a store that count, in their order.
 
     Of the fits of one model, dataset and recipe only the version measured last counts, so that a row never mixes two
     versions of the code.
+
+    Args:
+        cells: of a store.
+        left_out: called with a sentence on the others of each model, dataset and recipe.
     """
     cells = _renamed(cells)
     by_time = sorted(cells, key=_time)
     families = {cell.fit.names: cell.fit.family for cell in by_time}  # the last of each name counts
     results = {_result(cell): cell.id for cell in by_time}
-    return [cell for cell in cells if results[_result(cell)] == cell.id and families[cell.fit.names] == cell.fit.family]
-
-
-def earlier(cells: Sequence[Cell], counted: Sequence[Cell]) -> list[str]:
-    """Describe the results that do not count, in one sentence for each model, dataset and recipe.
-
-    Args:
-        cells: of a store.
-        counted: the cells that :func:`newest` returns.
-    """
-    days = {cell.fit.names: _time(cell)[:10] for cell in sorted(counted, key=_time)}
-    kept = {cell.id for cell in counted}
-    older: dict[tuple[str, str, str], list[str]] = {}
-    for cell in _renamed(cells):
-        if cell.id not in kept:
+    counted, older = list[Cell](), dict[tuple[str, str, str], list[str]]()
+    for cell in cells:
+        if results[_result(cell)] == cell.id and families[cell.fit.names] == cell.fit.family:
+            counted.append(cell)
+        else:
             older.setdefault(cell.fit.names, []).append(_time(cell)[:10])
-    return [
-        f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {model} on {dataset}, recipe {recipe}, "
-        f"measured until {max(found)}; shown is the version measured last, on {days[model, dataset, recipe]}."
-        for (model, dataset, recipe), found in older.items()
-    ]
+    days = {cell.fit.names: _time(cell)[:10] for cell in sorted(counted, key=_time)}
+    for (model, dataset, recipe), found in older.items():
+        left_out(
+            f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {model} on {dataset}, recipe "
+            f"{recipe}, measured until {max(found)}; shown is the version measured last, on "
+            f"{days[model, dataset, recipe]}."
+        )
+    return counted
 
 
 def _time(cell: Cell) -> str:

@@ -3,7 +3,7 @@
 import dataclasses
 
 from jembench.interfaces import Value
-from jembench.store.latest import earlier, newest
+from jembench.store.latest import newest
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 
@@ -79,9 +79,12 @@ def test_of_two_codes_of_a_metric_the_one_measured_last_is_shown():
 
 def test_a_note_says_of_what_there_are_earlier_versions():
     cells = [cell("a", seed, day=1 + seed) for seed in (0, 1)] + [cell("b", day=5), cell("c", model="other", day=3)]
-    (note,) = earlier(cells, newest(cells))
+    notes = []
+    newest(cells, notes.append)
+    (note,) = notes
     assert note == (
         "2 outcomes of earlier versions of mine on d, recipe r, measured until 2026-11-02; "
         "shown is the version measured last, on 2026-11-05."
     )
-    assert earlier(cells[2:], newest(cells[2:])) == []
+    newest(cells[2:], notes.append)
+    assert notes == [note]
