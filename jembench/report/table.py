@@ -71,10 +71,15 @@ class Table:
     footnotes: tuple[Footnote, ...] = ()
     groups: tuple[int, ...] = ()  # the rows before which another group begins
 
-    def blocks(self, fit: Callable[[Sequence[int]], bool]) -> list[list[int]]:
+    def blocks(self, widths: Sequence[int], gap: int, most: int) -> list[list[int]]:
         """Return its columns in as few blocks as fit, each with those that identify a row; else one block a column.
 
         They are evenly filled: six columns read better as 3 + 3 than as 5 + 1.
+
+        Args:
+            widths: of the columns.
+            gap: between two columns.
+            most: the width of a block.
         """
         names = [index for index, heading in enumerate(self.headings) if heading.identifies]
         numbers = [index for index in range(len(self.headings)) if index not in names]
@@ -82,7 +87,7 @@ class Table:
         for count in range(1, len(numbers) + 1):
             size = -(-len(numbers) // count)
             blocks = [names + numbers[start : start + size] for start in range(0, len(numbers), size)]
-            if all(map(fit, blocks)):
+            if all(sum(widths[index] for index in block) + gap * (len(block) - 1) <= most for block in blocks):
                 break
         return blocks
 
@@ -164,7 +169,9 @@ def row_cell(row: Row | None, footnotes: Footnotes) -> TableCell:
     if row.value is None:
         return TableCell("N/A" if row.status == "na" else row.status, "", marks, row)
     if row.source:
-        return TableCell(plain(row.value), "", marks)
+        return TableCell(
+            f"{row.value:.10g}" if math.isfinite(row.value) else "not finite", "", marks
+        )  # as printed there
     if not math.isfinite(row.value):
         return TableCell("not finite", "", (*marks, *footnotes.marks(f"the value is {row.value}")), row)
     decimals = decimals_for(row.value, row.sd)
@@ -215,8 +222,3 @@ def fixed(value: float, decimals: int) -> str:
     if decimals > _MOST_DECIMALS or abs(value) >= 10**_MOST_DECIMALS:
         return f"{value:.2e}"
     return f"{round(value, decimals) or 0.0:.{decimals}f}"  # no "-0.0"
-
-
-def plain(value: float) -> str:
-    """Return a published number as it is printed, without digits of ours: 92.9, 300, 0.0001."""
-    return f"{value:.10g}" if math.isfinite(value) else "not finite"

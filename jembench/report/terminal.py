@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Iterator
 
 from rich import box
 from rich.cells import cell_len
@@ -12,12 +11,11 @@ from rich.table import Table as RichTable
 from rich.text import Text as RichText
 
 from jembench.report.formats import Document
-from jembench.report.table import Heading, Table, TableCell
+from jembench.report.table import Table, TableCell
 
 _SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
-
-Interval = Literal["beside", "below"]
+_GAP = 2  # between two columns of a table
 
 
 def render(document: Document, *, width: int = 0) -> str:
@@ -28,7 +26,7 @@ def render(document: Document, *, width: int = 0) -> str:
             console.print()
             console.print(RichText(table.title, style="bold"))
             console.print()
-            for block in _blocks(table, console):
+            for block in _blocks(table, console.width) if table.rows else ():
                 console.print(block)
                 console.print()
             for footnote in table.footnotes:
@@ -39,55 +37,34 @@ def render(document: Document, *, width: int = 0) -> str:
     return capture.get()
 
 
-def _blocks(table: Table, console: Console) -> list[RichTable]:
-    """Return one table if it fits, with each interval beside or else below its value; several if it does not."""
-    if not table.rows:
-        return []
-    intervals: tuple[Interval, ...] = ("beside", "below")
-    widths = {way: [_width(table, index, way) for index in range(len(table.headings))] for way in intervals}
-
-    def fit(columns: Sequence[int], interval: Interval = "below") -> bool:
-        return sum(widths[interval][index] for index in columns) + _GAP * (len(columns) - 1) <= console.width
-
-    (whole,) = table.blocks(lambda columns: True)
-    if fit(whole, "beside"):
-        return [_rich(table, whole, "beside")]
-    return [_rich(table, columns, "below") for columns in table.blocks(fit)]
-
-
-_GAP = 2
-"""Between two columns of a table."""
-
-
-def _width(table: Table, index: int, interval: Interval) -> int:
-    """Return the width of a column of a table, without its gaps."""
-    heading = table.headings[index]
-    texts = [_heading(heading), *(_cell(row[index], interval, heading.identifies) for row in table.rows)]
-    width = max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""])
-    return min(width, _NAMES_AT_MOST) if heading.identifies else width
-
-
-def _rich(table: Table, columns: list[int], interval: Interval) -> RichTable:
-    rich = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="")
-    for index in columns:
-        heading = table.headings[index]
-        if heading.identifies:
-            rich.add_column(_heading(heading), overflow="fold", max_width=_NAMES_AT_MOST)
-        else:
-            rich.add_column(_heading(heading), overflow="fold", justify="right")
-    for row in table.rows:
-        rich.add_row(*(_cell(row[index], interval, table.headings[index].identifies) for index in columns))
-    return rich
+def _blocks(table: Table, width: int) -> Iterator[RichTable]:
+    """Yield one table if it fits, with each interval beside or else below its value; several if it does not."""
+    headings, identify = list[RichText](), [heading.identifies for heading in table.headings]
+    for heading in table.headings:
+        text = RichText(heading.label, style="bold")
+        headings.append(text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text)
+    for separator in (" ", "\n"):
+        rows = [[_cell(*one, separator) for one in zip(row, identify, strict=True)] for row in table.rows]
+        widths = []
+        for index, is_name in enumerate(identify):
+            texts = [headings[index], *(row[index] for row in rows)]
+            widest = max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""])
+            widths.append(min(widest, _NAMES_AT_MOST) if is_name else widest)
+        if sum(widths) + _GAP * (len(widths) - 1) <= width:
+            break
+    for columns in table.blocks(widths, _GAP, width):
+        rich = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="")
+        for index in columns:
+            if identify[index]:
+                rich.add_column(headings[index], overflow="fold", max_width=_NAMES_AT_MOST)
+            else:
+                rich.add_column(headings[index], overflow="fold", justify="right")
+        for row in rows:
+            rich.add_row(*(row[index] for index in columns))
+        yield rich
 
 
-def _heading(heading: Heading) -> RichText:
-    text = RichText(heading.label, style="bold")
-    return text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text
-
-
-def _cell(text: TableCell, interval: Interval, identifies: bool) -> RichText:
+def _cell(text: TableCell, identifies: bool, separator: str) -> RichText:
     cell = RichText(text.value, style="cyan" if identifies else "")
     cell.append(",".join(text.marks).translate(_SUPERSCRIPT), style="yellow")
-    if text.interval:
-        cell.append(("\n" if interval == "below" else " ") + text.interval, style="dim")
-    return cell
+    return cell.append(separator + text.interval, style="dim") if text.interval else cell

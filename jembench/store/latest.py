@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 
-from jembench.store.outcome import Cell
+from jembench.store.outcome import Cell, FitKey
 
 DATASET = "dataset_id"
 """The key in a cell's provenance of the hash of its dataset's identity. It does not depend on where the files lie."""
@@ -26,12 +26,15 @@ def newest(cells: Sequence[Cell], left_out: Callable[[str], object] = lambda not
         left_out: called with a sentence on the others of each model, dataset and recipe.
     """
     cells = _renamed(cells)
-    by_time = sorted(cells, key=_time)
-    families = {cell.fit.names: cell.fit.family for cell in by_time}  # the last of each name counts
-    results = {_result(cell): cell.id for cell in by_time}
+    families, results = dict[tuple[str, str, str], str](), dict[tuple[object, ...], str]()
+    for cell in sorted(cells, key=_time):  # the last of each name counts
+        fit = cell.fit
+        families[fit.names] = fit.family
+        results[*fit.names, fit.family, fit.seed, cell.metric, cell.provenance.get("limit")] = cell.id
+    last = set(results.values())
     counted, older = list[Cell](), dict[tuple[str, str, str], list[str]]()
     for cell in cells:
-        if results[_result(cell)] == cell.id and families[cell.fit.names] == cell.fit.family:
+        if cell.id in last and families[cell.fit.names] == cell.fit.family:
             counted.append(cell)
         else:
             older.setdefault(cell.fit.names, []).append(_time(cell)[:10])
@@ -49,27 +52,21 @@ def _time(cell: Cell) -> str:
     return str(cell.provenance.get("time", ""))
 
 
-def _result(cell: Cell) -> tuple[object, ...]:
-    return *cell.fit.names, cell.fit.family, cell.fit.seed, cell.metric, cell.provenance.get("limit")
-
-
 def _renamed(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells; each fit and each dataset gets the name under which it was measured last.
 
     Files may have been moved, or lie in several places.
     """
-    backwards = cells[::-1]
-    by_time = sorted(backwards, key=_time)  # of equal times the first counts
-    fits = {cell.fit.id: cell.fit for cell in by_time}
-    datasets = {_dataset(cell): cell.fit.dataset for cell in by_time if _dataset(cell)}
+    fits, datasets = dict[str, FitKey](), dict[str, str]()
+    for cell in sorted(cells, key=_time, reverse=True):  # of equal times the first counts
+        fits.setdefault(cell.fit.id, cell.fit)
+        datasets.setdefault(str(cell.provenance.get(DATASET, "")), cell.fit.dataset)
+    datasets.pop("", None)  # of results that do not tell
     renamed = []
     for cell in cells:
         fit = fits[cell.fit.id]
-        if (known := datasets.get(_dataset(cell))) and known != fit.dataset:
+        known = datasets.get(str(cell.provenance.get(DATASET, "")), fit.dataset)
+        if known != fit.dataset:
             fit = dataclasses.replace(fit, dataset=known)
         renamed.append(cell if cell.fit == fit else dataclasses.replace(cell, fit=fit))
     return renamed
-
-
-def _dataset(cell: Cell) -> str:
-    return str(cell.provenance.get(DATASET, ""))

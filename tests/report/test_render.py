@@ -68,28 +68,30 @@ def test_markdown_escapes_what_would_be_markup(cell):
     assert r"x:net=a\|b" in text
 
 
-@pytest.mark.parametrize("way", ["beside", "below"])
-def test_widths_are_those_of_rich_without_laying_a_table_out(way):
+def test_widths_are_those_of_rich_without_laying_a_table_out(monkeypatch):
     """However long names are, wherever texts are wide: tables that fit are found by sums."""
-    random = Random(0)
+    random, sums = Random(0), []
 
     def text(length):
         return "".join(random.choice("abc é漢.-") for _ in range(random.randint(0, length)))
 
-    console = Console(width=80, file=io.StringIO())
+    def blocks(table, widths, gap, most):
+        sums.append(sum(widths) + gap * (len(widths) - 1))
+        return [list(range(len(widths)))]
+
+    monkeypatch.setattr(Table, "blocks", blocks)
+    console = Console(width=10_000, file=io.StringIO())
     for _ in range(20):
         headings = tuple(Heading(text(10), text(6), random.random() < 0.3) for _ in range(random.randint(1, 6)))
         rows = tuple(tuple(TableCell(text(50), text(12), ("1", "2")) for _ in headings) for _ in range(4))
-        grid = Table(title="", headings=headings, rows=rows, footnotes=())
-        columns = list(range(len(headings)))
-        laid_out = console.measure(terminal._rich(grid, columns, way), options=console.options.update(max_width=10_000))
-        widths = [terminal._width(grid, column, way) for column in columns]
-        assert laid_out.maximum == sum(widths) + terminal._GAP * (len(columns) - 1)
+        for width in (10_000, 0):  # each interval beside its value, and below
+            (laid_out,) = terminal._blocks(Table(title="", headings=headings, rows=rows), width)
+            assert console.measure(laid_out).maximum == sums.pop()
 
 
 def test_the_arrangement_of_a_table_is_found_without_laying_others_out(monkeypatch, full):
-    laid_out, rich = [], terminal._rich
-    monkeypatch.setattr(terminal, "_rich", lambda grid, *how: (laid_out.append(how), rich(grid, *how))[1])
+    laid_out, rich = [], terminal.RichTable
+    monkeypatch.setattr(terminal, "RichTable", lambda **how: (laid_out.append(how), rich(**how))[1])
     text = on_terminal(full, 60)
     assert len(laid_out) == len(re.findall("^─+$", text, re.MULTILINE))
 
