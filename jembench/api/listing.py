@@ -13,7 +13,6 @@ from typing import Any, Literal, NamedTuple
 from jembench.catalog import discovery, packages
 from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.options import REQUIRED, options_of
-from jembench.catalog.packages import files_of
 from jembench.catalog.spec import format_value
 from jembench.errors import JembenchError
 from jembench.experiment import recipe as recipes
@@ -35,7 +34,9 @@ class Entry(NamedTuple):
 def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
     """Return the installed components or files of a kind. Components are imported, with their output on stderr."""
     if kind == "suites":
-        return [entry for component in discovery.components("suites") for entry in _suites(component)]
+        described = map(describe, discovery.components("suites"))
+        broken = [package for package in described if package.problem]
+        return broken + [_read(name, lambda suite: Entry(suite, suites.load(suite).title)) for name in suites.names()]
     if kind == "recipes":
         return [_read(name, _recipe) for name in recipes.names()]
     if kind == "references":
@@ -79,14 +80,6 @@ def _read(name: str, read: Callable[[str], Entry]) -> Entry:
         return read(name)
     except JembenchError as error:
         return Entry(name, problem=str(error))
-
-
-def _suites(component: Component) -> list[Entry]:
-    """Return the suites of a package, by the stems of their files."""
-    package = describe(component)
-    if package.problem:
-        return [package]
-    return [_read(name, lambda suite: Entry(suite, suites.load(suite).title)) for name in files_of(component)]
 
 
 def _recipe(name: str) -> Entry:

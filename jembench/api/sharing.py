@@ -117,7 +117,7 @@ def fetch(source: str, store: Store) -> Fetched:
         else:
             record = share.unpack(Path(source), folder)
         cells = Store(folder).cells()
-        named = [record.key.model, record.key.dataset, *trust.strings(record.recipe), *(cell.metric for cell in cells)]
+        named = [record.key.model, record.key.dataset, record.recipe, *(cell.metric for cell in cells)]
         trust.refuse_code(named, source)
         findings = merge(Store(folder), store)
     return Fetched(record.key, len(cells), findings, list(_differences(record, cells, source)))

@@ -78,11 +78,16 @@ def catalogue() -> Catalogue:
         try:
             parser.read_string(distribution.read_text("entry_points.txt") or "")
             api = max(map(int, parser.options("jembench.api") if parser.has_section("jembench.api") else ()), default=0)
+            kinds, problem = [kind for kind in KINDS if f"jembench.{kind}" in parser], ""
         except (configparser.Error, ValueError) as error:  # also for bytes that are no text
-            unreadable.append(Unreadable(_name_and_version(distribution)[0], " ".join(str(error).split())))
-            continue
-        kinds = [kind for kind in KINDS if f"jembench.{kind}" in parser]
-        name, version = _name_and_version(distribution) if kinds else ("", "")
+            kinds, problem = [], " ".join(str(error).split())
+        if not kinds and not problem:
+            continue  # without reading its metadata
+        name, version = "(without a name)", ""
+        with suppress(UnicodeDecodeError, FileNotFoundError, KeyError):  # damaged, or of an interrupted installation
+            name, version = distribution.metadata["Name"] or name, distribution.metadata["Version"] or ""
+        if problem:
+            unreadable.append(Unreadable(name, problem))
         for kind, (key, target) in ((each, entry) for each in kinds for entry in parser[f"jembench.{each}"].items()):
             try:
                 point = entrypoints.EntryPoint.from_string(target, key)
@@ -95,12 +100,6 @@ def catalogue() -> Catalogue:
     # the first one of a distribution that is on sys.path twice
     first = {(KINDS.index(one.kind), one.name, one.distribution): one for one in reversed(found)}
     return Catalogue(tuple(first[key] for key in sorted(first)), tuple(unreadable))
-
-
-def _name_and_version(distribution: importlib.metadata.Distribution) -> tuple[str, str]:
-    with suppress(UnicodeDecodeError, FileNotFoundError, KeyError):  # damaged, or left by an interrupted installation
-        return distribution.metadata["Name"] or "(without a name)", distribution.metadata["Version"] or ""
-    return "(without a name)", ""
 
 
 def _normalised(distribution: str) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.catalog import discovery, trust, validation
-from jembench.catalog.discovery import Component
 from jembench.errors import JembenchError, SpecError, unknown
 
 
@@ -24,7 +23,11 @@ def files(folder: str = "") -> dict[str, Traversable]:
     for component in discovery.components("suites"):
         brought: dict[str, Traversable] = {}
         with suppress(JembenchError):  # `jembench list` shows the error
-            brought = files_of(component, folder)
+            if not hasattr(discovery.load(component), "__path__"):
+                continue  # a module, not a package
+            place = importlib.resources.files(component.module).joinpath(*filter(None, [folder]))
+            inside = sorted(place.iterdir(), key=lambda file: file.name) if place.is_dir() else []
+            brought = {file.name.removesuffix(".toml"): file for file in inside if file.name.endswith(".toml")}
         if both := sorted(found.keys() & brought.keys()):
             raise SpecError(
                 f"Two packages bring a file of one name: {found[both[0]]} and {brought[both[0]]}. Uninstall one of the "
@@ -32,20 +35,6 @@ def files(folder: str = "") -> dict[str, Traversable]:
             )
         found |= brought
     return found
-
-
-def files_of(component: Component, folder: str = "") -> dict[str, Traversable]:
-    """Return the TOML files of one suite package, in its subfolder ``folder``, by the stem of their names.
-
-    Raises:
-        PluginError: if it cannot be imported.
-    """
-    package = discovery.load(component)
-    if not hasattr(package, "__path__"):
-        return {}  # a module, not a package
-    place = importlib.resources.files(component.module).joinpath(*filter(None, [folder]))
-    found = [file for file in place.iterdir() if file.name.endswith(".toml")] if place.is_dir() else []
-    return {file.name.removesuffix(".toml"): file for file in sorted(found, key=lambda file: file.name)}
 
 
 def is_file(name: str) -> bool:
@@ -80,9 +69,9 @@ def source(kind: str, name: str, folder: str = "") -> Source:
     if not file.is_file():
         raise SpecError(f"There is no {kind} file {name}. Check the path, or name one of {', '.join(sorted(known))}.")
     found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file), name in known)
-    texts = trust.strings(validation.parse(found.content, found.where))
+    table = validation.parse(found.content, found.where)
     if found.is_installed:
-        trust.allow(texts)
+        trust.allow([table])
     else:
-        trust.refuse_code(texts, f"The {kind} {file}")
+        trust.refuse_code([table], f"The {kind} {file}")
     return found

@@ -35,7 +35,7 @@ plugin_modules: set[str] = set()
 """The modules of ``--plugin`` files."""
 
 _named: set[str] | None = None  # import paths; None: no command is running
-_of_installed: set[str] = set()  # texts of installed code, which are searched once an import path is to be loaded
+_of_installed: list[Any] = []  # values of installed code, which are searched once an import path is to be loaded
 _DEEPEST = 20  # options within options
 _LONGEST = 10_000  # characters of a spec
 
@@ -53,7 +53,7 @@ def command(texts: Iterable[str] = ()) -> Iterator[None]:
     """
     global _named, _of_installed
     before, path = (_named, _of_installed), list(sys.path)
-    _named, _of_installed = set(), set()
+    _named, _of_installed = set(), []
     variables = [words for variable, words in os.environ.items() if variable.startswith("JEMBENCH_")]
     for text in [*texts, *(word for words in variables for word in words.split())]:
         if ":" in text:
@@ -81,10 +81,10 @@ def _is_here(name: str) -> bool:
     return False
 
 
-def allow(texts: Iterable[Any]) -> None:
-    """Allow the import paths in texts of installed code."""
+def allow(values: Iterable[Any]) -> None:
+    """Allow the import paths in values of installed code."""
     if _named is not None:
-        _of_installed.update(text for text in texts if isinstance(text, str) and ":" in text)
+        _of_installed.extend(values)
 
 
 def check(name: str) -> None:
@@ -97,11 +97,11 @@ def check(name: str) -> None:
         _check(name, "A file")
 
 
-def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> None:
+def refuse_code(values: Iterable[Any], where: str, typed: Iterable[str] = ()) -> None:
     """Check that specs of a file only name installed components.
 
     Args:
-        texts: specs, lists of specs or settings ``key=value``.
+        values: specs, lists of specs, settings ``key=value``, or tables that contain these.
         where: the file.
         typed: texts of the user, whose import paths are allowed.
 
@@ -109,7 +109,7 @@ def refuse_code(texts: Iterable[str], where: str, typed: Iterable[str] = ()) -> 
         SpecError: if an import path is not allowed, or a spec is too long; the message names the file.
     """
     named = {name for text in typed for name in code_in(text)}
-    for name in (name for text in texts for name in code_in(text)):
+    for name in (name for value in values for name in code_in(value)):
         if name not in named:
             _check(name, where)
 
@@ -131,16 +131,25 @@ def _check(name: str, where: str) -> None:
     )
 
 
-def code_in(text: str, depth: int = 0) -> Iterator[str]:
-    """Yield the import paths in a text, also in the options of its specs.
+def code_in(value: Any, depth: int = 0) -> Iterator[str]:
+    """Yield the import paths in a value of JSON or TOML, also in the options of its specs.
 
     Args:
-        text: a spec, a list of specs, ``key=value``, or JSON that contains such texts.
+        value: a spec, a list of specs, ``key=value``, or JSON that contains such texts; or a list or a table of these,
+            whose titles are left out.
         depth: the number of options that contain it.
 
     Raises:
-        SpecError: if the text is too long or nested too deeply.
+        SpecError: if a text is too long or nested too deeply.
     """
+    if isinstance(value, Mapping):
+        value = [item for key, item in value.items() if key != "title"]
+    if isinstance(value, list | tuple):
+        for item in value:
+            yield from code_in(item, depth)
+    if not isinstance(value, str):
+        return
+    text = value
     if depth > _DEEPEST or len(text) > _LONGEST:
         raise SpecError(f"{text[:30]!r}... is longer than {_LONGEST} characters, or nested in {_DEEPEST} others.")
     try:
@@ -151,20 +160,10 @@ def code_in(text: str, depth: int = 0) -> Iterator[str]:
         inner += filter(None, [text.partition("=")[2]])
         if text.lstrip()[:1] in ('"', "[", "{"):
             with suppress(ValueError, RecursionError):
-                inner += strings(json.loads(text))
+                inner.append(json.loads(text))
     else:
-        inner = [value for _, value in parsed.arguments]
+        inner = [argument for _, argument in parsed.arguments]
         if ":" in parsed.name:
             yield parsed.name
     for part in inner:
         yield from code_in(part, depth + 1)
-
-
-def strings(value: Any) -> Iterator[str]:
-    """Yield all texts in a value of JSON or TOML, except titles."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from (text for key, item in value.items() if key != "title" for text in strings(item))
-    elif isinstance(value, list | tuple):
-        yield from (text for item in value for text in strings(item))

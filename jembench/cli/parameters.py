@@ -15,6 +15,7 @@ import click
 from click.shell_completion import CompletionItem
 
 from jembench.catalog import discovery
+from jembench.catalog.discovery import Kind
 from jembench.catalog.spec import split_list
 from jembench.errors import SpecError
 from jembench.experiment import attacks
@@ -31,14 +32,14 @@ class Text(click.types.StringParamType):
 
     Attributes:
         metavar: its name in helps.
-        names: a function that gives the names that are completed in it.
+        names: a kind of components, or a function that gives names, which are completed in it.
         read: from the text to the value.
         several: whether the text is a list with commas between the names.
         file: whether it may also be the path of a file.
     """
 
     metavar: str
-    names: Callable[[], Iterable[str]] = tuple
+    names: Kind | Callable[[], Iterable[str]] = tuple
     read: Callable[[str], Any] = str
     several: bool = False
     file: bool = False
@@ -56,7 +57,11 @@ class Text(click.types.StringParamType):
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         """Return the names that begin with the typed text, or with its part after the last comma."""
         before, comma, last = incomplete.rpartition(",") if self.several else ("", "", incomplete)
-        found = [name for name in self.names() if name.startswith(last)]
+        if callable(self.names):
+            names = self.names()
+        else:
+            names = sorted({component.name for component in discovery.components(self.names)})
+        found = [name for name in names if name.startswith(last)]
         files = [CompletionItem(incomplete, type="file")] if self.file and not found else []
         return [*files, *(CompletionItem(f"{before}{comma}{name}") for name in found)]
 
@@ -111,10 +116,6 @@ class _Hours(click.FloatRange):
         return hours
 
 
-def _components(metavar: str, kind: Any, *, several: bool = False) -> Text:
-    return Text(metavar, lambda: sorted({one.name for one in discovery.components(kind)}), several=several)
-
-
 PATH = click.Path(path_type=Path)
 COUNT = _Count(min=1)
 HOURS = _Hours(min=0, min_open=True)
@@ -122,15 +123,15 @@ JOBS = Text("N|auto", read=_jobs)
 LIST = Text("LIST", several=True)
 SEEDS = Text("LIST", read=seed_list)
 ATTACK = Text("ATTACK", lambda: attacks.ATTACKS)
-DATASET, DATASETS = _components("SPEC", "datasets"), _components("SPECS", "datasets", several=True)
-EXECUTOR = _components("SPEC", "executors")
-FORMAT = _components("FORMAT", "formats")
-IMPORTER = _components("IMPORTER", "importers")
-METRICS = _components("SPECS", "metrics", several=True)
-MODEL, MODELS = _components("SPEC", "models"), _components("SPECS", "models", several=True)
+DATASET, DATASETS = Text("SPEC", "datasets"), Text("SPECS", "datasets", several=True)
+EXECUTOR = Text("SPEC", "executors")
+FORMAT = Text("FORMAT", "formats")
+IMPORTER = Text("IMPORTER", "importers")
+METRICS = Text("SPECS", "metrics", several=True)
+MODEL, MODELS = Text("SPEC", "models"), Text("SPECS", "models", several=True)
 RECIPE = Text("NAME", recipes.names, file=True)
 RECIPES = Text("RECIPES", recipes.names, several=True)
 SETTING, SUBJECT = Text("KEY=VALUE"), Text("PACKAGE...")
 SUITE = Text("SUITE", suites.names, file=True)
 TABLES = Text("NAMES", read=lambda text: [] if text == "none" else split_list(text))
-TRACKERS = _components("SPECS", "trackers", several=True)
+TRACKERS = Text("SPECS", "trackers", several=True)

@@ -33,7 +33,7 @@ def with_imports(models: Iterable[str], store: Store) -> list[str | Run]:
             raise SpecError(f"{name} means several imported fits: {'; '.join(str(record.key) for record in records)}.")
         for record in records:
             model, where = record.key.model, str(store.fit_folder(record.key))
-            trust.refuse_code([model, *trust.strings(record.recipe)], where)
+            trust.refuse_code([model, record.recipe], where)
             settings = Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides
             seeds = (record.key.seed,)
             found.append(Run(models=(model,), name=name, recipe=PRETRAINED, settings=settings, seeds=seeds))

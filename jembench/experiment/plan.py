@@ -77,12 +77,6 @@ class FitPlan:
             "recipe": recipe,
         }
 
-    def with_seed(self, seed: int) -> FitPlan:
-        """Return the fit with another seed, without computing the common parts again."""
-        other = dataclasses.replace(self, seed=seed)
-        vars(other).update(sampler=self.sampler, identity=self.identity)
-        return other
-
     def __str__(self) -> str:
         return str(self.key)
 
@@ -200,7 +194,7 @@ def rebuilt(
     model: str, dataset: str, recipe: Mapping[str, Any], seed: int, where: str, typed: Sequence[str] = ()
 ) -> FitPlan:
     """Return the plan of a fit with a whole recipe from a file; arguments and errors as for :func:`plan_again`."""
-    trust.refuse_code([model, *trust.strings(recipe)], where, typed)
+    trust.refuse_code([model, recipe], where, typed)
     clear_caches()
     whole = Record({"recipe": recipe}, where).read(Recipe, "recipe")
     return FitPlan(
@@ -274,7 +268,8 @@ def make_plan(
         fits.append((run, fit))
         metrics = [registry.resolve("metrics", metric) for metric in _metrics_on(run, fit.key.dataset)]
         for seed in run.seeds:
-            of_seed = fit.with_seed(seed)
+            of_seed = dataclasses.replace(fit, seed=seed)
+            vars(of_seed).update(sampler=fit.sampler, identity=fit.identity)  # which the seeds share
             for metric in metrics:
                 cell = CellPlan(fit=of_seed, metric=metric, limit=suite.limit if limit is None else limit)
                 cells.setdefault(cell.id, cell)

@@ -168,9 +168,8 @@ def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
 
 def code_of(units: Sequence[Work]) -> list[str]:
     """Return the import paths in units, which the user has named and workers may load."""
-    texts = {text for work in units for text in (work.model, work.dataset, *(cell.metric for cell in work.all_cells))}
-    texts |= {text for work in units for text in trust.strings(work.recipe)}
-    return sorted({name for text in texts for name in trust.code_in(text)})
+    values = [[work.model, work.dataset, work.recipe, *(cell.metric for cell in work.all_cells)] for work in units]
+    return sorted(set(trust.code_in(values)))
 
 
 def planned(work: Work, where: str) -> Plan:
