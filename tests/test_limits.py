@@ -22,6 +22,11 @@ DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 RGB = Form(mode="RGB", height=8, width=8, square=True)
 
 
+def give_memory(monkeypatch, size):
+    """Let this machine have ``size`` bytes of memory."""
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 1, "SC_PHYS_PAGES": size}.__getitem__)
+
+
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
@@ -34,7 +39,7 @@ RGB = Form(mode="RGB", height=8, width=8, square=True)
     ],
 )
 def test_a_component_that_would_fill_the_memory_is_refused(kind, text, monkeypatch):
-    monkeypatch.setattr(memory, "memory_of", lambda device: 8 * memory.GIB)
+    give_memory(monkeypatch, 8 * memory.GIB)
     resolved = registry.resolve(kind, text)
     with pytest.raises(SpecError, match=r"^It takes .* GiB.*, and this machine has 8\. Make it smaller\."):
         memory.check_memory(lambda: resolved.make(DIGITS), "It", torch.device("cpu"))
@@ -44,9 +49,9 @@ def test_a_model_needs_gradients_and_two_moments_a_parameter(monkeypatch):
     def make():
         return torch.nn.Sequential(torch.nn.Linear(3, 5), torch.nn.Linear(5, 7).requires_grad_(False))
 
-    monkeypatch.setattr(memory, "memory_of", lambda device: 4 * (4 * 20 + 42))
+    give_memory(monkeypatch, 4 * (4 * 20 + 42))
     memory.check_memory(make, "It", torch.device("cpu"))
-    monkeypatch.setattr(memory, "memory_of", lambda device: 4 * (4 * 20 + 42) - 1)
+    give_memory(monkeypatch, 4 * (4 * 20 + 42) - 1)
     with pytest.raises(SpecError, match="with gradients and the state of an optimiser"):
         memory.check_memory(make, "It", torch.device("cpu"))
 

@@ -6,36 +6,30 @@ Legend: N images, C channels, H height, W width. Imports no torch until images a
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import KW_ONLY, dataclass, field
 
 from jembench.catalog.registry import Resolved
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 
+@dataclass(eq=False)
 class LazyDataset:
     """A :class:`~jembench.interfaces.Dataset` made from its description and a function that reads one split.
 
-    Each split is read once, and every call returns a copy of it on the CPU, which may be changed. ``train_size`` and
-    ``test_size`` are the numbers of images, None if they are only known by reading them.
+    Each split is read once, and every call returns a copy of it on the CPU, which may be changed.
     """
 
-    def __init__(
-        self,
-        spec: DataSpec,
-        load: Callable[[SplitName], Split],
-        *,
-        train_size: int | None = None,
-        test_size: int | None = None,
-    ) -> None:
-        self.spec = spec
-        self.train_size = train_size
-        self.test_size = test_size
-        self._load = load
-        self._loaded: dict[SplitName, Split] = {}
+    spec: DataSpec
+    load: Callable[[SplitName], Split]
+    _: KW_ONLY
+    train_size: int | None = None  # number of images; None: only known by reading them
+    test_size: int | None = None
+    _loaded: dict[SplitName, Split] = field(default_factory=dict, init=False, repr=False)
 
     def split(self, name: SplitName) -> Split:
         """Return the images of one split, uint8 (N, C, H, W), and their labels, int64 (N,)."""
         if name not in self._loaded:
-            self._loaded[name] = self._load(name)
+            self._loaded[name] = self.load(name)
         images, labels = self._loaded[name]
         return Split(images.clone(), None if labels is None else labels.clone())
 

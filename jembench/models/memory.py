@@ -39,16 +39,13 @@ def check_memory(make: Callable[[], Any], what: str, device: torch.device) -> No
             needed += 3 * sum(parameter.nbytes for parameter in parameters if parameter.requires_grad)
     except Exception:  # an error of the factory is raised again when it is called on the device itself
         return
-    if needed > (available := memory_of(device)):
+    if device.type == "cuda":
+        available = torch.cuda.get_device_properties(device).total_memory
+    else:
+        available = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if needed > available:
         gradients = " with gradients and the state of an optimiser" if isinstance(made, nn.Module) else ""
         where = "the GPU" if device.type == "cuda" else "this machine"
         raise SpecError(
             f"{what} takes {needed / GIB:,.0f} GiB{gradients}, and {where} has {available / GIB:,.0f}. Make it smaller."
         )
-
-
-def memory_of(device: torch.device) -> int:
-    """Return the memory of a device in bytes."""
-    if device.type == "cuda":
-        return torch.cuda.get_device_properties(device).total_memory
-    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

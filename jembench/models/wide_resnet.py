@@ -140,16 +140,20 @@ class ResidualNet(nn.Module):
         if norm not in norms:
             raise SpecError(f"There is no norm named {norm!r}. Write one of {', '.join(norms)}.")
         make_norm = norms[norm]
-        stem, (first, second, third), blocks, stride = shape
+        stem, widths, blocks, stride = shape
         # with a stride, a kernel of twice its size: every pixel then contributes to equally many outputs
         self.conv1 = nn.Conv2d(
             channels, stem, 3 if stride == 1 else 2 * stride, stride=stride, padding=max(1, stride // 2)
         )
-        self.layer1 = _group(stem, first, blocks, 1, make_norm, dropout)
-        self.layer2 = _group(first, second, blocks, 2, make_norm, dropout)
-        self.layer3 = _group(second, third, blocks, 2, make_norm, dropout)
-        self.norm = make_norm(third)
-        self.class_output = nn.Linear(third, num_classes)
+        groups, inside = [], stem
+        for width, step in zip(widths, (1, 2, 2), strict=True):
+            first = Block(inside, width, step, make_norm, dropout)  # it changes the shape, the others keep it
+            others = (Block(width, width, 1, make_norm, dropout) for _ in range(blocks - 1))
+            groups.append(nn.Sequential(first, *others))
+            inside = width
+        self.layer1, self.layer2, self.layer3 = groups
+        self.norm = make_norm(inside)
+        self.class_output = nn.Linear(inside, num_classes)
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return f(x)."""
@@ -167,9 +171,3 @@ def in_full(head: nn.Linear, features: Float[Tensor, "B D"]) -> Float[Tensor, "B
         return cast(Tensor, head(features))
     with torch.autocast(features.device.type, enabled=False):
         return cast(Tensor, head(features))
-
-
-def _group(in_channels: int, out_channels: int, blocks: int, stride: int, norm: Norm, dropout: float) -> nn.Sequential:
-    """Return a group of blocks. The first changes the shape, the others keep it."""
-    first = Block(in_channels, out_channels, stride, norm, dropout)
-    return nn.Sequential(first, *(Block(out_channels, out_channels, 1, norm, dropout) for _ in range(blocks - 1)))

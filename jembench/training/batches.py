@@ -88,6 +88,10 @@ class Batches:
         seed: the random seed of the training.
         device: where the images lie.
 
+    Attributes:
+        per_epoch: the number of whole batches in an epoch, a pass over the images of p(x) unless the recipe says
+            otherwise.
+
     Raises:
         SpecError: if there are no labels, or the augmentation does not suit the images.
     """
@@ -102,6 +106,8 @@ class Batches:
             known = draw_labelled(train.labels, recipe.data.labelled, seeds.generator(seed, "labels")).to(device)
             self.sources["labelled"] = images[known], labels[known]
         self.sizes = {"marginal": recipe.batch_size, "labelled": recipe.data.labelled_batch or recipe.batch_size}
+        epoch = "labelled" if recipe.data.shared else recipe.data.epoch
+        self.per_epoch = len(self.sources[epoch][0]) // self.sizes[epoch]
         named = recipe.data.augmentation
         then = registry.resolve("augmentations", named).make() if named else None
         self.augmentation: Augmentation | None = None
@@ -116,12 +122,6 @@ class Batches:
             kind: IndexStream(len(images), self.sizes[kind], seeds.generator(self.root, f"order/{kind}{again}"))
             for kind, (images, _) in self.sources.items()
         }
-
-    @property
-    def per_epoch(self) -> int:
-        """The number of whole batches in an epoch, a pass over the images of p(x) unless the recipe says otherwise."""
-        kind = "labelled" if self.options.shared else self.options.epoch
-        return len(self.sources[kind][0]) // self.sizes[kind]
 
     def draw(self) -> Batch:
         """Draw the next batch on the device of training, where the images lie: no worker processes are needed."""

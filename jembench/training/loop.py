@@ -66,6 +66,7 @@ class Trainer:
         self.device = device
         train, self.validation = holdout(images, recipe.data.validation, stratified=recipe.data.stratified)
         self.batches = Batches(train, data, recipe, seed=seed, device=device)
+        self.iterations = max(1, recipe.least_iterations, round(recipe.epochs * self.batches.per_epoch))
         self.sampler = make_sampler(model, data, recipe, train)
         self.schedule = recipe.schedule.make()
         self.iteration = 0
@@ -129,11 +130,6 @@ class Trainer:
             "captured": self.graph is not None and not self.graph.given_up,
             "not_captured": [] if self.graph is None else list(self.graph.given_up),
         }
-
-    @property
-    def iterations(self) -> int:
-        """The number of iterations of the recipe."""
-        return max(1, self.recipe.least_iterations, round(self.recipe.epochs * self.batches.per_epoch))
 
     @property
     def learning_rate(self) -> float:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
 
@@ -44,11 +45,12 @@ def launched(environment: Mapping[str, str] = os.environ) -> Launched:
     return Launched(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
 
 
+@dataclass(frozen=True)
 class Group:
     """The processes that train one model. By default this process alone, for which its methods have no effect."""
 
-    def __init__(self, rank: int = 0, size: int = 1) -> None:
-        self.rank, self.size = rank, size
+    rank: int = 0
+    size: int = 1
 
     def cut(self, values: T) -> T:
         """Return this process's part of every tensor in ``values``, along the first dimension."""
