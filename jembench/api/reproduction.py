@@ -14,7 +14,7 @@ from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.experiment.twins import between
 from jembench.report.reproduction import Pair
-from jembench.report.select import read
+from jembench.report.select import warn
 from jembench.store.latest import newest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -46,7 +46,7 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
     if not source.is_dir():
         raise SpecError(f"There is no store {source}. Name the folder of a store.")
     store = Store(source)
-    cells = [cell for cell in newest(read(store)) if cell.outcome.status == "ok"]
+    cells = [cell for cell in newest(store.cells(warn)) if cell.outcome.status == "ok"]
     if not cells:
         raise SpecError(
             f"The store {source} holds no result that could be measured again. `jembench report` shows what it holds."

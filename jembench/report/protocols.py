@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from fractions import Fraction
@@ -79,16 +79,17 @@ _NAMES = {
 }
 
 
-def named(part: str) -> str:
-    """Return the name of a part of a protocol in a sentence."""
-    return _NAMES.get(part, part.replace("_", " "))
+def in_words(parts: Iterable[str]) -> str:
+    """Return the names of parts of a protocol in a sentence: the dataset first, then by the keys of the others."""
+    in_order = sorted(parts, key=lambda part: (part != "data", part))
+    return ", ".join(_NAMES.get(part, part.replace("_", " ")) for part in in_order)
 
 
 class Match(NamedTuple):
     """A published protocol beside one of ours: the parts that differ, and those that are incompletely stated there."""
 
-    differs: tuple[str, ...]
-    unstated: tuple[str, ...]
+    differs: Set[str]
+    unstated: Set[str]
 
 
 @lru_cache(maxsize=2**16)
@@ -114,12 +115,7 @@ def compare(published: str, ours: str, metric: str) -> Match | None:
     differs = {part for part, value in stated.items() if part not in known or not _same(value, known[part])}
     differs |= silent & dict(spec.parse(metric).arguments).keys()
     vague = {part for part, value in stated.items() if "*" in value}
-    return Match(in_order(differs), in_order((silent | vague) - differs))
-
-
-def in_order(parts: Iterable[str]) -> tuple[str, ...]:
-    """Sort parts of a protocol: the dataset first, then by name."""
-    return tuple(sorted(parts, key=lambda part: (part != "data", part)))
+    return Match(differs, (silent | vague) - differs)
 
 
 def _same(published: str, ours: str) -> bool:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import itertools
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
-from jembench.report.protocols import Match, compare, in_order, named
+from jembench.report.protocols import Match, compare, in_words
 from jembench.report.references import Published
 from jembench.report.rows import Row, grouped
 from jembench.report.table import ABSENT, Footnotes, Heading, Table, detail, flat, pivot
@@ -18,7 +17,7 @@ class Elsewhere(NamedTuple):
     """A published table that has numbers which correspond to none of ours."""
 
     numbers: Sequence[Published]
-    differs: tuple[str, ...]  # parts of their protocols that differ from what is nearest of ours
+    differs: Set[str]  # parts of their protocols that differ from what is nearest of ours
 
 
 def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Row], list[Elsewhere]]:
@@ -31,44 +30,39 @@ def beside(published: Sequence[Published], ours: Sequence[Row]) -> tuple[list[Ro
     Returns:
         The numbers as rows in our columns, and the tables that have others.
     """
-    columns = grouped((row for row in ours if row.value is not None), lambda row: (row.dataset, row.place))
+    measured = grouped((row for row in ours if row.value is not None), lambda row: (row.dataset, row.place))
+    columns = [(column[0], {row.protocol for row in column}) for column in measured]
     found: list[Row] = []
     elsewhere: list[Elsewhere] = []
     for table in grouped(published, lambda number: number.table):
-        differs, placed = dict[str, None](), 0
+        differs, placed = set[str](), 0
         for number in table:
-            matches = [(column[0], match) for column in columns if (match := _match(number, column))]
+            matches = list[tuple[Row, Match]]()
+            for one, protocols in columns if number.row.protocol else ():
+                compared = [compare(number.row.protocol, own, one.metric) for own in protocols]
+                known = [match for match in compared if match is not None]
+                if len(known) == len(compared):  # it must agree with all of ours
+                    parts = (set[str]().union(*of_all) for of_all in zip(*known, strict=True))
+                    matches.append((one, Match(*parts)))
             wanted = (number.quantity, number.row.unit)
             same = [(one, match) for one, match in matches if not match.differs and (one.label, one.unit) == wanted]
             found += (_in_column(number, one, match.unstated, ours) for one, match in same)
             placed += bool(same)
             if not same:
-                nearest: tuple[str, ...] = min((match.differs for _, match in matches), key=len, default=())
-                differs |= dict.fromkeys(nearest)
+                differs |= min((match.differs for _, match in matches), key=len, default=set[str]())
         if placed < len(table):
-            elsewhere.append(Elsewhere(table, in_order(differs)))
+            elsewhere.append(Elsewhere(table, differs))
     return found, elsewhere
 
 
-def _match(number: Published, column: Sequence[Row]) -> Match | None:
-    """Compare a published protocol with all of ours in a column, which then must all agree with it."""
-    theirs, protocols = number.row.protocol, dict.fromkeys(row.protocol for row in column)
-    found = [compare(theirs, own, column[0].metric) if theirs else None for own in protocols]
-    known = [match for match in found if match is not None]
-    if len(known) < len(found):
-        return None
-    return Match(*(tuple(dict.fromkeys(itertools.chain(*parts))) for parts in zip(*known, strict=True)))
-
-
-def _in_column(number: Published, own: Row, unstated: Sequence[str], ours: Sequence[Row]) -> Row:
-    parts = ", ".join(map(named, unstated))
+def _in_column(number: Published, own: Row, unstated: Set[str], ours: Sequence[Row]) -> Row:
     return replace(
         _named(number, ours, f" · {number.status}"),
         dataset=own.dataset,
         metric=own.metric,
         label=own.label,
         better=own.better,
-        reason=f"same quantity, protocol incompletely stated there: {parts}" if parts else "",
+        reason=f"same quantity, protocol incompletely stated there: {in_words(unstated)}" if unstated else "",
     )
 
 
@@ -102,7 +96,7 @@ def published_table(elsewhere: Elsewhere, ours: Sequence[Row], notes: Footnotes)
     )
     legend = [note[0].upper() + note[1:] + "." for note in (elsewhere.numbers[0].note,) if note]
     legend += [f"{ABSENT}: not given there."] if len(rows) < len(table.rows) * len(columns) else []
-    legend += [f"Protocols differ in: {', '.join(map(named, elsewhere.differs))}."] if elsewhere.differs else []
+    legend += [f"Protocols differ in: {in_words(elsewhere.differs)}."] if elsewhere.differs else []
     return replace(table, footnotes=notes.take(map(flat, legend)))
 
 

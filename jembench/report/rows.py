@@ -257,24 +257,20 @@ def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
     Samples that a model draws directly stand beside the kept chains of others, as in Table 1 of the JEM paper, with a
     remark: such a model has no chains to choose from.
     """
-    protocols: dict[tuple[str, tuple[str, str]], Counter[str]] = {}
-    for row in rows:
+    alike = [_DIRECT.sub(r"\1source=buffer\2", row.protocol) for row in rows]
+    columns, of_buffer = dict[tuple[str, tuple[str, str]], Counter[str]](), set[tuple[str, tuple[str, str]]]()
+    for row, protocol in zip(rows, alike, strict=True):
         if row.value is not None:
-            protocols.setdefault((row.dataset, row.place), Counter())[row.protocol] += 1
+            columns.setdefault((row.dataset, row.place), Counter())[protocol] += 1
+            of_buffer |= {(row.dataset, row.place)} if _BUFFER.search(row.protocol) else set()
     marked = []
-    for row in rows:
+    for row, protocol in zip(rows, alike, strict=True):
         if row.value is not None:
-            of_column, alike = protocols[row.dataset, row.place], Counter[str]()
-            for protocol, count in of_column.items():
-                alike[_as_of_chains(protocol)] += count
-            own = alike.pop(_as_of_chains(row.protocol))
+            counts = columns[row.dataset, row.place]
+            most = all(counts[protocol] > count for other, count in counts.items() if other != protocol)
             remarks = [row.reason] if row.reason else []
-            if _DIRECT.search(row.protocol) and any(map(_BUFFER.search, of_column)):
+            if _DIRECT.search(row.protocol) and (row.dataset, row.place) in of_buffer:
                 remarks.append("drawn directly; the samples of others are the chains that training kept")
-            row = replace(row, comparable=all(own > count for count in alike.values()), reason="; ".join(remarks))
+            row = replace(row, comparable=most, reason="; ".join(remarks))
         marked.append(row)
     return marked
-
-
-def _as_of_chains(protocol: str) -> str:
-    return _DIRECT.sub(r"\1source=buffer\2", protocol)

@@ -127,54 +127,12 @@ def _fit_text(fit: Fit) -> str:
     return f"{model} on {dataset}, recipe {recipe}"
 
 
-def display_names(names: Mapping[str, str], fits: Sequence[FitKey]) -> Names:
-    """Return the display names of trained models.
-
-    Args:
-        names: by specs, in full or the name alone where that means one on a dataset by a recipe.
-        fits: of a store.
-
-    Raises:
-        SpecError: for a spec that means no model, or more than one.
-    """
-    trained: dict[tuple[str, str], dict[str, None]] = {}
-    for fit in fits:  # a recipe has options for models: the same name may mean another spec with each
-        trained.setdefault((fit.dataset, fit.recipe), {})[fit.model] = None
-    found: dict[tuple[str, str], str] = {}
-    for text, name in names.items():
-        select(
-            "model", [text], [model for models in trained.values() for model in models], str
-        )  # refuses an unknown one
-        for (_, recipe), models in trained.items():
-            meant = matching("models", text, models)
-            if len(meant) > 1:
-                raise SpecError(
-                    f"{name!r} is to be the name of {text}, which means {', '.join(meant)}. Write the one meant."
-                )
-            found |= {(model, recipe): name for model in meant}
-    return found
-
-
 # --- what a store has -------------------------------------------------------------------------------------------------
 
 
-def _warn(problem: str) -> None:
-    warnings.warn(f"Left out: {problem}", Fallback, stacklevel=5)
-
-
-def read(store: Store, left_out: Callable[[str], None] = _warn) -> list[Cell]:
-    """Read every outcome of a store.
-
-    Args:
-        store: a folder that exists.
-        left_out: called with a sentence for each file that cannot be read; by default it is a warning.
-
-    Raises:
-        SpecError: if there is no such folder.
-    """
-    if not store.root.exists():
-        raise SpecError(f"There is no store {store.root} yet: {_remedy(store.root)}")
-    return store.cells(left_out)
+def warn(problem: str) -> None:
+    """Warn of a file of a store that cannot be read; the line named is that of the caller of who reads the store."""
+    warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -198,7 +156,7 @@ class Selection:
     def of(
         self,
         store: Store,
-        problem: Callable[[str], None] = _warn,
+        problem: Callable[[str], None] = warn,
         left_out: Callable[[str], object] = lambda note: None,
     ) -> tuple[list[Cell], Sequence[Part], Names]:
         """Return the selected results of a store in the order asked for, the parts of the suite and display names.
@@ -211,7 +169,9 @@ class Selection:
         Raises:
             SpecError: if there is no such folder, or no result of something that is named.
         """
-        current = newest(read(store, problem), left_out)
+        if not store.root.exists():
+            raise SpecError(f"There is no store {store.root} yet: {_remedy(store.root)}")
+        current = newest(store.cells(problem), left_out)
         current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
         if self.suite and self.file:
             every, current = current, self._of_experiment(current, self.suite)
@@ -255,7 +215,19 @@ class Selection:
         """Return the display names of what is shown: on a dataset by a recipe each model has its own."""
         if not shown:
             return NO_NAMES
-        names = {**of_suite, **display_names(self.names, shown)}
+        trained: dict[tuple[str, str], dict[str, None]] = {}
+        for fit in shown:  # a recipe has options for models: the same name may mean another spec with each
+            trained.setdefault((fit.dataset, fit.recipe), {})[fit.model] = None
+        names = dict(of_suite)
+        for text, name in self.names.items():
+            select("model", [text], [fit.model for fit in shown], str)  # refuses an unknown one
+            for (_, recipe), models in trained.items():
+                meant = matching("models", text, models)
+                if len(meant) > 1:
+                    raise SpecError(
+                        f"{name!r} is to be the name of {text}, which means {', '.join(meant)}. Write the one meant."
+                    )
+                names |= {(model, recipe): name for model in meant}
         taken: dict[tuple[str, str, str], str] = {}
         for fit in shown:
             name = names.get((fit.model, fit.recipe), fit.model)

@@ -68,7 +68,8 @@ class Tables:
 
         def heading(row: Row) -> Heading:
             is_alone = row.label in ("", row.metric) or len(of_label[row.label]) == 1
-            return _heading(row, row.column if is_alone else f"{row.label} ({row.metric})")
+            text = row.column if is_alone else f"{row.label} ({row.metric})"
+            return Heading(text, detail(row.unit, row.better))
 
         yield from self._table([title], metrics, shown, {}, heading)
 
@@ -91,7 +92,11 @@ class Tables:
         for name in sorted(names, key=lambda name: name in DEFENCE and DEFENCE.index(name)):
             if distinct((*lines, name)) > distinct(lines):
                 lines[name] = _option_of(options, name)
-        yield from self._table([title], metrics, shown, lines, _heading)
+
+        def heading(row: Row) -> Heading:
+            return Heading(row.label or bare_name(row.metric), detail(row.unit, row.better))
+
+        yield from self._table([title], metrics, shown, lines, heading)
 
     def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table for each value of a grid: its row options and models across its column options."""
@@ -195,10 +200,6 @@ def _spread(rows: Sequence[Row]) -> list[Row]:
 def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> Callable[[Row], str]:
     """Return a function from a row to an option of its metric."""
     return lambda row: options[row.metric].get(name, ABSENT)
-
-
-def _heading(row: Row, text: str = "") -> Heading:
-    return Heading(text or row.label or bare_name(row.metric), detail(row.unit, row.better))
 
 
 def _column_text(axes: Axes, values: Sequence[str]) -> str:
