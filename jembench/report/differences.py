@@ -54,7 +54,10 @@ def _numbers(row: Difference) -> tuple[TableCell, ...]:
     decimals = decimals_for(row.difference or row.a, half)
     a, b, difference = (TableCell(fixed(number, decimals)) for number in (row.a, row.b, row.difference))
     images, training = (_interval(*both) for both in ends)
-    return a, b, difference._replace(interval=images), TableCell(training or ABSENT), TableCell(_p_text(row.p))
+    p = ABSENT
+    if row.p is not None:  # two significant digits, and none below .001
+        p = "< 0.001" if row.p < 0.001 else fixed(row.p, decimals_for(row.p, row.p) if row.p < 0.995 else 0)
+    return a, b, difference._replace(interval=images), TableCell(training or ABSENT), TableCell(p)
 
 
 def _interval(low: float | None, high: float | None) -> str:
@@ -62,13 +65,6 @@ def _interval(low: float | None, high: float | None) -> str:
         return ""
     decimals = decimals_for(low, (high - low) / 2)
     return f"[{fixed(low, decimals)}, {fixed(high, decimals)}]"
-
-
-def _p_text(p: float | None) -> str:
-    """Return a p value with two significant digits, and none below .001."""
-    if p is None:
-        return ABSENT
-    return "< 0.001" if p < 0.001 else fixed(p, decimals_for(p, p) if p < 0.995 else 0)
 
 
 def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:

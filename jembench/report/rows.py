@@ -206,7 +206,8 @@ def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
     value, low, high = mean_of(measured)
     several = len(measured) > 1 and math.isfinite(value)
     remarks = {row.seeds[0]: row.reason for row in measured if row.reason}
-    remarks |= {seed: _gap_text(*gap) for seed, gap in gaps.items()}
+    for seed, (status, reason) in gaps.items():
+        remarks[seed] = ": ".join(filter(None, ("N/A" if status == "na" else status, reason)))
     return replace(
         base,
         value=value,
@@ -216,11 +217,6 @@ def _mean(group: Sequence[Row], seeds: set[int]) -> Row:
         n=min(row.n or 0 for row in measured),
         reason="; ".join(f"seed {seed} {text}" if len(seeds) > 1 else text for seed, text in sorted(remarks.items())),
     )
-
-
-def _gap_text(status: Status, reason: str) -> str:
-    name = "N/A" if status == "na" else status
-    return f"{name}: {reason}" if reason else name
 
 
 def mean_of(rows: Sequence[Row]) -> tuple[float, float | None, float | None]:

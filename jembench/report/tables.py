@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 
 from jembench.experiment.plan import Part
-from jembench.experiment.sweep import Axes, Grid, bare_name, covers
+from jembench.experiment.sweep import Grid, bare_name, covers
 from jembench.report.protocols import DEFENCE, in_common, parts_of, peculiarities
 from jembench.report.rows import Row, grouped
 from jembench.report.select import Fit
@@ -113,7 +113,8 @@ class Tables:
             titles = [grid.title, f"{label} {detail(first.unit, first.better)}".strip(), *fixed]
 
             def heading(row: Row, label: str = label) -> Heading:
-                return Heading(_column_text(grid.columns, places[row.metric].column) or label)
+                axes = zip(grid.columns.items(), places[row.metric].column, strict=True)
+                return Heading(" ".join(_option_text(name, value, among) for (name, among), value in axes) or label)
 
             yield from self._table(titles, list(places), of_label, lines, heading)
 
@@ -200,10 +201,6 @@ def _spread(rows: Sequence[Row]) -> list[Row]:
 def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> Callable[[Row], str]:
     """Return a function from a row to an option of its metric."""
     return lambda row: options[row.metric].get(name, ABSENT)
-
-
-def _column_text(axes: Axes, values: Sequence[str]) -> str:
-    return " ".join(_option_text(name, value, axes[name]) for name, value in zip(axes, values, strict=True))
 
 
 def _option_text(name: str, value: str, values: Sequence[str]) -> str:
