@@ -37,11 +37,6 @@ def files(folder: str = "") -> dict[str, Traversable]:
     return found
 
 
-def is_file(name: str) -> bool:
-    """Return whether a name that is not installed is the path of a file."""
-    return name.endswith(".toml") or "/" in name or os.sep in name
-
-
 class Source(NamedTuple):
     """The file of a suite or a recipe."""
 
@@ -63,12 +58,13 @@ def source(kind: str, name: str, folder: str = "") -> Source:
         SpecError: if there is no such file, it is not TOML, or it names code and is not installed.
     """
     known = files(folder)
-    file: Traversable | None = Path(name) if name not in known and is_file(name) else known.get(name)
+    is_path = name not in known and (name.endswith(".toml") or "/" in name or os.sep in name)
+    file: Traversable | None = Path(name) if is_path else known.get(name)
     if file is None:
         raise unknown(kind, name, known, f"jembench list {kind}s")
     if not file.is_file():
         raise SpecError(f"There is no {kind} file {name}. Check the path, or name one of {', '.join(sorted(known))}.")
-    found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file), name in known)
+    found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file), not is_path)
     table = validation.parse(found.content, found.where)
     if found.is_installed:
         trust.allow([table])

@@ -56,10 +56,18 @@ max_hours = click.option(
 seed = click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Random seed.")
 
 
+def _known_format(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
+    from jembench.catalog import registry
+
+    registry.resolve("formats", value)  # before anything is computed
+    return value
+
+
 report_format = click.option(
     "--format",
     type=parameters.FORMAT,
     default="table",
+    callback=_known_format,
     help="Output format: table, json, markdown, latex, csv, or another of `jembench list formats`. Progress is "
     "printed to stderr.",
 )
@@ -158,12 +166,9 @@ def run_command(given: dict[str, Any]) -> RunCommand:
 
     Raises:
         UsageError: if both ``--executor`` and ``--jobs`` are given.
-        SpecError: if the format does not exist.
     """
-    from jembench.catalog import registry
     from jembench.running.driver import RunOptions
 
-    registry.resolve("formats", given["format"])  # before anything is computed
     executor, jobs = given.pop("executor"), given.pop("jobs")
     if jobs is not None:
         ctx = click.get_current_context()

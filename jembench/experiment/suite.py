@@ -217,8 +217,10 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     if name in including:
         circle = " includes ".join((*including[including.index(name) :], name))
         raise SpecError(f"The suite {circle}. Leave one of these out.")
-    source, is_file = packages.source("suite", name), packages.is_file(name)
-    where = source.where if is_file else f"suite {source.name}"
+    source = packages.source("suite", name)
+    where = f"suite {source.name}" if source.is_installed else source.where
+    if including and not source.is_installed:
+        raise SpecError(f"The suite {including[-1]} includes the file {name}; it may include installed suites only.")
     fields = parse(source.content, source.where)
     if extra := sorted(fields.keys() - _OF_BLOCKS - _OF_FILES):
         raise unknown(f"key in {where}", extra[0], _OF_BLOCKS | _OF_FILES, "")
@@ -241,7 +243,7 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     of_file.setdefault("limit", next((other.limit for other in included.values() if other.limit), None))
     references = [reference for other in included.values() for reference in other.references]
     of_file["references"] = fields.get("reference", list(dict.fromkeys(references)))
-    text = source.content.decode() if is_file else ""
+    text = "" if source.is_installed else source.content.decode()
     suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), claims=(), text=text)
     if suite.lacking:
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
@@ -277,7 +279,7 @@ def _block(
     if isinstance(of_all := head.get("settings"), list) and isinstance(own.get("settings"), list):
         table["settings"] = of_all + own["settings"]
     include = table.pop("include", [])
-    if not isinstance(include, list) or any(not isinstance(one, str) or packages.is_file(one) for one in include):
+    if not isinstance(include, list) or not all(isinstance(one, str) for one in include):
         raise SpecError(f"include of {where} is {include!r}; it must be a list of suites' names.")
     included = {name: load(name, including) for name in include}
     run = read(Run, table, where, path=path, own_models="models" in own)

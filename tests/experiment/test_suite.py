@@ -219,6 +219,13 @@ def test_recipes_for_datasets_are_for_included_suites_that_name_none(installed):
     assert [run.recipe for run in both.runs] == recipes
 
 
+def test_only_installed_suites_are_included(tmp_path):
+    (tmp_path / "mine.toml").write_text(f'title = ""\ninclude = ["{tmp_path}/few.toml"]')
+    (tmp_path / "few.toml").write_text('title = ""')
+    with pytest.raises(SpecError, match=r"^The suite mine includes the file .*few\.toml; it may include installed"):
+        suites.load(str(tmp_path / "mine.toml"))
+
+
 def test_suites_that_include_each_other(installed):
     with pytest.raises(SpecError, match=r"^The suite few includes more includes few\. Leave one of these out\.$"):
         installed(few='title = ""\ninclude = ["more"]', more='title = ""\ninclude = ["few"]')
