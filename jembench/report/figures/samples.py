@@ -22,20 +22,17 @@ _PIXELS = "-pixels"
 def by_class(results: list[Result]) -> Iterator[Planned]:
     """Plan for each model a row of samples for each class."""
     for result in results:
-        yield result.figure("samples", class_grid, f"{_source(result)}: {result.title}", result.arrays)
+        source = str(result.cell.outcome.details.get("source", "samples"))
+        known = {"buffer": "replay buffer", "direct": "samples"}
+        chains = known.get(source, f"new chains of {source.rpartition('=')[2]} steps")
+        conditional = " on E(x, y)" if "labels" in result.arrays else ""
+        yield result.figure("samples", class_grid, f"{chains}{conditional}: {result.title}", result.arrays)
 
 
 def confident(results: list[Result]) -> Iterator[Planned]:
     """Plan for each model the samples that it is most confident of."""
     for result in results:
         yield result.figure("confident", confident_grid, f"most confident: {result.title}", result.arrays)
-
-
-def _source(result: Result) -> str:
-    source = str(result.cell.outcome.details.get("source", "samples"))
-    conditional = " on E(x, y)" if "labels" in result.arrays else ""
-    known = {"buffer": "replay buffer", "direct": "samples"}
-    return known.get(source, f"new chains of {source.rpartition('=')[2]} steps") + conditional
 
 
 def class_grid(title: str, arrays: Arrays) -> Drawing:
