@@ -113,7 +113,6 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
         with progress.phase("starting workers"):
             executor.open(driver)
         Dispatch(units, store, executor, events).run()
-        sweep(store)
     finally:
         with progress.phase("ending workers"):
             executor.close()

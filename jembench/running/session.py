@@ -89,12 +89,12 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     """
     executor = check_options(how)
     check_imports(plan.fits, store)
+    store.sweep()
     cells = list(filter(None, map(store.read_cell, plan.cells)))
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
     pending = Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled])
     stopped: OutOfTime | Stopped | WorkFailed | None = None
     if pending.cells:
-        store.sweep()
         cells.clear()  # frees the memory of up to tens of thousands during training
         with display() as shown:
             if executor is None:
@@ -116,6 +116,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
                 )
             else:
                 time.sleep(1.0)
+    driver.sweep(store)  # also where a former command was killed after its last result
     planned = {cell.id: cell for cell in plan.cells}
     named = [replace(cell, fit=planned[cell.id].fit.key, metric=str(planned[cell.id].metric)) for cell in cells]
     return Finished(named, stopped)
