@@ -5,7 +5,7 @@ The public API. Importing it imports neither torch nor numpy; a function imports
 
 from __future__ import annotations
 
-import importlib
+import importlib.metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jembench.api.stored import load as load
     from jembench.api.stored import open_store as open_store
 
-__version__ = "0.1.0"
+__version__ = importlib.metadata.version("jembench")
 
 _WHERE = {
     **dict.fromkeys(("run", "attack", "train"), "jembench.api.runs"),
