@@ -39,6 +39,7 @@ extensions = [
     "components",
     "mathml",
     "names",
+    "settings",
 ]
 
 myst_enable_extensions = ["attrs_inline", "colon_fence", "deflist", "dollarmath"]

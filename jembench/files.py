@@ -169,11 +169,11 @@ def socket_timeout(seconds: float) -> Iterator[None]:
 
 
 def cache_folder() -> Path:
-    """Return the user's folder for files that can be downloaded or computed again."""
+    """Return the folder of caches, whose files jembench can download or compute again."""
     return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jembench"
 
 
 def data_folder(root: str = "") -> Path:
-    """Return ``root``, or else ``$JEMBENCH_DATA``, or else ``data`` in the cache folder, as an absolute path."""
+    """Return the folder of datasets: ``root``, else ``JEMBENCH_DATA``, else ``data`` in the folder of caches."""
     chosen = root or os.environ.get("JEMBENCH_DATA")
     return Path(chosen).expanduser().absolute() if chosen else cache_folder().absolute() / "data"

@@ -10,8 +10,11 @@ import pytest
 
 from jembench.catalog import discovery
 from jembench.cli.main import cli
+from jembench.data.digits import digits
 from jembench.experiment import recipe, suite
 from jembench.interfaces import API
+from jembench.models.capabilities import capabilities
+from jembench.plugin import resolve
 
 ROOT = Path(__file__).parent.parent
 PLUGINS = ROOT / "docs" / "reference" / "plugins.md"
@@ -60,6 +63,44 @@ def test_every_kind_of_component_is_in_the_reference():
     text = (ROOT / "docs" / "reference" / "components.md").read_text()
     shown = set(re.findall(r"^```\{components\} (\S+)$", text, re.MULTILINE))
     assert shown == {*discovery.KINDS, "recipes", "references"}
+
+
+def test_every_environment_variable_is_on_the_settings_page():
+    page = (ROOT / "docs" / "reference" / "settings.md").read_text()
+    code = "".join(path.read_text() for path in (ROOT / "jembench").rglob("*.py"))
+    read = set(re.findall(r'environ(?:ment)?(?:\.get\(|\.setdefault\(|\[)"([A-Z_]+)"', code))
+    assert {"JEMBENCH_DATA", "XDG_CACHE_HOME"} <= read
+    assert [name for name in sorted(read) if f"`{name}`" not in page] == []
+    assert set(re.findall(r"^```\{settings\} (\S+)$", page, re.MULTILINE)) == {
+        "options",
+        "variables",
+        "limits",
+        "folders",
+    }
+
+
+def test_the_numbers_of_images_are_those_of_the_digits():
+    data = digits()
+    train, test = len(data.split("train").images), len(data.split("test").images)
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
+    assert f"200 of the {test} test images" in tutorial
+    for page in (tutorial, (ROOT / "README.md").read_text()):
+        assert re.search(r"([\d,]+)\s+handwritten\s+digits", page)[1] == f"{train + test:,}"
+
+
+def test_the_table_of_models_has_what_each_gives():
+    table = (ROOT / "README.md").read_text().split("## Models")[1].split("##")[0].replace(r"\|", "")
+    rows = [
+        [cell.strip(" `") for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("| `")
+    ]
+    assert len(rows) == 8
+    for name, _, *cells in rows:
+        small = {"glow": "steps=1,hidden=8", "residual-flow": "blocks=1,hidden=8"}.get(name.partition(":")[0])
+        spec = f"{name}{',' if ':' in name else ':'}levels=2,{small}" if small else name
+        found = capabilities(resolve("models", spec).make(digits().spec))
+        density = "exact" if "log_prob" in found else "up to a constant"
+        logits = "yes" if "logits" in found else "no"
+        assert cells == [logits, density, "yes" if "samples" in found else "no"], name
 
 
 def test_the_science_names_code_that_exists():

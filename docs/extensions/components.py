@@ -22,7 +22,7 @@ class Components(Directive):
         kind = self.arguments[0]
         rows = [_row(entry) for entry in listing.entries(kind)]
         last = "options, with their defaults" if kind in discovery.KINDS else "columns"
-        return [_table((discovery.singular(kind), "what it is", last), rows)]
+        return [table((discovery.singular(kind), "what it is", last), rows, (22, 48, 30))]
 
 
 def _row(entry: listing.Entry) -> list[nodes.Element]:
@@ -32,17 +32,18 @@ def _row(entry: listing.Entry) -> list[nodes.Element]:
     if distribution != "jembench":
         head += [nodes.Text(" "), nodes.emphasis("", distribution)]
     block = nodes.line_block("", *(nodes.line("", "", nodes.literal("", line)) for line in entry.lines))
-    return [head, nodes.paragraph("", "", *_inline(entry.title)), block]
+    return [head, nodes.paragraph("", "", *inline(entry.title)), block]
 
 
-def _inline(text: str) -> Iterator[nodes.Node]:
+def inline(text: str) -> Iterator[nodes.Node]:
     """Yield the parts of a docstring's line, in which code stands between backticks."""
     for place, part in enumerate(re.split(r"``?([^`]+)``?", text)):
         yield nodes.literal("", part) if place % 2 else nodes.Text(part)
 
 
-def _table(heads: tuple[str, ...], rows: list[list[nodes.Element]]) -> nodes.table:
-    group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in (22, 48, 30)), cols=3)
+def table(heads: tuple[str, ...], rows: list[list[nodes.Element]], widths: tuple[int, ...]) -> nodes.table:
+    """Return a table of cells, with a heading and a width in percent for each column."""
+    group = nodes.tgroup("", *(nodes.colspec(colwidth=width) for width in widths), cols=len(widths))
     group += nodes.thead("", _line([nodes.paragraph("", head) for head in heads]))
     group += nodes.tbody("", *map(_line, rows))
     return nodes.table("", group)

@@ -18,7 +18,7 @@ from jembench.files import digest
 from jembench.stopping import INTERRUPTS
 
 VARIABLE = "JEMBENCH_PLUGIN"
-"""The environment variable of ``--plugin``."""
+"""Environment variable: files of plugins, as for ``--plugin``."""
 
 _FORM = Format(PluginError, "Correct the file.", "json")
 _Name = Annotated[str, Rule("a name such as my-ebm", re.compile(r"[A-Za-z_][\w.-]*").fullmatch)]

@@ -29,7 +29,7 @@ from jembench.catalog import spec
 from jembench.errors import SpecError
 
 VARIABLE = "JEMBENCH_TRUST"
-"""The environment variable for import paths in trusted files, separated by commas."""
+"""Environment variable: import paths that files and stores may name, separated by commas."""
 
 plugin_modules: set[str] = set()
 """The modules of ``--plugin`` files."""

@@ -101,7 +101,7 @@ def imagefolder(
 
     Without train/ and test/, the share ``split`` of each class is for training and the rest for tests, at least one
     image each. ``seed`` chooses which: an image's place is that of the SHA-256 of "seed/class/file" among those of its
-    class, so that it is the same on every machine, and a new image moves few others.
+    class, which is the same on every machine; a new image changes the part of few others.
 
     All images have the size of the first, unless ``size`` is given: then each is cropped to its central square and
     resized to ``size`` x ``size``. They become one channel with ``grey=true`` and RGB with ``grey=false``; by default

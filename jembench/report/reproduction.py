@@ -35,8 +35,8 @@ def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
     """Compare what was measured again (a) with what it was (b): a difference for each value of each model.
 
     A value is ``equal`` if each seed gives the same number: with the same code, versions and processor, training is
-    repeated bit for bit. On others it goes its own way from the first rounding on, and is as good as a training with
-    another seed. Then there are two intervals of the difference of the means over the seeds, and a two-sided p value
+    repeated bit for bit. Other processors round differently, so that training gives other weights, as another seed
+    would. Then there are two intervals of the difference of the means over the seeds, and a two-sided p value
     from each. *Other images*: from the 95 % intervals of both
     (:func:`jembench.stats.paired.from_intervals`). *Training*: Student's t over the differences of at least
     three seeds. The larger p counts, as in :mod:`jembench.report.comparison`, after Holm for the number of values.

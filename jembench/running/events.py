@@ -27,7 +27,7 @@ from jembench.store.store import Store
 from jembench.store.works import WorkStatus
 
 VARIABLE = "JEMBENCH_TRACKERS"
-"""The environment variable that lists trackers: registered names or import paths, with options."""
+"""Environment variable: trackers, as registered names or import paths with options, separated by commas."""
 
 PERIOD = 1.0
 """Seconds between two looks at the progress of this process."""

@@ -23,7 +23,7 @@ from jembench.catalog.validation import Range
 from jembench.interfaces.running import Driver, Ended, Job
 
 DRIVER = "JEMBENCH_DRIVER"
-"""The environment variable with the id of the process that started a worker, which ends with it."""
+"""Environment variable: the id of the process that started a worker, which ends with it; set by jembench."""
 
 POLL = 0.05
 """Seconds between two checks of the workers."""

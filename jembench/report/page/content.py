@@ -99,7 +99,7 @@ def collect(
 
 
 def overview(rows: Sequence[Row]) -> list[Row]:
-    """Return the values of an overview: the first of each metric under the fewest options that were measured."""
+    """Return the rows of an overview: of each metric the values that were measured with the fewest options."""
     found = []
     for name in METRICS:
         mine = [row for row in rows if bare_name(row.metric) == name and row.value is not None]
