@@ -49,6 +49,10 @@ def lists():
     models = {model["name"]: model for model in json.loads(run("list", "models", "--format", "json"))}
     assert {"jem", "jem-factored", "baseline", "adversarial", "igebm", "glow", "residual-flow"} <= models.keys()
     assert not any(model["problem"] for model in models.values()), models
+    executors = {
+        executor["name"]: executor["problem"] for executor in json.loads(run("list", "executors", "--format", "json"))
+    }
+    assert executors == dict.fromkeys(("local", "processes", "ray", "slurm"), "")
     recipes = {recipe["name"]: recipe for recipe in json.loads(run("list", "recipes", "--format", "json"))}
     assert {
         "jem-factored-digits",
