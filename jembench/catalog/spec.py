@@ -1,7 +1,8 @@
 """Spec strings: ``name:key=value,key=value``, which name a component with its options.
 
 A name is an entry point (``jem``), an entry point of one distribution (``jembench-jem/jem``) or an import path
-(``mypackage.zoo:build``). A value with a comma, a quote or a blank at an end is written as a JSON string.
+(``mypackage.zoo:build``). ``timm:resnet18`` is short for ``timm:model=resnet18``, as for ``torchvision`` and ``hf``.
+A value with a comma, a quote or a blank at an end is written as a JSON string.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ _NAME = r"[A-Za-z_][\w.-]*(?:/[A-Za-z_][\w.-]*)?"
 _HEAD = re.compile(rf"(?P<name>{_NAME}(?::[A-Za-z_][\w.]*(?=:|\Z))?)(?::(?P<arguments>.*))?", re.DOTALL)
 _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^,"]*)(?:,|\Z)')
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')  # the last branch keeps an open quote, which parse refuses
+# these names are components, never modules of an import path; model= may be left out
+_LIBRARY = re.compile(r"\A((?:[\w.-]+/)?(?:hf|timm|torchvision)):(?:model=)?(?![A-Za-z_]\w*=|\Z)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +38,7 @@ class Spec:
         for key, value in sorted(self.arguments):
             has_quotes = value != value.strip() or re.search(r'[,"]', value)
             written.append(f"{key}={json.dumps(value) if has_quotes else value}")
-        return f"{self.name}:{','.join(written)}" if written else self.name
+        return _LIBRARY.sub(r"\1:", f"{self.name}:{','.join(written)}" if written else self.name)
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -45,14 +48,12 @@ def parse(text: str) -> Spec:
     Raises:
         SpecError: if the text does not have the form ``name:key=value,...`` or has a key twice.
     """
-    match = _HEAD.fullmatch(text.strip())
-    if match is None:
+    if not (match := _HEAD.fullmatch(_LIBRARY.sub(r"\1:model=", text.strip()))):
         raise SpecError(f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
     parsed: dict[str, str] = {}
     rest = match["arguments"] or ""
     while rest:
-        argument = _ARGUMENT.match(rest)
-        if argument is None:
+        if not (argument := _ARGUMENT.match(rest)):
             raise SpecError(
                 f"In {text!r}, {rest!r} is not key=value. Write name:key=value,key=value; "
                 'a value with a comma goes into double quotes: key="a,b".'

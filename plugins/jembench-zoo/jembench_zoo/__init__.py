@@ -1,0 +1,50 @@
+"""Classifiers of three libraries, as jembench models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from jembench.plugin import Content, Range
+
+if TYPE_CHECKING:
+    from jembench.interfaces import DataSpec
+    from jembench_zoo.networks import LibraryClassifier
+
+
+def _weights_file(text: str) -> Mapping[str, Path]:
+    path = Path(text).expanduser()
+    return {} if text in ("none", "cache") else {"": path / "model.safetensors" if path.is_dir() else path}
+
+
+def _config_file(text: str) -> Mapping[str, Path]:
+    config = Path(text).expanduser() / "config.json"
+    return {"": config} if config.is_file() else {}
+
+
+Weights = Annotated[str, Content(_weights_file)]
+Size = Annotated[int | None, Range(least=1)]
+
+
+def timm(data: DataSpec, *, model: str, weights: Weights = "none", size: Size = None) -> LibraryClassifier:
+    """A network of timm, by its name in ``timm.list_models()``."""
+    from jembench_zoo import networks
+
+    return networks.of_timm(data, model, weights, size)
+
+
+def torchvision(data: DataSpec, *, model: str, weights: Weights = "none", size: Size = None) -> LibraryClassifier:
+    """A network of torchvision, by its name in ``torchvision.models.list_models(torchvision.models)``."""
+    from jembench_zoo import networks
+
+    return networks.of_torchvision(data, model, weights, size)
+
+
+def hf(
+    data: DataSpec, *, model: Annotated[str, Content(_config_file)], weights: Weights = "none", size: Size = None
+) -> LibraryClassifier:
+    """An image classifier of transformers: a repository in its cache, a folder, or a type of model (``vit``)."""
+    from jembench_zoo import networks
+
+    return networks.of_transformers(data, model, weights, size)

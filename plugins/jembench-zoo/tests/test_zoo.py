@@ -1,0 +1,160 @@
+"""The models of the three libraries: the conformance kit, adapted images, weights of files, and what is missing."""
+
+import importlib
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from jembench import seeds
+from jembench.catalog import registry, spec
+from jembench.errors import SpecError, Unavailable
+from jembench.interfaces import DataSpec
+from jembench.testing import check_model, parametrize
+from jembench_zoo import networks
+
+DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
+COLOURED = DataSpec(name="coloured", shape=(3, 8, 8), num_classes=4, bounds=(0.0, 1.0))
+VIT = Path(__file__).with_name("vit")  # the configuration of a small vision transformer
+
+
+def installed(name):
+    return pytest.mark.skipif(importlib.util.find_spec(name) is None, reason=f"{name} is not installed")
+
+
+def make(text, data=DIGITS):
+    with seeds.drawing(0, "initialisation"):
+        return registry.resolve("models", text).make(data)
+
+
+@parametrize(check_model("torchvision:resnet18"))
+def test_torchvision(check):
+    check()
+
+
+if importlib.util.find_spec("timm"):
+
+    @parametrize(check_model("timm:test_vit"))
+    def test_timm(check):
+        check()
+
+
+if importlib.util.find_spec("transformers"):
+
+    @parametrize(check_model(f"hf:{VIT}"))
+    def test_transformers(check):
+        check()
+
+
+@pytest.mark.parametrize("data", [DIGITS, COLOURED])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "torchvision:squeezenet1_1",
+        pytest.param("timm:test_vit", marks=installed("timm")),
+        pytest.param("timm:test_resnet,size=40", marks=installed("timm")),
+        pytest.param(f"hf:{VIT}", marks=installed("transformers")),
+    ],
+)
+def test_any_library_gives_a_classifier_of_the_data(text, data):
+    model = make(text, data)
+    x = torch.rand(3, *data.shape) * (data.bounds[1] - data.bounds[0]) + data.bounds[0]
+    assert model.eval().logits(x).shape == (3, data.num_classes)
+    assert model.chains == "none"
+
+
+def test_images_are_scaled_normalised_and_coloured():
+    model = networks.LibraryClassifier(torch.nn.Flatten(), DIGITS, 16, (0.5, 0.25, 0.0), (0.5, 0.25, 1.0))
+    x = torch.rand(2, 1, 8, 8) * 2 - 1
+    unit = F.interpolate((x + 1) / 2, (16, 16), mode="bilinear")
+    expected = torch.cat([(unit - 0.5) / 0.5, (unit - 0.25) / 0.25, unit], dim=1).flatten(1)
+    torch.testing.assert_close(model(x), expected)
+
+
+@pytest.mark.parametrize("library", ["torchvision", pytest.param("timm", marks=installed("timm"))])
+def test_weights_of_a_file_are_taken_except_of_other_classes(library, tmp_path):
+    name = {"torchvision": "torchvision:resnet18", "timm": "timm:test_resnet"}[library]
+    trained = make(name, COLOURED).net.state_dict()
+    trained = {key: value + 1 for key, value in trained.items()}
+    torch.save(trained, tmp_path / "a.pth")
+    found = make(f"{name},size=32,weights={tmp_path / 'a.pth'}").net.state_dict()
+    last = [key for key in found if found[key].shape[:1] == (10,)]
+    assert last
+    for key in found.keys() - set(last):
+        torch.testing.assert_close(found[key], trained[key])
+
+
+@installed("transformers")
+def test_weights_of_a_folder_of_transformers(tmp_path):
+    trained = make(f"hf:{VIT}", COLOURED).net
+    trained.save_pretrained(tmp_path)
+    found = make(f"hf:{tmp_path},weights={tmp_path}").net
+    for key, value in found.vit.state_dict().items():
+        torch.testing.assert_close(value, trained.vit.state_dict()[key])
+
+
+def test_weights_of_another_network_are_refused(tmp_path):
+    torch.save({"x": torch.zeros(1)}, tmp_path / "a.pth")
+    with pytest.raises(SpecError, match=r"do not fit torchvision:resnet18: .* differ or are missing"):
+        make(f"torchvision:resnet18,weights={tmp_path / 'a.pth'}")
+
+
+def test_content_of_a_file_is_the_identity(tmp_path):
+    for name, content in [("a", b"1"), ("b", b"1"), ("c", b"2")]:
+        (tmp_path / name).write_bytes(content)
+    a, b, c = (registry.resolve("models", f"timm:x,weights={tmp_path / name}").id for name in "abc")
+    assert a == b != c
+
+
+@pytest.mark.parametrize(
+    ("name", "library", "extra"),
+    [
+        ("timm:resnet18", "timm", "timm"),
+        ("torchvision:x", "torchvision", "torchvision"),
+        ("hf:vit", "transformers", "hf"),
+    ],
+)
+def test_a_missing_library_is_one_sentence_with_the_command(name, library, extra, monkeypatch):
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(Unavailable) as error:
+        make(name)
+    assert str(error.value) == f"{library} is not installed: pip install 'jembench-zoo[{extra}]'."
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torchvision:resnet18,weights=cache",
+        pytest.param("timm:resnet18,weights=cache", marks=installed("timm")),
+        pytest.param("hf:nobody/nothing", marks=installed("transformers")),
+    ],
+)
+def test_nothing_is_downloaded(name, monkeypatch, tmp_path):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    monkeypatch.setattr("socket.socket.connect", lambda *_: pytest.fail("a connection"))
+    with pytest.raises(Unavailable, match=r"fetch https|hf download"):
+        make(name)
+
+
+def test_unknown_network_and_unfit_images_are_refused():
+    with pytest.raises(SpecError, match=r"no network 'resnet1'\. Similar ones are resnet101"):
+        make("torchvision:resnet1")
+    with pytest.raises(SpecError, match="2 channels"):
+        make("torchvision:resnet18", DataSpec(name="pairs", shape=(2, 8, 8), num_classes=2))
+
+
+@pytest.mark.parametrize("text", ["timm:resnet18", "hf:google/vit-base-patch16-224", "jembench-zoo/timm:a.b,size=8"])
+def test_the_short_form_is_the_model_option(text):
+    parsed = spec.parse(text)
+    assert parsed.arguments[0][0] == "model"
+    assert (":" in parsed.name, str(parsed)) == (False, text)
+    assert spec.parse(text.replace(":", ":model=")) == parsed
+
+
+def test_importing_the_package_imports_no_torch():
+    code = "import sys, jembench_zoo; sys.exit('torch' in sys.modules or 'numpy' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
