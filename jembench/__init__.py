@@ -6,6 +6,7 @@ The public API. Importing it imports neither torch nor numpy; a function imports
 from __future__ import annotations
 
 import importlib.metadata
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from jembench.api.stored import OpenStore as OpenStore
     from jembench.api.stored import load as load
     from jembench.api.stored import open_store as open_store
+
+if importlib.util.find_spec("fcntl") is None:
+    raise ImportError("jembench runs on Linux and macOS: Python's module fcntl is missing here. On Windows, use WSL.")
 
 __version__ = importlib.metadata.version("jembench")
 

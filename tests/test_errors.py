@@ -1,10 +1,19 @@
 """Errors for users."""
 
+import importlib
 import inspect
+import sys
 
 import pytest
 
+import jembench
 from jembench import errors
+
+
+def test_a_platform_without_fcntl_is_told_so_by_the_import(monkeypatch):
+    monkeypatch.setitem(sys.modules, "fcntl", None)
+    with pytest.raises(ImportError, match=r"^jembench runs on Linux and macOS: .*fcntl is missing.* use WSL\.$"):
+        importlib.reload(jembench)
 
 
 def test_every_error_derives_from_the_base_and_has_an_exit_code():

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
 import importlib.metadata
-import itertools
 import os
 import platform
 import shutil
@@ -20,12 +18,7 @@ from jembench.cli import options
 from jembench.cli.output import print_json, print_table
 from jembench.errors import error_text
 
-LIBRARIES = {
-    "torch": "torch",
-    "torchvision": "torchvision",
-    "torch-fidelity": "torch_fidelity",
-    "scikit-learn": "sklearn",
-}
+NEEDED = {"torch": "torch", "torchvision": "torchvision", "torch-fidelity": "torch_fidelity", "scikit-learn": "sklearn"}
 """Distributions that must be importable, and the module to import: incompatible parts of PyTorch fail only then."""
 
 ENOUGH_SPACE = 2**30  # bytes: some fits of a wide residual network with their samples
@@ -49,7 +42,8 @@ def doctor(store: Path, format: str) -> int:
     What is broken is named with its remedy. The exit code is then 1. `jembench list` says which components work.
     """
     ours = Finding("versions", "ok", f"Python {platform.python_version()}, jembench {__version__}")
-    findings = [ours, *itertools.starmap(check_library, LIBRARIES.items()), *_devices(), *check_store(store)]
+    libraries = [check_library(distribution, module) for distribution, module in NEEDED.items()]
+    findings = [ours, *libraries, *_devices(), *check_store(store)]
     if format == "json":
         print_json([finding._asdict() for finding in findings])
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import re
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Literal
 
 import torch
 
-from jembench.errors import SpecError, Unavailable
+from jembench.errors import Remark, SpecError, Unavailable
 from jembench.interfaces import DataSpec
 from jembench.models.execution import Execution
 
@@ -78,7 +79,7 @@ def resolve(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError as error:
-        raise SpecError(f"{name!r} is not a device. Write cpu, cuda, cuda:1 ... or auto with --device.") from error
+        raise SpecError(f"{name!r} is not a device. Write cpu, cuda, cuda:1 ..., mps or auto with --device.") from error
     if device.type == "cuda":
         count = torch.cuda.device_count()
         if (device.index or 0) >= count:
@@ -92,6 +93,8 @@ def resolve(name: str) -> torch.device:
     except (RuntimeError, AssertionError, ImportError) as error:  # each backend reports its absence in its own way
         cause = str(error).partition(". ")[0].rstrip(".!")
         raise Unavailable(f"The device {name} cannot be used: {cause}. Use --device cpu or auto.") from error
+    if device.type == "mps":
+        warnings.warn("jembench is untested on MPS: compare results with those of --device cpu.", Remark, stacklevel=2)
     return device
 
 

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from jembench.errors import SpecError, Unavailable
+from jembench.errors import Remark, SpecError, Unavailable
 from jembench.interfaces import DataSpec
 from jembench.models import devices
 
@@ -53,13 +53,19 @@ def test_a_gpu_that_is_not_there(gpus, name, count):
 def test_what_is_no_device(name):
     with pytest.raises(SpecError) as caught:
         devices.resolve(name)
-    assert str(caught.value) == f"{name!r} is not a device. Write cpu, cuda, cuda:1 ... or auto with --device."
+    assert str(caught.value) == f"{name!r} is not a device. Write cpu, cuda, cuda:1 ..., mps or auto with --device."
 
 
 @pytest.mark.parametrize("name", ["meta", "vulkan", "hpu"])
 def test_a_device_that_torch_knows_and_cannot_use(name):
     with pytest.raises(Unavailable, match=rf"^The device {name} cannot be used: .*\. Use --device cpu or auto\.$"):
         devices.resolve(name)
+
+
+def test_mps_is_accepted_and_said_to_be_untested(monkeypatch):
+    monkeypatch.setattr(torch, "zeros", lambda count, device: torch.ones(count))
+    with pytest.warns(Remark, match=r"^jembench is untested on MPS: compare results"):
+        assert devices.resolve("mps") == torch.device("mps")
 
 
 # --- threads ----------------------------------------------------------------------------------------------------------
