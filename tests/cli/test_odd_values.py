@@ -82,7 +82,7 @@ def call(jembench, zoo_of_tests, monkeypatch):
     monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
     monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))
 
-    monkeypatch.setattr(doctor, "LIBRARIES", {})  # which take seconds to import
+    monkeypatch.setattr(doctor, "NEEDED", {})  # which take seconds to import
     monkeypatch.setattr(doctor, "_devices", list)
     os.mkfifo("fifo")
     Path("loop").symlink_to("loop")
