@@ -38,7 +38,7 @@ EXAMPLES = options.examples(
 @click.option(
     "--grad",
     type=click.Choice(["through", "bpda"]),
-    help="How gradients pass the refinement chain: through it (second order), or around it (BPDA).",
+    help="Gradients of the refinement chain: through it (second order), or those of the identity (bpda).",
 )
 @click.option(
     "--data-noise",

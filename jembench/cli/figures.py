@@ -39,7 +39,7 @@ EXAMPLES = options.examples(
     "--figures",
     "only",
     type=Text("NAMES", several=True),
-    help="Figures, by their names or how these begin: reliability,samples-digits.",
+    help="Figures, by name or the beginning of it: reliability,samples-digits.",
 )
 @click.option("--width", metavar="WIDTH", help="Width: column or page of a paper in two columns, or a length (5.5in).")
 @click.option("--titles/--no-titles", default=True, help="Draw the titles of figures, or leave them to the caption.")

@@ -100,12 +100,12 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
             "list": _command("store:list_", "List the trained models of a store and their sizes."),
             "verify": _command("store:verify", "Read every file of a store and check its digest."),
             "merge": _command("store:merge", "Copy what a store lacks from other stores."),
-            "gc": _command("store:gc", "List or remove the files that nothing needs any more."),
+            "gc": _command("store:gc", "List or remove the files that are no longer needed."),
         },
     ),
     "push": _command("store:push", "Share a trained model: weights, chains, recipe, results and a model card."),
     "fetch": _command(
-        "store:fetch", "Copy a shared model into a store, where it counts as if it had been trained there."
+        "store:fetch", "Copy a shared model into a store, and use it like one that was trained there."
     ),
     "doctor": _command(
         "doctor:doctor",
@@ -128,7 +128,7 @@ class Settings:
     context_settings={"show_default": True},
     epilog="Every option has an environment variable, for example JEMBENCH_RUN_MODELS for --models of run. "
     "The options that several commands share have JEMBENCH_STORE, JEMBENCH_DATASET, JEMBENCH_DEVICE, "
-    "JEMBENCH_RECIPE, JEMBENCH_SET and JEMBENCH_PLUGIN.",
+    "JEMBENCH_RECIPE, JEMBENCH_SET, JEMBENCH_TRACKERS, JEMBENCH_NAME and JEMBENCH_PLUGIN.",
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 @click.version_option(__version__, prog_name="jembench")

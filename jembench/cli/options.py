@@ -129,13 +129,13 @@ trackers = click.option(
     "--trackers",
     type=parameters.TRACKERS,
     envvar="JEMBENCH_TRACKERS",
-    help="Trackers that get what happens, such as tensorboard, mlflow, wandb or tensorboard:folder=logs.",
+    help="Trackers of the events of a run, such as tensorboard, mlflow, wandb or tensorboard:folder=logs.",
 )
 
 dry_run = click.option(
     "--dry-run",
     is_flag=True,
-    help="Print what would be done and its cost, and do nothing. The exit code is 2 if the plan needs something that "
+    help="Print the plan and its cost, and run nothing. The exit code is 2 if the plan needs something that "
     "is missing.",
 )
 

@@ -84,9 +84,9 @@ NAMED = 3
 def run(ctx: click.Context, /, suite: str, dataset: list[str] | None, reference: list[str] | None, **given: Any) -> int:
     """Train and evaluate models of a suite or file; print the table.
 
-    `jembench list` shows the available suites, models, metrics and datasets. What a file says counts where neither the
-    command line nor the environment says anything else. Finished work is kept in the store: the same command resumes a
-    stopped run, or prints the table of a finished one.
+    `jembench list` shows the available suites, models, metrics and datasets. Options of the command line
+    and environment variables override the file. Finished work is kept in the store: the same command resumes a stopped
+    run, or prints the table of a finished one.
     """
     command = options.run_command(given)
     with plugins_aside():

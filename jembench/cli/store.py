@@ -106,7 +106,7 @@ def print_findings(store: Path, found: Sequence[Finding], what: str, format: str
 @options.store
 @options.listing_format
 def gc(yes: bool, store: Path, format: str) -> None:
-    """List the files of a store that nothing needs any more; with --yes, remove them.
+    """List the files of a store that are no longer needed; with --yes, remove them.
 
     These are checkpoints of trainings that have ended, arrays without a result and predictions of weights that no model
     has. With --yes, the temporary files of killed processes go too. What a running process may need is left alone.
@@ -171,7 +171,7 @@ def push(fit: str, to: str, without_chains: bool, license: str, private: bool, s
 @options.store
 @options.listing_format
 def fetch(source: str, store: Path, format: str) -> int:
-    """Copy a shared model into a store, where it counts as if it had been trained there.
+    """Copy a shared model into a store, and use it like one that was trained there.
 
     SOURCE is a repository (hf://USER/NAME, with @REVISION if need be), a zip archive or a folder that `jembench push`
     wrote. Every file is checked against its digest, and no code is loaded. The exit code is 1 if the store keeps

@@ -1,4 +1,4 @@
-"""The contents of a store, and the removal of files that nothing needs."""
+"""The contents of a store, and the removal of files that are no longer needed."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def _size(folder: Path) -> int:
 
 
 class Garbage(NamedTuple):
-    """A file that nothing needs."""
+    """A file that is no longer needed."""
 
     file: str  # relative to the store
     size: int  # in bytes
