@@ -7,8 +7,10 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+import difflib
 import inspect
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -66,15 +68,13 @@ def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> Libra
     """
     timm = _library("timm", "timm")
     if not timm.is_model(model):
-        raise _no_network("timm", model, timm.list_models(f"*{model}*"), "timm.list_models()")
+        raise _no_network("timm", model, timm.list_models())
     config = timm.get_pretrained_cfg(model)
     size = _size(data, size, weights, config.input_size[-1])
     for options in ({"img_size": size}, {}):  # only networks with positions have the option
-        try:
+        with suppress(TypeError), _fitting(f"timm:{model}", size):
             net = timm.create_model(model, num_classes=data.num_classes, **options)
             break
-        except TypeError:
-            continue
     if weights == "cache":
         weights = _cached(config.hf_hub_id or model)
     return _adapted(f"timm:{model}", net, data, size, config.mean, config.std, weights)
@@ -85,12 +85,13 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
     models = _library("torchvision", "torchvision").models
     known = models.list_models(models)
     if model not in known:
-        raise _no_network("torchvision", model, [name for name in known if model in name], "torchvision.models")
+        raise _no_network("torchvision", model, known)
     default = models.get_model_weights(model).DEFAULT
     size = _size(data, size, weights, default.transforms().crop_size[0])
     has_positions = "image_size" in inspect.signature(models.get_model_builder(model)).parameters
     options = {"image_size": size} if has_positions or model.startswith("vit_") else {}
-    net = models.get_model(model, weights=None, num_classes=data.num_classes, **options)
+    with _fitting(f"torchvision:{model}", size):
+        net = models.get_model(model, weights=None, num_classes=data.num_classes, **options)
     if weights == "cache":
         file = Path(torch.hub.get_dir()) / "checkpoints" / default.url.rpartition("/")[2]
         if not file.is_file():
@@ -125,8 +126,11 @@ def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) 
             f"{model} and its weights are neither a folder nor in the cache: run `hf download {model}`."
         ) from error
     except ValueError as error:
-        raise SpecError(f"hf:{model} is no image classifier of transformers: {error}") from error
-    return LibraryClassifier(net, data, size, (0.5,) * 3, (0.5,) * 3)
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        raise SpecError(
+            f"hf:{model} is no image classifier of transformers: {reason}. Write hf:vit, for example."
+        ) from error
+    return _adapted(f"hf:{model}", net, data, size, (0.5,) * 3, (0.5,) * 3, "none")
 
 
 def _library(name: str, extra: str) -> Any:
@@ -136,9 +140,19 @@ def _library(name: str, extra: str) -> Any:
         raise Unavailable(f"{name} is not installed: pip install 'jembench-zoo[{extra}]'.") from error
 
 
-def _no_network(library: str, model: str, similar: Sequence[str], listing: str) -> SpecError:
-    near = f" Similar ones are {', '.join(similar[:5])}." if similar else ""
-    return SpecError(f"{library} has no network {model!r}.{near} {listing} has all names.")
+def _no_network(library: str, model: str, known: Sequence[str]) -> SpecError:
+    near = difflib.get_close_matches(model, known, 4) or known[:4]
+    return SpecError(f"{library} has no network {model!r}. Some of its {len(known)} names are {', '.join(near)}.")
+
+
+@contextmanager
+def _fitting(name: str, size: int) -> Iterator[None]:
+    """Raise the errors of a network that cannot have images of a size as SpecError."""
+    try:
+        yield
+    except (AssertionError, RuntimeError, ValueError) as error:
+        reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
+        raise SpecError(f"{name} fails for images of {size} pixels: {reason}. Give another size=, as 224.") from error
 
 
 def _size(data: DataSpec, size: int | None, weights: str, native: int) -> int:
@@ -166,10 +180,17 @@ def _cached(repository: str) -> str:
 def _adapted(
     name: str, net: nn.Module, data: DataSpec, size: int, mean: Sequence[float], std: Sequence[float], weights: str
 ) -> LibraryClassifier:
-    """Return the model of a network, with the weights of a file except those of another number of classes."""
+    """Return the model of a network that was tried on two images.
+
+    Args:
+        weights: "none", or a file; the last layer stays as it is if the numbers of classes differ.
+    """
     if weights != "none":
         _load(name, net, data.num_classes, Path(weights).expanduser())
-    return LibraryClassifier(net, data, size, mean, std)
+    model = LibraryClassifier(net, data, size, mean, std).eval()
+    with _fitting(name, size), torch.no_grad():
+        model(torch.zeros(2, *data.shape))
+    return model.train()
 
 
 def _load(name: str, net: nn.Module, classes: int, file: Path) -> None:

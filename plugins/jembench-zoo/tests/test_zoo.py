@@ -141,10 +141,31 @@ def test_nothing_is_downloaded(name, monkeypatch, tmp_path):
 
 
 def test_unknown_network_and_unfit_images_are_refused():
-    with pytest.raises(SpecError, match=r"no network 'resnet1'\. Similar ones are resnet101"):
+    with pytest.raises(SpecError, match=r"no network 'resnet1'\. Some of its \d+ names are .*resnet18"):
         make("torchvision:resnet1")
     with pytest.raises(SpecError, match="2 channels"):
         make("torchvision:resnet18", DataSpec(name="pairs", shape=(2, 8, 8), num_classes=2))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torchvision:alexnet,size=32",
+        "torchvision:vit_b_16,size=40",
+        pytest.param("timm:test_vit,size=40", marks=installed("timm")),
+    ],
+)
+def test_a_size_that_a_network_cannot_have_is_refused(name):
+    with pytest.raises(SpecError, match=r"fails for images of \d+ pixels: .*Give another size="):
+        make(name)
+
+
+@installed("transformers")
+def test_a_model_that_is_no_image_classifier_gets_one_short_message():
+    for name in ("hf:nosuch", "hf:bert"):
+        with pytest.raises(SpecError, match="no image classifier") as error:
+            make(name)
+        assert len(str(error.value)) < 300
 
 
 @pytest.mark.parametrize("text", ["timm:resnet18", "hf:google/vit-base-patch16-224", "jembench-zoo/timm:a.b,size=8"])
