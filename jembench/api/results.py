@@ -128,7 +128,7 @@ class Results(Shown, Sequence[Row]):
         """
         suite, left_out = which.suite, list[str]()
         cells, parts, names = which.of(store, left_out=left_out.append)
-        published = references.load((suite.references if suite else ()) if reference is None else reference)
+        published = references.load(reference, suite.references if suite else ())
         results = cls(cells, parts, published, suite=suite, selection=which, names=names, store=store)
         results.nothing, results.left_out = "" if cells else which.nothing(store.root), left_out
         return results

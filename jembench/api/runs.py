@@ -88,7 +88,7 @@ def run(
     place = opened(said.get("store", "runs") if store is None else store).store
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
     plan = plan_run(loaded, place, recipe=recipe, settings=setting_texts(settings), limit=limit, **chosen)
-    published = references.load(loaded.references)
+    published = references.load(None, loaded.references)
     return _noted(carry_out(plan, place, RunOptions(**options), Display if progress else nullcontext, published))
 
 

@@ -91,7 +91,7 @@ def run(ctx: click.Context, /, suite: str, dataset: list[str] | None, reference:
     command = options.run_command(given)
     with plugins_aside():
         plan = runs.plan_run(suites.load(suite), Store(command.store), datasets=dataset, **given)
-        published = references.load(plan.suite.references if reference is None else reference)
+        published = references.load(reference, plan.suite.references)
     if not (plan.suite.report or plan.suite.figures):
         return carry_out(ctx, plan, published, command)
     from jembench.cli import shown  # which imports the commands that it calls

@@ -37,9 +37,7 @@ class IterationTime(Metric):
         if not seconds:
             raise NotApplicable("The model was fitted at once: no timings of iterations are known.")
         windows = {"seconds": np.asarray(seconds, dtype=np.float64)}
-        details: dict[str, list[str]] = {"suspicious": []}
-        if other_load is not None and other_load > BUSY:
-            details["suspicious"] += [f"it was measured under load: {other_load:.1f} processes waited for a processor"]
+        details = {"suspicious": ["it was measured while other processes computed"] * ((other_load or 0.0) > BUSY)}
         parts: dict[str, Scalar] = {
             "statistic": "median",
             "when": "training",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -68,6 +69,10 @@ def build(
 
     def all_tables(best: Best | None = None) -> list[Table]:
         ours, others = tables(means, parts, published, order, best)
+        if others and not all(number.requested for number in published):
+            names = ",".join(dict.fromkeys(number.table for number in published))
+            hint = Footnote(f"Published numbers that are not comparable with these: --reference {names} shows them.")
+            others, ours[-1] = [], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))
         return [*ours, *others]
 
     def judged() -> list[Table]:

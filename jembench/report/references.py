@@ -30,6 +30,7 @@ class Published(NamedTuple):
     quantity: str  # the label of ours that it corresponds to, "auroc"; "": no metric of ours gives it
     status: Standing  # "as quoted": read in another text than the paper
     row: Row  # the model as the paper names it; the protocol as far as it is stated, "" without a metric of ours
+    requested: bool = True  # False: of a suite's table that nobody asked for by name
 
 
 class _Paper(NamedTuple):
@@ -74,14 +75,14 @@ class _File(NamedTuple):
     table: tuple[_Table, ...]
 
 
-def load(names: Sequence[str]) -> list[Published]:
-    """Return the numbers of the tables of those names, in that order.
+def load(requested: Sequence[str] | None, of_suite: Sequence[str] = ()) -> list[Published]:
+    """Return the numbers of the requested tables in that order or, of None, those of a suite.
 
     Raises:
         SpecError: for a name that no reference file answers to.
         PluginError: for a reference file that is not of the layout.
     """
-    files = packages.files("reference")
+    files, names = packages.files("reference"), of_suite if requested is None else requested
     found: dict[str, list[Published]] = {}
     for stem in dict.fromkeys(name.partition("/")[0] for name in names):
         for number in read(stem, files[stem]) if stem in files else ():
@@ -89,7 +90,7 @@ def load(names: Sequence[str]) -> list[Published]:
     for name in names:
         if name not in found:
             raise unknown("published table", name, found or files, "jembench list references")
-    return [number for name in names for number in found[name]]
+    return [number._replace(requested=requested is not None) for name in names for number in found[name]]
 
 
 def read(stem: str, file: Traversable) -> list[Published]:

@@ -147,7 +147,7 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
             with isolated(f"The metric {name}", _ignore):
                 try:
                     made = metric.make()
-                    planned.require(made.requires, fit.key.model)
+                    planned.require(made.requires)
                     if isinstance(made, Checked):
                         made.check(planned)
                 except Unavailable as error:
@@ -183,18 +183,14 @@ class PlannedFit:
     buffers: int = 0  # number of buffers of the last epochs that training will keep
     pretrained: bool = False
 
-    def require(self, needs: frozenset[Need], name: str) -> None:
-        """Check that the fit will meet the needs of a metric; ``name`` is the model's.
+    def require(self, needs: frozenset[Need]) -> None:
+        """Check that the fit will meet the needs of a metric.
 
         Raises:
             NotApplicable: if it will not.
         """
-        known: tuple[Need, ...] = get_args(Capability)
-        has = capabilities(self.model)
-        if missing := sorted(needs & set(known) - has):
-            given = " and ".join(capability for capability in known if capability in has)
-            given = f"{given} only" if given else "nothing"
-            raise NotApplicable(f"needs {' and '.join(missing)}: {name} gives {given}")
+        if missing := sorted(needs & set(get_args(Capability)) - capabilities(self.model)):
+            raise NotApplicable(f"needs {' and '.join(missing)}, which the model does not give")
         if "labels" in needs and self.test.labels is None:
             raise NotApplicable(f"The dataset {self.spec.name} has no labels, so that no class can be wrong.")
         if "validation" in needs and not self.validation:

@@ -42,7 +42,7 @@ def test_refinement_is_for_models_with_chains(pgd):
     ]
     assert lines[3][2] == "N/A¹"
     assert "eot 2, grad bpda" in " ".join(done.out.split())
-    assert "¹ needs samples: zoo_of_tests:classifier gives logits and energy only" in done.out
+    assert "¹ needs samples, which the model does not give" in done.out
 
 
 def test_the_budget_follows_from_the_dataset(jembench):

@@ -64,8 +64,8 @@ def test_the_table_the_published_numbers_and_what_comes_next(run, table):
     rows = table(done.out)
     assert [row[0] for row in rows] == ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
     assert rows[1][-1] == "N/A¹"
-    assert "¹ needs samples: zoo_of_tests:classifier gives logits and energy only" in done.out
-    assert "Published · dataset CIFAR-10 · another dataset than ours" in done.out
+    assert "¹ needs samples, which the model does not give" in done.out
+    assert "not comparable with these: --reference jem-iclr2020/table1 shows them." in done.out
     picture = next(line.split()[1] for line in done.out.splitlines() if line.startswith(" samples "))
     assert Path(picture).read_bytes().startswith(b"\x89PNG")
     assert " results  runs/cells: 6 outcomes with provenance" in done.out
@@ -112,7 +112,7 @@ def test_a_dry_run_tells_what_is_to_be_done_and_does_nothing(run, table):
     assert [" ".join(row) for row in table(done.out)] == [
         "zoo_of_tests:jem zoo_of_tests:data tiny 0 36 iterations to do: accuracy, ece, zoo_of_tests:brightness",
         "zoo_of_tests:classifier zoo_of_tests:data tiny 0 36 iterations to do: accuracy, ece",
-        "N/A: zoo_of_tests:brightness (needs samples: zoo_of_tests:classifier gives logits and energy only)",
+        "N/A: zoo_of_tests:brightness (needs samples, which the model does not give)",
     ]
     assert "2 of 2 models are still to be trained, and 5 metrics to be computed." in done.out
     assert list(Path.cwd().iterdir()) == []

@@ -28,7 +28,7 @@ def test_not_applicable_is_known_before_training_and_not_tried_again(plan, store
     (outcome,) = outcomes(whole, store).values()
     assert (outcome.status, outcome.reason) == (
         "na",
-        "needs samples: zoo_of_tests:classifier gives logits and energy only",
+        "needs samples, which the model does not give",
     )
     assert not (store.root / "fits").exists()
     assert carry_out(whole, store) == []
