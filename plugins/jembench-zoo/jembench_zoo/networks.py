@@ -103,6 +103,8 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
 def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
     """Return an image classifier of transformers; errors as for :func:`of_timm`."""
     transformers = _library("transformers", "hf")
+    transformers.logging.set_verbosity_error()  # its report of replaced last layers and its bars are no part of a run
+    transformers.logging.disable_progress_bar()
     folder = Path(model).expanduser()
     try:
         if folder.is_dir() or "/" in model:
