@@ -69,7 +69,7 @@ class Tables:
         def heading(row: Row) -> Heading:
             is_alone = row.label in ("", row.metric) or len(of_label[row.label]) == 1
             text = row.column if is_alone else f"{row.label} ({row.metric})"
-            return Heading(text, detail(row.unit, row.better))
+            return Heading(text, detail(row.unit, row.better) + " → 0" * (row.label == "energy-gap"))  # near 0 is good
 
         yield from self._table([title], metrics, shown, {}, heading)
 
