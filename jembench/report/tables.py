@@ -62,13 +62,16 @@ class Tables:
     def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table with a column for each value of some metrics."""
         shown = _known(rows, metrics)
+        protocols = {row.metric: parts_of(row.protocol) for row in shown if row.protocol and not row.source}
         of_label: dict[str, set[str]] = {}
         for row in shown:
             of_label.setdefault(row.label, set()).add(row.metric)
 
         def heading(row: Row) -> Heading:
             is_alone = row.label in ("", row.metric) or len(of_label[row.label]) == 1
-            text = row.column if is_alone else f"{row.label} ({row.metric})"
+            parts = protocols.get(row.metric, {})
+            ood = f" ({parts['score']}, {parts['set']})" if {"score", "set"} <= parts.keys() else ""
+            text = row.column + ood if is_alone else f"{row.label} ({row.metric})"
             return Heading(text, detail(row.unit, row.better) + " → 0" * (row.label == "energy-gap"))  # near 0 is good
 
         yield from self._table([title], metrics, shown, {}, heading)

@@ -328,3 +328,10 @@ def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
     shown = [one for row in table.rows for one in row]
     assert all(one.value and "nan" not in one.value for one in shown)
     assert {mark for one in shown for mark in one.marks} == notes(table).keys()
+
+
+def test_the_column_of_a_single_ood_metric_names_the_score_and_the_set(cell):
+    made = cell(metric="ood", auroc=Value(0.9, 0.8, 0.95, 100))
+    outcome = replace(made.outcome, protocol="ood:score=log-px,set=interp")
+    (table,) = build([replace(made, outcome=outcome)]).tables()
+    assert table.headings[-1].label == "auroc (log-px, interp)"
