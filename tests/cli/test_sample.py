@@ -54,7 +54,7 @@ def test_a_model_that_draws_directly(sample):
         (["zoo_of_tests:jem", "--output", "."], "--output is .; its name must end in .png."),
         (["zoo_of_tests:jem", "--output", "thesis.tex"], "--output is thesis.tex; its name must end in .png."),
         (["zoo_of_tests:jem", "--output", "/dev/null"], "--output is /dev/null; its name must end in .png."),
-        (["jemm"], "Nearest: jem, igebm, jem-factored."),
+        (["jemm"], "Nearest: jem, timm, igebm."),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_trained(sample, arguments, text):
