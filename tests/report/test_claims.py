@@ -73,6 +73,7 @@ def plan(command):
     assert words[:2] == ["jembench", "run"]
     given = run_command.make_context("run", words[2:], resilient_parsing=True).params
     chosen = {"models": given["models"], "datasets": given["dataset"], "seeds": given["seeds"]}
+    chosen["metrics"] = given["metrics"]
     suite = suites.load(given["suite"]).replaced(**{name: value for name, value in chosen.items() if value})
     return make_plan(suite, recipe=given["recipe"])
 
