@@ -30,7 +30,7 @@ class Published(NamedTuple):
     quantity: str  # the label of ours that it corresponds to, "auroc"; "": no metric of ours gives it
     status: Standing  # "as quoted": read in another text than the paper
     row: Row  # the model as the paper names it; the protocol as far as it is stated, "" without a metric of ours
-    requested: bool = True  # False: of a suite's table that nobody asked for by name
+    requested: bool = True  # False: of a table that the suite names, not the user
 
 
 class _Paper(NamedTuple):

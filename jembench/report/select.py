@@ -131,7 +131,7 @@ def _fit_text(fit: Fit) -> str:
 
 
 def warn(problem: str) -> None:
-    """Warn of a file of a store that cannot be read; the line named is that of the caller of who reads the store."""
+    """Warn that a file of a store was left out, at the line that called the function reading the store."""
     warnings.warn(f"Left out: {problem}", Fallback, stacklevel=4)
 
 

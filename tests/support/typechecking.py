@@ -16,7 +16,7 @@ FIRST, EACH = 3, 50
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 
 calls = Counter()
-"""How often this test has called each function, all functions that one definition makes together."""
+"""The number of calls in this test, by the code of the function: those of a nested function count together."""
 
 every_call = jaxtyping.jaxtyped
 
