@@ -99,12 +99,12 @@ def collect(
 
 
 def overview(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of an overview: of each metric the values that were measured with the fewest options."""
+    """Return the rows of an overview: of each metric those measured with the fewest options, N/A included."""
     found = []
     for name in METRICS:
-        mine = [row for row in rows if bare_name(row.metric) == name and row.value is not None]
-        simplest = min((row.place for row in mine), key=lambda place: len(place[0]), default=None)
-        found += [row for row in mine if row.place == simplest]
+        places = [row.place for row in rows if bare_name(row.metric) == name and row.value is not None]
+        metric, label = min(places, key=lambda place: len(place[0]), default=(None, None))
+        found += [row for row in rows if row.metric == metric and (row.label == label or row.value is None)]
     return found
 
 
