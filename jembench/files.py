@@ -170,10 +170,12 @@ def socket_timeout(seconds: float) -> Iterator[None]:
 
 def cache_folder() -> Path:
     """Return the folder of caches, whose files jembench can download or compute again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "jembench"
+    from platformdirs import user_cache_path  # imported here, since few commands need it
+
+    return user_cache_path("jembench", appauthor=False).absolute()
 
 
 def data_folder(root: str = "") -> Path:
     """Return the folder of datasets: ``root``, else ``JEMBENCH_DATA``, else ``data`` in the folder of caches."""
     chosen = root or os.environ.get("JEMBENCH_DATA")
-    return Path(chosen).expanduser().absolute() if chosen else cache_folder().absolute() / "data"
+    return Path(chosen).expanduser().absolute() if chosen else cache_folder() / "data"
