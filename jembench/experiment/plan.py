@@ -13,6 +13,7 @@ from jembench.catalog.discovery import Component
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import stable_hash
 from jembench.errors import SpecError, Unavailable
+from jembench.experiment import effects
 from jembench.experiment import recipe as recipes
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Run, Suite
@@ -211,6 +212,7 @@ def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str]
         chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith(_NOT_OF_TRAINING)])
     elif recipe == PRETRAINED:
         raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
+    effects.check(chosen)
     return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
 
 

@@ -19,6 +19,7 @@ from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.holdout import holdout
 from jembench.errors import SpecError
+from jembench.experiment import effects
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, GradEnergy, Loss, Negatives, Sampler, Split
 from jembench.models import devices, execution, predictions
@@ -52,7 +53,7 @@ class Trainer:
         device: where to train.
 
     Raises:
-        SpecError: if there are no labels, or batches cannot be shared out evenly.
+        SpecError: if there are no labels, batches cannot be shared out evenly, or an override has no effect.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Trainer:
         self.device = device
         train, self.validation = holdout(images, recipe.data.validation, stratified=recipe.data.stratified)
         self.batches = Batches(train, data, recipe, seed=seed, device=device)
-        self.iterations = max(1, recipe.least_iterations, round(recipe.epochs * self.batches.per_epoch))
+        self.iterations = effects.iterations(recipe, self.batches.per_epoch)
         self.sampler = make_sampler(model, data, recipe, train)
         self.schedule = recipe.schedule.make()
         self.iteration = 0
