@@ -81,6 +81,20 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     return stream.getvalue()
 
 
+def table_csv(table: Table) -> str:
+    """Return one table as CSV in full precision, with columns for the ends of intervals and deviations over seeds."""
+    columns: dict[str, Sequence[Any]] = {}
+    for heading, cells in zip(table.headings, zip(*table.rows, strict=True), strict=True):
+        name, rows = heading.in_one_line, [cell.row for cell in cells]
+        values = [row.value if row else None for row in rows]
+        columns[name] = [cell.in_one_line if one is None else one for cell, one in zip(cells, values, strict=True)]
+        for end in ("low", "high", "sd"):
+            found = [getattr(row, end, None) for row in rows]
+            columns |= {f"{name} {end}": found} if any(one is not None for one in found) else {}
+    lines = zip(*columns.values(), strict=True)
+    return csv_text(list(columns), (dict(zip(columns, line, strict=True)) for line in lines))
+
+
 def to_parquet(document: Document) -> bytes:
     """Return a Parquet file in full precision, a row for each value; the items of a list have spaces between them.
 
@@ -125,7 +139,7 @@ def _table(table: Table) -> str:
     if table.rows:
         rule = ["---" if heading.identifies else "---:" for heading in table.headings]
         lines = [
-            [_escaped(one.label + f" ({one.detail})" * bool(one.detail)) for one in table.headings],
+            [_escaped(one.in_one_line) for one in table.headings],
             rule,
             *([*map(_text, row)] for row in table.rows),
         ]

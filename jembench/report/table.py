@@ -29,6 +29,11 @@ class Heading(NamedTuple):
     detail: str = ""  # unit and arrow
     identifies: bool = False
 
+    @property
+    def in_one_line(self) -> str:
+        """The label, with the unit in parentheses."""
+        return f"{self.label} ({self.detail})" if self.detail else self.label
+
 
 class TableCell(NamedTuple):
     """The text in one place of a table."""

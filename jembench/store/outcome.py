@@ -36,8 +36,11 @@ def _is_spec(text: str) -> bool:
     return _is_line(text)
 
 
+_LONGEST = 128  # characters of an id: file systems allow names of 255 bytes
+
+
 def _is_name(text: str) -> bool:
-    return bool(text) and _is_line(text) and not set(text) & set("/\\*?[]")
+    return 0 < len(text) <= _LONGEST and _is_line(text) and not set(text) & set("/\\*?[]")
 
 
 def _is_sound(value: Value) -> bool:

@@ -94,6 +94,35 @@ def test_a_number_opens_to_how_it_was_measured(open_page, report):
     assert page.locator("#tables details[open]").count() == 0
 
 
+def test_the_address_of_a_number_opens_it_in_its_part(open_page, report):
+    page = open_page(f"{report}#flow.digits.ece")
+    assert seen(page) == ["tables"]
+    assert page.locator("details[open]").get_attribute("id") == "flow.digits.ece"
+    assert page.locator("details[open] dl").evaluate(IN_VIEW)
+    page.goto(f"{report}#overview")
+    page.locator("#overview .number").first.click()
+    link = page.locator("#overview details[open] a", has_text="#")
+    link.click()
+    assert page.url.endswith(link.get_attribute("href"))
+    assert seen(page) == ["overview"]
+
+
+IN_VIEW = """(one) => {
+    const box = one.getBoundingClientRect();
+    return box.top >= 0 && box.left >= 0 && box.bottom <= innerHeight && box.right <= innerWidth;
+}"""
+
+
+@pytest.mark.parametrize("scripts", [True, False])
+def test_a_table_is_downloaded_without_a_network(open_page, report, scripts):
+    page = open_page(f"{report}#tables", java_script_enabled=scripts)
+    for name, begin in (("CSV", "model,"), ("LaTeX", "% Needs")):
+        with page.expect_download() as download:
+            page.locator("#tables .downloads").first.get_by_role("link", name=name).click()
+        assert download.value.path().read_text().startswith(begin)
+        assert download.value.suggested_filename.startswith("Results-dataset-digits-recipe-digits-seed-0.")
+
+
 def test_the_keyboard_does_all_of_it(open_page, report):
     page = open_page(report)
     focused = "document.activeElement.textContent.trim()"

@@ -12,8 +12,10 @@ from jembench.catalog import discovery
 from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import Value
 from jembench.report.figures import planning
-from jembench.report.formats import csv_text, render, to_parquet
+from jembench.report.formats import csv_text, render, table_csv, to_parquet
 from jembench.report.layout import build, of_seeds
+from jembench.report.table import Heading, Table, TableCell
+from jembench.store.outcome import Outcome
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"
 
@@ -49,6 +51,23 @@ def test_a_formula_is_text(text):
 def test_numbers_and_other_texts_stay_as_they_are(value):
     expected = "" if value is None else str(value)
     assert next(csv.DictReader(io.StringIO(csv_text(["a", "b"], [{"a": value, "b": "x"}]))))["a"] == expected
+
+
+def test_the_csv_of_a_table_has_its_lines_in_full_precision(cell):
+    no = Outcome(status="na", reason="needs logits")
+    accuracy = [cell(seed=seed, accuracy=Value(97.4 + seed / 3, None, 99, 397, "%", "higher")) for seed in (0, 1)]
+    (table,) = build([*accuracy, cell("flow", metric="accuracy", outcome=no)]).tables()
+    first, second = csv.DictReader(io.StringIO(table_csv(table)))
+    assert list(first) == ["model", "seeds", *(f"accuracy (% ↑){end}" for end in ("", " high", " sd"))]
+    assert float(first["accuracy (% ↑)"]) == (97.4 + (97.4 + 1 / 3)) / 2
+    assert float(first["accuracy (% ↑) sd"]) == pytest.approx(1 / 3 / 2**0.5)
+    assert (second["model"], second["accuracy (% ↑)"], second["accuracy (% ↑) high"]) == ("flow", "N/A", "")
+
+
+def test_the_csv_of_a_table_of_texts_has_their_intervals():
+    headings = (Heading("claim", identifies=True), Heading("difference", "%"))
+    table = Table(title="Claims", headings=headings, rows=((TableCell("=a"), TableCell("1.5", "[1.0, 2.0]")),))
+    assert table_csv(table) == "claim,difference (%)\n'=a,\"1.5 [1.0, 2.0]\"\n"
 
 
 @pytest.fixture

@@ -96,6 +96,7 @@ def test_unknown_keys_are_passed_over() -> None:
 OPTIONAL = {"outcome.values.accuracy.better", "provenance", "outcome.details", "arrays"}
 WRONG = {
     "id": [3, "", "../x"],
+    "fit.id": ["x" * 200],
     "fit": [[]],
     "fit.model": ["", "no spec!", "\x1b[2J"],
     "fit.seed": [0.5, 2**70],

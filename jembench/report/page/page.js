@@ -26,7 +26,8 @@
       tab.tabIndex = selected ? 0 : -1;
     });
     fadeAll();
-    if (scroll && target && target !== part) target.scrollIntoView({ block: "center" });
+    if (target?.matches("details")) target.open = true;
+    if (scroll && target && target !== part) target.scrollIntoView({ block: "center", inline: "center" });
     else if (scroll && target && scrollY > 200) scrollTo(0, 0);
   };
   const alongTabs = (event) => {
@@ -72,7 +73,7 @@
   const setUp = () => {
     document.querySelector(".tabs").setAttribute("role", "tablist");
     all("tbody").forEach((body) => [...body.rows].forEach((row, place) => (row.dataset.place = place)));
-    show(false);
+    show(performance.getEntriesByType("navigation")[0]?.type === "navigate"); // a reload stays where it was
     filter();
   };
 

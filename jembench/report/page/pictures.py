@@ -51,7 +51,7 @@ class Pictures:
             try:
                 with drawing.styled(drawing.Style(titles=False)):
                     figure, _ = one.draw()
-                    image = _data_uri("svg+xml", drawing.encoded(figure, "svg"))
+                    image = data_uri("image/svg+xml", drawing.encoded(figure, "svg"))
             except Exception as error:  # of a plugin
                 self.note(f"The figure {one.stem} cannot be drawn: {error_text(error)}")
             else:
@@ -75,7 +75,7 @@ class Pictures:
                 continue
             if grid.startswith(b"\x89PNG\r\n\x1a\n"):
                 width = int.from_bytes(grid[16:20])
-                found[fit.names] = Picture(title_of(fit, names), _data_uri("png", grid), width)
+                found[fit.names] = Picture(title_of(fit, names), data_uri("image/png", grid), width)
         return [picture for picture in found.values() if picture]
 
     def note(self, problem: str) -> None:
@@ -83,5 +83,6 @@ class Pictures:
         self.left_out[printable(problem)] = None
 
 
-def _data_uri(kind: str, content: bytes) -> str:
-    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+def data_uri(kind: str, content: bytes) -> str:
+    """Return the address that holds a file of a media type."""
+    return f"data:{kind};base64,{base64.b64encode(content).decode()}"

@@ -7,15 +7,19 @@ import functools
 import hashlib
 import math
 import re
+from collections.abc import Callable
 from importlib import resources
 from typing import TYPE_CHECKING
 
 from jembench import __version__
-from jembench.report.formats import Document
+from jembench.catalog.spec import slug
+from jembench.report.formats import Document, table_csv
+from jembench.report.latex import latex
 from jembench.report.page.content import Page
+from jembench.report.page.pictures import data_uri
 from jembench.report.protocols import parsed
 from jembench.report.rows import Row
-from jembench.report.table import TableCell, number_in
+from jembench.report.table import Table, TableCell, number_in
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -43,7 +47,21 @@ def render(page: Page, refresh: int | None = None) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     template = _environment().get_template("page.html")
-    return template.render(page=page, style=style, script=script, policy=policy, refresh=refresh, version=__version__)
+    return template.render(
+        page=page, style=style, script=script, policy=policy, refresh=refresh, version=__version__, unique=_unique()
+    )
+
+
+def _unique() -> Callable[[str], str]:
+    """Return a function that numbers an id which it has returned before."""
+    taken = set[str]()
+
+    def unique(name: str) -> str:
+        ids = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+        taken.add(found := next(one for one in ids if one not in taken))
+        return found
+
+    return unique
 
 
 def _hash(text: str) -> str:
@@ -66,7 +84,8 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters |= {"key": key, "breakable": breakable, "details": details}
+    environment.filters |= {"key": key, "breakable": breakable, "details": details, "anchor": anchor}
+    environment.filters |= {"slug": slug, "csv": _csv, "latex": _latex}
     return environment
 
 
@@ -76,6 +95,23 @@ def details(row: Row) -> list[tuple[str, str]]:
     shown = {name: value for name, value in row.as_dict().items() if name not in _SHOWN or protocol is None}
     parts = protocol.arguments if protocol else ()
     return [(name, _text(value)) for name, value in (*shown.items(), *parts) if value not in (None, "", ())]
+
+
+def anchor(row: Row) -> str:
+    """Return the id of a number in the page of its results: ``jem.digits.accuracy``.
+
+    It has dots, which no other id of the page has.
+    """
+    return ".".join(map(slug, dict.fromkeys((row.name, row.dataset, row.recipe, row.metric, row.label))))
+
+
+def _csv(table: Table) -> str:
+    return data_uri("text/csv;charset=utf-8", table_csv(table).encode())
+
+
+def _latex(table: Table) -> str:
+    content = latex(Document(tables=lambda: [table], records=list, fields=()))
+    return data_uri("text/x-tex;charset=utf-8", content.encode())
 
 
 _SHOWN = ("name", "status", "comparable", "protocol")  # in the table itself, or part by part

@@ -1,5 +1,6 @@
 """The page as a file: complete, escaped, and without anything from elsewhere."""
 
+import base64
 import math
 import re
 from html.parser import HTMLParser
@@ -8,8 +9,8 @@ import pytest
 
 from jembench.api.results import Results
 from jembench.interfaces import Value
-from jembench.report.formats import Document, render
-from jembench.report.page.render import breakable, details, key
+from jembench.report.formats import Document, render, table_csv
+from jembench.report.page.render import anchor, breakable, details, key
 from jembench.report.references import load
 from jembench.report.table import Footnotes, Heading, Table, TableCell, row_cell
 from jembench.store.outcome import Outcome
@@ -108,9 +109,29 @@ def test_links_and_labels_lead_somewhere_and_ids_are_unique(full_cells):
     read = Read(page(full_cells, load(["jem-iclr2020/table1"])))
     ids = [of["id"] for _, of in read.elements if "id" in of]
     assert len(ids) == len(set(ids))
-    targets = [of["href"][1:] for of in read.all("a")]
+    targets = [of["href"][1:] for of in read.all("a") if "download" not in of]
     targets += [of["aria-labelledby"] for _, of in read.elements if "aria-labelledby" in of]
     assert set(targets) <= set(ids)
+
+
+def test_a_number_has_an_id_of_its_own_in_the_tables_whatever_stands_beside_it(full_cells, cell):
+    read = Read(page([*full_cells, cell("other", accuracy=Value(1, 0, 2, 9))]))
+    ids = [of["id"] for of in read.all("details") if of.get("class") == "number"]
+    (record,) = Results([full_cells[0]])
+    assert anchor(record) == "jem.digits.accuracy"
+    assert {"jem.digits.accuracy", "jem.digits.is.is-digits-cnn"} <= set(ids)
+    assert all("." in one for one in ids)  # no other id has dots
+    assert not any("." in of["id"] for tag, of in read.elements if "id" in of and tag != "details")
+    assert {f"#{one}" for one in ids} <= {of["href"] for of in read.all("a")}
+
+
+def test_each_table_is_there_as_csv_and_latex(full_cells):
+    results = Results(full_cells)
+    links = [of for of in Read(results.table("html")).all("a") if of.get("download", "").startswith("Results")]
+    assert [of["download"].rpartition(".")[2] for of in links] == ["csv", "tex"] * (len(links) // 2)
+    contents = [base64.b64decode(of["href"].partition("base64,")[2]).decode() for of in links]
+    (table,) = results.document.tables()
+    assert contents[-2:] == [table_csv(table), results.table("latex")]
 
 
 def test_the_same_results_give_the_same_page(full_cells):
