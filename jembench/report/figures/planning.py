@@ -34,7 +34,7 @@ def figures(
     """
     yield from of_metrics(cells, store, left_out, names)
     fits = list({cell.fit.id: cell.fit for cell in cells}.values())
-    yield from training.energies_of(fits, store, left_out, names)
+    yield from training.curves_of(fits, store, left_out, names)
     yield from training.buffers_of(fits, store, names)
     yield from training.seeds_of(cells, names)
 

@@ -1,4 +1,4 @@
-"""Figures of training: the energies of data and samples over it, its chains, and the values of several seeds."""
+"""Figures of training: the curves of losses and energies, the kept chains, and the values of several seeds."""
 
 from __future__ import annotations
 
@@ -9,20 +9,24 @@ import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from jembench import drawing
 from jembench.errors import StoreError
 from jembench.files import read_bytes
-from jembench.report.figures.base import Drawing, Planned, model_of, rows_of, stem, title_of
+from jembench.report.figures.base import Drawing, Numbers, Planned, model_of, rows_of, stem, title_of
 from jembench.report.figures.images import Panel, grid_of, grids
 from jembench.report.rows import grouped
 from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 from jembench.store.tensors import age_of
-from jembench.training.guard import HIGHEST, HIGHEST_START
+from jembench.training.guard import HIGHEST, HIGHEST_DATA, HIGHEST_START
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 History = Sequence[Mapping[str, float]]
 """A row for each window of training; what was not measured in it is not in the row."""
@@ -101,7 +105,126 @@ def read_history(path: Path) -> History:
     except FileNotFoundError:
         return []
     except (OSError, ValueError, TypeError, AttributeError, csv.Error) as error:
-        raise StoreError(f"{path} is not the history of a fit ({error}); its energies cannot be drawn.") from error
+        raise StoreError(f"{path} is not the history of a fit ({error}); its curves cannot be drawn.") from error
+
+
+# --- curves of all models ---------------------------------------------------------------------------------------------
+
+
+class Quantity(NamedTuple):
+    """Columns of histories that one figure shows."""
+
+    label: str  # of its axis
+    columns: Mapping[str, str]  # their words in the legend
+
+    @classmethod
+    def of(cls, column: str) -> Quantity:
+        """Return the quantity of a column that stands alone."""
+        return cls(_LABELS.get(column, column.replace("_", " ")), {column: ""})
+
+
+_QUANTITIES = {
+    "energy": Quantity("mean E(x), nats", {"energy_data": "data", "energy_samples": "samples"}),
+    "joint-energy": Quantity("mean E(x, y), nats", {"joint_energy_data": "data", "joint_energy_samples": "samples"}),
+    "highest-energy": Quantity("highest E(x), nats", {HIGHEST_DATA: "data", HIGHEST: "samples"}),
+    "energy-of-starts": Quantity("E(x) of starts, nats", {"mean_start": "mean", HIGHEST_START: "highest"}),
+}
+_LABELS = {
+    "cross_entropy": "cross-entropy, nats",
+    "nll": "-log p(x), nats",
+    "bits_per_dim": "bits per dimension",
+    "l2": "mean squared energy",
+    "validation_nll": "validation cross-entropy, nats",
+    "seconds": "seconds per iteration",
+}
+_COUNTS = {"iteration", "iterations", "attempt"}
+_SPAN = 100.0
+"""Ratio of the largest to the 10th percentile of absolute values beyond which a scale is logarithmic."""
+
+
+class Training(NamedTuple):
+    """The history of a fit, and how its curves are drawn."""
+
+    model: str
+    seed: int
+    history: History
+    colour: str
+
+
+def curves_of(
+    fits: Iterable[FitKey], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
+) -> Iterator[Planned]:
+    """Plan a figure for each dataset and each quantity in the histories of some fits, with the curves of all models.
+
+    A model's colour is that of its place among the models of all fits.
+
+    Args:
+        fits: in the order of the models.
+        store: of the fits.
+        left_out: called with a sentence for each damaged history.
+        names: display names by canonical specs and recipes.
+    """
+    fits = list(fits)
+    models = list(dict.fromkeys(model_of(fit, names) for fit in fits))
+    for group in grouped(fits, lambda fit: fit.dataset):
+        trainings = []
+        for fit in group:
+            try:
+                history, model = read_history(store.history(fit)), model_of(fit, names)
+            except StoreError as error:
+                left_out(str(error))
+            else:
+                trainings.append(Training(model, fit.seed, history, drawing.look(models.index(model)).colour))
+        columns = dict.fromkeys(name for one in trainings for row in one.history for name in row)
+        alone = [name for name in columns if not any(name in quantity.columns for quantity in _QUANTITIES.values())]
+        quantities = {name.replace("_", "-"): Quantity.of(name) for name in alone if name not in _COUNTS} | _QUANTITIES
+        for name, quantity in quantities.items():
+            if not columns.keys().isdisjoint(quantity.columns):
+                title = f"training on {group[0].dataset}: {quantity.label}"
+                yield Planned(stem(f"training-{name}", group), partial(curves, title, quantity, trainings))
+
+
+def curves(title: str, quantity: Quantity, trainings: Sequence[Training]) -> Drawing:
+    """Draw a quantity over the iterations: a colour for each model, thin lines where it has several seeds.
+
+    A vertical line in the colour of the model marks where the guard has intervened. The scale is logarithmic where the
+    values span decades, and linear around 0 if some are negative.
+    """
+    known = {name for one in trainings for row in one.history for name in row}
+    styles = {
+        name: drawing.look(index).line for index, name in enumerate(name for name in quantity.columns if name in known)
+    }
+    figure, (axes,) = drawing.panels(title, 2.3)
+    models = [one.model for one in trainings]
+    rows: list[dict[str, Any]] = []
+    for model, seed, history, colour in trainings:
+        measured = [row for row in history if not styles.keys().isdisjoint(row)]
+        look: dict[str, Any] = {"color": colour, "linewidth": 1.2 if models.count(model) == 1 else 0.6}
+        for attempt in grouped(measured, lambda row: row["attempt"]):
+            for name, style in styles.items():
+                points = [(row["iteration"], row[name]) for row in attempt if name in row]
+                axes.plot(*np.reshape(points, (-1, 2)).T, linestyle=style, **look)
+            if attempt[0]["attempt"] > 0:
+                axes.axvline(attempt[0]["iteration"], color=colour, linewidth=drawing.HAIR, linestyle=":")
+        if measured and all(row["model"] != model for row in rows):
+            axes.plot([], [], color=colour, label=model)
+        fields = ("iteration", "attempt", *styles)
+        rows += [{"model": model, "seed": seed, **{name: row.get(name, "") for name in fields}} for row in measured]
+    for name, style in styles.items() if len(styles) > 1 else ():
+        axes.plot([], [], color=drawing.BLACK, linestyle=style, label=quantity.columns[name])
+    _scale(axes, np.array([row[name] for row in rows for name in styles if row[name] != ""]))
+    axes.set(xlabel="iteration", ylabel=quantity.label)
+    drawing.legend_below(figure, axes, columns=4)
+    return Drawing(figure, rows)
+
+
+def _scale(axes: Axes, values: Numbers) -> None:
+    """Make the scale logarithmic if the values span decades."""
+    sizes = np.abs(values[np.isfinite(values) & (values != 0)])
+    low = float(np.percentile(sizes, 10)) if sizes.size else math.inf
+    if sizes.max(initial=0) > _SPAN * low:
+        axes.set_yscale("symlog", linthresh=low) if (values < 0).any() else axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
 
 
 # --- chains -----------------------------------------------------------------------------------------------------------

@@ -48,7 +48,7 @@ STEMS = {
     "transfer-curves-digits-jem-s0",
     "transfer-images-digits-jem-s0",
     "distal-digits-jem-s0",
-    "energies-digits-jem-s0",
+    "training-energy-digits",
     "seeds-ece-bins=10-digits",
 }
 OKABE_ITO = {"#000000", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"}
@@ -96,7 +96,7 @@ def test_every_figure_has_the_width_and_no_title_on_demand(planned, stem, width)
 
 
 def test_a_pdf_is_the_same_each_time_and_its_fonts_are_embedded(planned):
-    figure = planned["energies-digits-jem-s0"]
+    figure = planned["training-energy-digits"]
     one, other = (render(figure, ("pdf",))[f"{figure.stem}.pdf"] for _ in range(2))
     assert one == other
     assert b"CreationDate" not in one
@@ -167,15 +167,12 @@ def test_metrics_of_plugins_and_cells_without_values_have_no_figure(cell):
     assert problems == []
 
 
-def test_two_fits_of_one_name_have_figures_of_two_names(cell, tmp_path):
-    cells = [cell("accuracy"), cell("accuracy")]
+def test_two_fits_of_one_name_have_figures_of_two_names(cell, everything):
+    arrays = next(arrays for one, arrays in everything if one.metric == "chain-age")
+    cells = [cell("chain-age"), cell("chain-age")]
     cells[1] = dataclasses.replace(cells[1], fit=dataclasses.replace(cells[1].fit, id="another"))
-    for one in cells:
-        (tmp_path / one.fit.id).mkdir()
-        (tmp_path / one.fit.id / "history.csv").write_text("iteration,attempt,energy_data\n20,0,1\n")
-    found = planning.figures(cells, store_of(history=lambda fit: tmp_path / fit.id / "history.csv"), pytest.fail)
-    energies = [figure.stem for figure in found if figure.stem.startswith("energies")]
-    assert len(set(energies)) == 2
+    found = planning.figures(cells, store_of(lambda cell: arrays), pytest.fail)
+    assert len({figure.stem for figure in found if figure.stem.startswith("chain")}) == 2
 
 
 def test_a_history_that_is_damaged_is_told(cell, tmp_path):
@@ -185,5 +182,5 @@ def test_a_history_that_is_damaged_is_told(cell, tmp_path):
     assert list(planning.figures([cell("accuracy")], store_of(history=lambda fit: history), problems.append)) == []
     assert problems == [
         f"{tmp_path / 'history.csv'} is not the history of a fit (could not convert string to float: 'much'); its "
-        "energies cannot be drawn."
+        "curves cannot be drawn."
     ]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from jembench.drawing import BLUE, VERMILLION
 from jembench.drawing import styled as in_our_style
 from jembench.interfaces import Value
 from jembench.report.figures import (
@@ -219,25 +220,50 @@ def test_distances_of_samples_and_test_images_are_counted_in_every_space(neighbo
 # --- training, generation, seeds ---
 
 
-def test_energies_are_those_of_the_history(planned):
-    drawing = planned["energies-digits-jem-s0"].draw()
-    assert drawing.rows == [
-        {"iteration": 20, "attempt": 0, "energy_data": -1.5, "energy_samples": -1},
-        {"iteration": 40, "attempt": 0, "energy_data": -2.5, "energy_samples": -30},
-        {"iteration": 20, "attempt": 1, "energy_data": -2, "energy_samples": ""},
+HISTORIES = {
+    ("baseline", 0): "iteration,attempt,loss\n20,0,1.0\n40,0,0.001\n60,0,0.001\n",
+    ("jem", 0): "iteration,attempt,loss,energy_data,energy_samples\n20,0,2.0,-3,-2\n40,1,1.0,-4,-9000\n",
+    ("jem", 1): "iteration,attempt,loss,energy_data,energy_samples\n20,0,3.0,-3,-4\n",
+}
+
+
+@pytest.fixture
+def curves(cell, tmp_path):
+    """Training curves of a baseline and of two seeds of JEM, whose first seed the guard has repaired."""
+    fits = [cell("accuracy", model=model, seed=seed).fit for model, seed in HISTORIES]
+    for (model, seed), history in HISTORIES.items():
+        (tmp_path / f"{model}{seed}").write_text(history)
+    place = SimpleNamespace(history=lambda fit: tmp_path / f"{fit.model}{fit.seed}")
+    planned = training.curves_of(fits, place, pytest.fail, {("jem", "digits"): "ours"})
+    return [one.draw() for one in planned]
+
+
+def test_curves_of_all_models_are_one_figure_for_each_quantity(curves):
+    loss, energy = curves
+    assert [(row["model"], row["seed"], row["loss"]) for row in loss.rows] == [
+        *(("baseline", 0, value) for value in (1.0, 0.001, 0.001)),
+        *(("ours", 0, value) for value in (2.0, 1.0)),
+        ("ours", 1, 3.0),
     ]
-    (axes,) = drawing.figure.axes
-    assert axes.lines[0].get_ydata().tolist() == [-1.5, -2.5]
-    assert axes.get_yscale() == "symlog"
+    assert {row["model"] for row in energy.rows} == {"ours"}
+    assert (loss.figure.axes[0].get_yscale(), energy.figure.axes[0].get_yscale()) == ("log", "symlog")
+    legends = [[text.get_text() for text in one.figure.legends[0].get_texts()] for one in curves]
+    assert legends == [["baseline", "ours"], ["ours", "data", "samples"]]
 
 
-def test_a_model_without_energies_has_no_figure_of_them(cell, tmp_path):
-    assert training.read_history(tmp_path / "none.csv") == []
-    (tmp_path / "history.csv").write_text("iteration,attempt,loss\n20,0,1.0\n")
-    found = training.energies_of(
-        [cell("accuracy").fit], SimpleNamespace(history=lambda fit: tmp_path / "history.csv"), pytest.fail
-    )
-    assert list(found) == []
+def test_a_model_has_one_colour_in_all_its_curves_and_a_line_where_the_guard_intervened(curves):
+    def drawn(axes, colour):
+        return [(*line.get_xdata(),) for line in axes.lines if line.get_color() == colour and len(line.get_xdata())]
+
+    loss, energy = (one.figure.axes[0] for one in curves)
+    assert drawn(loss, BLUE) == [(20, 40, 60)]
+    assert drawn(loss, VERMILLION) == [(20,), (40,), (40, 40), (20,)]
+    assert drawn(energy, VERMILLION) == [(20,), (20,), (40,), (40,), (40, 40), (20,), (20,)]
+
+
+def test_a_fit_without_a_history_has_no_curves(cell, tmp_path):
+    place = SimpleNamespace(history=lambda fit: tmp_path / "none.csv")
+    assert list(training.curves_of([cell("accuracy").fit], place, pytest.fail)) == []
 
 
 def test_the_kept_chains_are_drawn_epoch_by_epoch(cell, tmp_path):
