@@ -41,6 +41,7 @@ def run(
     recipe: str | None = None,
     settings: Settings | None = None,
     limit: int | None = None,
+    reference: str | Sequence[str] | None = None,
     store: Location | OpenStore | None = None,
     device: str | None = None,
     executor: str | None = None,
@@ -63,6 +64,7 @@ def run(
         recipe: a name or a TOML file; None: the suite's, or the default of the dataset.
         settings: changes of the recipe and of metrics.
         limit: number of test images to evaluate on; None: all.
+        reference: published tables to show beside the results, ``jem-iclr2020/table1``, or ``none``; None: the suite's.
         store: the folder of trained models and results; None: that of the file, or ``runs``. The defaults of the next
             four arguments may be in the file as well.
         device: cpu, cuda, cuda:1 ...; auto, the default, is the first GPU, or else the CPU.
@@ -88,7 +90,7 @@ def run(
     place = opened(said.get("store", "runs") if store is None else store).store
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
     plan = plan_run(loaded, place, recipe=recipe, settings=setting_texts(settings), limit=limit, **chosen)
-    published = references.load(None, loaded.references)
+    published = references.load(texts(reference), loaded.references)
     return _noted(carry_out(plan, place, RunOptions(**options), Display if progress else nullcontext, published))
 
 

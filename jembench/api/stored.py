@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jembench.api import sharing
-from jembench.api.arguments import selection
+from jembench.api.arguments import selection, texts
 from jembench.api.fit import Fit
 from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
@@ -49,15 +49,18 @@ class OpenStore:
         """
         return [record.key for record in self.store.trained()]
 
-    def results(self, suite: str | None = None, **selected: Any) -> Results:
+    def results(
+        self, suite: str | None = None, *, reference: str | Sequence[str] | None = None, **selected: Any
+    ) -> Results:
         """Return the current results of the store, the newest of those with the same names.
 
         Args:
             suite: the name of a suite, to show only its metrics, with its published numbers.
+            reference: published tables to show beside the results, as for :func:`run`.
             selected: the selection and the display names, as for :func:`selection`.
 
         Raises:
-            SpecError: if there is no such suite, or no result of a selected name.
+            SpecError: if there is no such suite or published table, or no result of a selected name.
             StoreError: if the store cannot be read.
 
         Example:
@@ -66,7 +69,7 @@ class OpenStore:
             >>> [record.label for record in store.results(models=name, columns="ece,accuracy")]
             ['ece', 'accuracy']
         """
-        results = Results.of_store(self.store, selection(suite, **selected))
+        results = Results.of_store(self.store, selection(suite, **selected), texts(reference))
         if not results.cells:
             raise SpecError(results.nothing)
         return results

@@ -76,13 +76,14 @@ class _File(NamedTuple):
 
 
 def load(requested: Sequence[str] | None, of_suite: Sequence[str] = ()) -> list[Published]:
-    """Return the numbers of the requested tables in that order or, of None, those of a suite.
+    """Return the numbers of the requested tables in that order; of None those of a suite, of ``none`` nothing.
 
     Raises:
         SpecError: for a name that no reference file answers to.
         PluginError: for a reference file that is not of the layout.
     """
-    files, names = packages.files("reference"), of_suite if requested is None else requested
+    files = packages.files("reference")
+    names = of_suite if requested is None else [name for name in requested if name != "none"]
     found: dict[str, list[Published]] = {}
     for stem in dict.fromkeys(name.partition("/")[0] for name in names):
         for number in read(stem, files[stem]) if stem in files else ():

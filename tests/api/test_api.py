@@ -124,6 +124,16 @@ def test_a_finished_run_is_found_again(folder, zoo_of_tests, monkeypatch):
     assert {record.label for record in jb.open_store(root).results()} >= {"accuracy", "ece"}
 
 
+@pytest.mark.parametrize(
+    ("reference", "published"), [("none", set()), ([], set()), ("jem-iclr2020/figure4", {"Figure 4"})]
+)
+def test_the_published_tables_that_are_shown(folder, zoo_of_tests, reference, published):
+    again = jb.run("hybrid", models=MODELS, metrics="accuracy", store=folder[0], reference=reference, **RUN)
+    for found in (again, jb.open_store(folder[0]).results("hybrid", reference=reference)):
+        sources = [row["source"] for row in found.document.records()]
+        assert {source.split(", ")[2] for source in sources if source} == published
+
+
 def test_what_was_finished_before_an_interrupt_is_kept(folder, zoo_of_tests, monkeypatch, tmp_path):
     def interrupted(*arguments, **options):
         raise KeyboardInterrupt
@@ -154,6 +164,7 @@ def test_a_suite_may_be_a_file(zoo_of_tests, tmp_path):
         ({"seeds": [-1]}, "seeds"),
         ({"settings": {"nosuch": 1}}, "nosuch"),
         ({"executor": "nosuch"}, "no executor named 'nosuch'"),
+        ({"reference": "nosuch/table1"}, "no published table named 'nosuch/table1'"),
         ({"settings": ["epochs=5"]}, "mapping"),
         ({"datasets": {"test": np.zeros((2, 4, 4), np.uint8)}}, "train and test"),
         ({"datasets": {**arrays(), "test": np.zeros((2, 4, 4))}}, "uint8"),
