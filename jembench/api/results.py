@@ -18,6 +18,7 @@ from jembench.report.references import Published
 from jembench.report.rows import Row
 from jembench.report.select import NO_NAMES, WHOLE, Names, Selection
 from jembench.report.table import Table
+from jembench.report.tables import Best
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -102,9 +103,14 @@ class Results(Shown, Sequence[Row]):
         title, claims = (suite.title, suite.claims) if suite else ("Results", ())
 
         def page(
-            of_store: Store, rows: Sequence[Row], ours: Sequence[Table], others: Sequence[Table], refresh: int | None
+            of_store: Store,
+            rows: Sequence[Row],
+            ours: Sequence[Table],
+            others: Sequence[Table],
+            best: Best | None,
+            refresh: int | None,
         ) -> str:
-            content = collect(title, rows, ours, others, self.cells, Pictures(of_store), names, claims)
+            content = collect(title, rows, ours, others, self.cells, Pictures(of_store), names, claims, best)
             return render(content, refresh)
 
         self.document = layout.build(

@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
 NOTHING = "No results yet."
 
-PageOf = Callable[[Sequence[Row], Sequence[Table], Sequence[Table], int | None], str]
-"""Renders a page of rows, our tables and published tables that is loaded again after some seconds, if any."""
+PageOf = Callable[[Sequence[Row], Sequence[Table], Sequence[Table], Best | None, int | None], str]
+"""Renders a page of rows, our tables and published tables, with what finds the best values, that is loaded again after
+some seconds, if any."""
 
 
 def build(
@@ -75,17 +76,18 @@ def build(
             others, ours[-1] = [], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))
         return [*ours, *others]
 
-    def judged() -> list[Table]:
+    def judge() -> Best | None:
         from jembench.report.comparison import best  # tests are slow to import, and to do
 
-        return all_tables(partial(best, seeds=seeds, read=read) if read else None)
+        return partial(best, seeds=seeds, read=read) if read else None
 
     def whole_page(refresh: int | None) -> str:
-        return page(means, *tables(means, parts, published, order), refresh) if page else ""
+        best = judge()
+        return page(means, *tables(means, parts, published, order, best), best, refresh) if page else ""
 
     return Document(
         tables=all_tables,
-        judged=judged,
+        judged=lambda: all_tables(judge()),
         records=lambda: [row.as_dict() for row in shown],
         fields=FIELDS,
         page=whole_page if page else None,

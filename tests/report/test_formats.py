@@ -67,7 +67,7 @@ def test_the_csv_of_a_table_has_its_lines_in_full_precision(cell):
 def test_the_csv_of_a_table_of_texts_has_their_intervals():
     headings = (Heading("claim", identifies=True), Heading("difference", "%"))
     table = Table(title="Claims", headings=headings, rows=((TableCell("=a"), TableCell("1.5", "[1.0, 2.0]")),))
-    assert table_csv(table) == "claim,difference (%)\n'=a,\"1.5 [1.0, 2.0]\"\n"
+    assert table_csv(table) == 'claim,difference (%)\n\'=a,"1.5 [1.0, 2.0]"\n'
 
 
 @pytest.fixture

@@ -5,20 +5,21 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.experiment.sweep import bare_name
-from jembench.report.layout import tables
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.rows import Row, grouped
 from jembench.report.select import NO_NAMES, Names
 from jembench.report.table import Footnotes, Heading, Table, TableCell, fixed
+from jembench.report.tables import Best
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 
-METRICS = ("accuracy", "fid", "is", "kid", "ece", "nll", "ood", "pgd", "boundary", "pointwise")
-"""The metrics of the overview, in its order."""
+if TYPE_CHECKING:
+    from jembench.report.page.overview import Overview
 
 _SAMPLES = ("class-samples", "confident-samples", "neighbours", "distal")
 """The metrics whose figures show images."""
@@ -30,7 +31,8 @@ class Page:
 
     title: str
     tables: Sequence[Table]
-    overview: Sequence[Table] = ()
+    byline: str = ""
+    overview: Overview | None = None
     published: Sequence[Table] = ()  # published numbers that have no place beside ours
     figures: Mapping[str, Sequence[Picture]] = field(default_factory=dict)  # by metric
     samples: Sequence[Picture] = ()
@@ -50,6 +52,7 @@ def collect(
     pictures: Pictures,
     names: Names = NO_NAMES,
     own_claims: Sequence[Claim] = (),
+    best: Best | None = None,
 ) -> Page:
     """Return the page of some results.
 
@@ -62,22 +65,29 @@ def collect(
         pictures: of the store that holds them.
         names: display names by canonical specs and recipes.
         own_claims: of the experiment, to be judged beside those of papers.
+        best: finds the best values of the overview; None: none are marked.
     """
     from jembench.report.claims import document, judge
     from jembench.report.figures import planning, training  # imports numpy, which tables need not
+    from jembench.report.page.overview import byline, overview, overview_rows, strip
 
-    store, shown = pictures.store, overview(rows)
+    store = pictures.store
     trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
     figures = {}
     for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric)):
         planned = planning.of_metrics(group, store, pictures.note, names)
         figures[bare_name(group[0].metric)] = pictures.drawn(planned)
-    metrics = {row.metric for row in shown}
+    metrics = {row.metric for row in overview_rows(rows)}
     figures["seeds"] = pictures.drawn(training.seeds_of([cell for cell in cells if cell.metric in metrics], names))
     trainings = []
     for fit, of in trained.items():
         energies = pictures.drawn(training.energies_of([fit], store, pictures.note, names))
         trainings += [picture._replace(notes=tuple(of.interventions) if of else ()) for picture in energies]
+    strips, samples = {}, []
+    for group in grouped(cells, lambda cell: cell.fit.names):
+        for picture in pictures.of_samples(group, names):
+            samples.append(picture)
+            strips[group[0].fit.names] = strip(picture)
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
     of_own, of_papers = (  # p values are adjusted in each group
         judge(each, cells, store.read_arrays, store=store.root) for each in (own_claims, claims.load())
@@ -86,26 +96,17 @@ def collect(
     return Page(
         title=title,
         tables=ours,
-        overview=tables(shown)[0] if shown else (),
+        byline=byline(rows, cells),
+        overview=overview(rows, strips, best),
         published=published,
         figures={metric: found for metric, found in figures.items() if found},
-        samples=[*pictures.of_samples(cells, names), *images],
+        samples=[*samples, *images],
         trainings=trainings,
         claims=[table for each in findings for table in document(each).tables()],
         origin=[origin(cells, trained)] if cells else (),
         recipes={fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False) for fit, of in trained.items() if of},
         left_out=list(pictures.left_out),
     )
-
-
-def overview(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of an overview: of each metric those measured with the fewest options, N/A included."""
-    found = []
-    for name in METRICS:
-        places = [row.place for row in rows if bare_name(row.metric) == name and row.value is not None]
-        metric, label = min(places, key=lambda place: len(place[0]), default=(None, None))
-        found += [row for row in rows if row.metric == metric and (row.label == label or row.value is None)]
-    return found
 
 
 # --- origin -----------------------------------------------------------------------------------------------------------

@@ -26,6 +26,7 @@
       tab.tabIndex = selected ? 0 : -1;
     });
     fadeAll();
+    scatter();
     if (target?.matches("details")) target.open = true;
     if (scroll && target && target !== part) target.scrollIntoView({ block: "center", inline: "center" });
     else if (scroll && target && scrollY > 200) scrollTo(0, 0);
@@ -60,6 +61,80 @@
     body.append(...[...body.rows].sort(compare));
   };
 
+  // Scatter plot: two columns of the dot plot, on its scales.
+  const svg = (name, attributes, ...children) => {
+    const made = document.createElementNS("http://www.w3.org/2000/svg", name);
+    Object.entries(attributes).forEach(([key, value]) => made.setAttribute(key, value));
+    made.append(...children);
+    return made;
+  };
+  const axis = (header, length, vertical) => {
+    const low = Number(header.dataset.low);
+    const high = Number(header.dataset.high);
+    const name = header.querySelector(".sort").textContent;
+    return {
+      name,
+      title: [name, header.querySelector(".better").textContent].filter(Boolean).join(", "),
+      ticks: JSON.parse(header.dataset.ticks),
+      beyond: (value) => (value < low ? (vertical ? "▾" : "◂") : value > high ? (vertical ? "▴" : "▸") : ""),
+      place: (value) => {
+        const part = (Math.min(Math.max(value, low), high) - low) / (high - low);
+        return length * (vertical ? 1 - part : part);
+      },
+    };
+  };
+  // The first place beside a dot where its label covers no other.
+  const labelled = (dot, width, taken) => {
+    const label = dot.querySelector(".label");
+    const { x, y } = dot.dataset;
+    const size = label.getComputedTextLength();
+    const free = ([left, top]) =>
+      left > 0 && left + size < width && taken.every((o) => left > o.right || left + size < o.left || Math.abs(top - o.top) > 14);
+    const places = [[7, -7], [7, 16], [-7 - size, -7], [-7 - size, 16]].map(([a, b]) => [Number(x) + a, Number(y) + b]);
+    const [left, top] = places.find(free) ?? places[0];
+    label.setAttribute("x", left);
+    label.setAttribute("y", top);
+    taken.push({ left, top, right: left + size });
+  };
+  const scatter = () => {
+    const plot = document.querySelector(".scatter svg");
+    if (!plot?.parentNode.clientWidth) return;
+    const width = Math.min(plot.parentNode.clientWidth, 680) - 64;
+    const height = Math.max(220, 0.55 * width);
+    const headers = document.querySelector(".dots").tHead.rows[0].cells;
+    const chosen = all(".scatter select").map((select) => Number(select.value)).reverse();
+    const [x, y] = [axis(headers[chosen[0]], width, false), axis(headers[chosen[1]], height, true)];
+    const line = (x1, y1, x2, y2, of) => svg("line", { x1, y1, x2, y2, class: of });
+    const text = (content, attributes) => svg("text", attributes, content);
+    const dots = all(".dots tbody tr").filter((row) => !row.hidden && chosen.every((at) => row.cells[at].dataset.v)).map((row) => {
+      const [across, up] = chosen.map((at) => row.cells[at]);
+      const values = [across, up].map((cell) => cell.querySelector("svg").getAttribute("aria-label"));
+      const name = row.cells[0].textContent;
+      const [left, top] = [x.place(across.dataset.v), y.place(up.dataset.v)];
+      const arrow = x.beyond(across.dataset.v) || y.beyond(up.dataset.v);
+      const dot = svg("g", { color: across.querySelector("svg").getAttribute("color"), "data-x": left, "data-y": top },
+        svg("title", {}, `${name}: ${x.name} ${values[0]}, ${y.name} ${values[1]}`));
+      if (across.dataset.low) dot.append(line(x.place(across.dataset.low), top, x.place(across.dataset.high), top, "bar"));
+      if (up.dataset.low) dot.append(line(left, y.place(up.dataset.low), left, y.place(up.dataset.high), "bar"));
+      dot.append(arrow ? text(arrow, { x: left, y: top + 4, "text-anchor": "middle" }) : svg("circle", { cx: left, cy: top, r: 4 }));
+      dot.append(text(name, { class: "label" }));
+      return dot;
+    });
+    plot.setAttribute("width", width + 64);
+    plot.setAttribute("height", height + 52);
+    plot.setAttribute("viewBox", `-56 -8 ${width + 64} ${height + 52}`);
+    plot.setAttribute("aria-label", [`${y.name} against ${x.name}`, ...dots.map((dot) => dot.firstChild.textContent)].join("; "));
+    plot.replaceChildren(
+      ...x.ticks.flatMap((tick) => [line(x.place(tick), 0, x.place(tick), height, "tick"), text(tick, { x: x.place(tick), y: height + 18, "text-anchor": "middle" })]),
+      ...y.ticks.flatMap((tick) => [line(0, y.place(tick), width, y.place(tick), "tick"), text(tick, { x: -8, y: y.place(tick) + 4, "text-anchor": "end" })]),
+      text(x.title, { x: width, y: height + 38, "text-anchor": "end", class: "title" }),
+      text(y.title, { transform: "rotate(-90)", x: 0, y: -44, "text-anchor": "end", class: "title" }),
+      ...dots,
+    );
+    const taken = [];
+    dots.forEach((dot) => labelled(dot, width, taken));
+  };
+
   const filter = () => {
     const words = search.value.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = all(".scroll tbody tr");
@@ -68,6 +143,7 @@
     });
     const left = rows.filter((row) => !row.hidden).length;
     document.querySelector(".count").textContent = words.length ? `${left} of ${rows.length} rows` : "";
+    scatter();
   };
 
   const setUp = () => {
@@ -79,7 +155,8 @@
 
   root.classList.add("js");
   addEventListener("popstate", () => show(true));
-  addEventListener("resize", fadeAll);
+  addEventListener("resize", () => { fadeAll(); scatter(); });
+  all(".scatter select").forEach((select) => select.addEventListener("change", scatter));
   document.addEventListener("scroll", (event) => { if (event.target.matches?.(".scroll")) fade(event.target); }, true);
   document.addEventListener("keydown", alongTabs);
   document.addEventListener("click", (event) => {

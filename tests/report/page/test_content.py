@@ -1,26 +1,11 @@
-"""The overview and the origin of a page: which values and which provenance stand in them."""
+"""The origin of a page: which provenance stands in it."""
 
 import dataclasses
 
 from jembench.interfaces import Value
-from jembench.report.layout import build
-from jembench.report.page.content import origin, overview
+from jembench.report.page.content import origin
 
 VALUE = Value(1.0, 0.5, 2.0, 9, "", "higher")
-
-
-def test_the_overview_has_the_first_value_of_each_metric_under_the_fewest_options(cell):
-    cells = [
-        cell(metric="fid:source=fresh,steps=10", fid_cnn=VALUE),
-        cell(metric="fid", fid_cnn=VALUE),
-        cell(metric="ood:set=interp", auroc=VALUE, fpr95=VALUE),
-        cell(metric="ood:score=max-py,set=interp", auroc=VALUE, fpr95=VALUE),
-        cell(metric="iteration-time", time=VALUE),
-        cell(metric="accuracy", accuracy=VALUE),
-    ]
-    assert [row.place for row in overview(build(cells).rows)] == [
-        *(("accuracy", "accuracy"), ("fid", "fid-cnn"), ("ood:set=interp", "auroc"))
-    ]
 
 
 def test_a_trained_model_has_the_commands_and_the_environment_of_its_values(cell):

@@ -1,0 +1,180 @@
+"""The first view of a page: a line on the results, the overview with samples of each model, and its dot plot."""
+
+from __future__ import annotations
+
+import base64
+import io
+import itertools
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from statistics import median
+from typing import NamedTuple
+
+import numpy as np
+from PIL import Image
+
+from jembench.experiment.sweep import bare_name
+from jembench.report.page.pictures import Picture, data_uri
+from jembench.report.rows import Better, Row
+from jembench.report.select import Fit
+from jembench.report.table import Footnotes, Table
+from jembench.report.tables import Best, Tables
+from jembench.store.outcome import Cell
+
+METRICS = ("accuracy", "fid", "is", "kid", "ece", "nll", "ood", "pgd", "boundary", "pointwise")
+"""The metrics of the overview, in its order."""
+
+_OF_SAMPLES = ("fid", "is", "kid", "class-samples", "confident-samples")
+"""Metrics that need samples; they say why a model has none."""
+
+
+class Strip(NamedTuple):
+    """Some samples of a model side by side, or why it has none."""
+
+    image: str = ""  # a data URI
+    marks: tuple[str, ...] = ()  # of the footnote that says why
+
+
+class Scale(NamedTuple):
+    """The axis of a column. Values that are far from the others lie beyond its ends."""
+
+    low: float
+    high: float
+    ticks: tuple[float, ...]
+    better: Better = ""
+
+    def place(self, value: float) -> float:
+        """Return the position of a value in % of the axis; that of the nearer end for a value beyond it."""
+        return round(100 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low), 2)
+
+
+class Overview(NamedTuple):
+    """The overview of some results."""
+
+    table: Table
+    labels: Sequence[str]  # of each line: the model, with dataset and recipe where names are alike
+    strips: Sequence[Strip]  # of each line
+    scales: Sequence[Scale | None]  # of each column; None: it has no numbers
+
+
+def overview(rows: Sequence[Row], samples: Mapping[Fit, str], best: Best | None = None) -> Overview | None:
+    """Return the overview of some results; None if none of its metrics has a value.
+
+    Args:
+        rows: means over seeds.
+        samples: a strip of samples by models, as data URIs.
+        best: finds the best values; None: none are marked.
+    """
+    shown, notes = overview_rows(rows), Footnotes()
+    if not shown:
+        return None
+    (table, *_) = Tables(shown, (), (), notes, best).of_parts()
+    why = {row.fit: row.reason for row in rows if row.status == "na" and bare_name(row.metric) in _OF_SAMPLES}
+    fits = [next(cell.row.fit for cell in line if cell.row) for line in table.rows]
+    strips = [Strip(image) if (image := samples.get(fit)) else Strip("", notes.marks(why.get(fit, ""))) for fit in fits]
+    columns = ([cell.row for cell in column if cell.row] for column in zip(*table.rows, strict=True))
+    title = [part for part in table.title.split(" · ") if not part.startswith(("dataset ", "seed"))]  # as the byline
+    table = replace(table, title=" · ".join(title), footnotes=(*table.footnotes, *notes.take()))
+    return Overview(table, _labels(table), strips, [scale(column) for column in columns])
+
+
+def _labels(table: Table) -> list[str]:
+    names = [index for index, heading in enumerate(table.headings) if heading.identifies and heading.label != "seeds"]
+    lines = [[line[index].value for index in names] for line in table.rows]
+    models = Counter(line[0] for line in lines)
+    return [line[0] if models[line[0]] == 1 else " · ".join(line) for line in lines]
+
+
+def overview_rows(rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of an overview: of each metric those measured with the fewest options, N/A included."""
+    found = []
+    for name in METRICS:
+        places = [row.place for row in rows if bare_name(row.metric) == name and row.value is not None]
+        metric, label = min(places, key=lambda place: len(place[0]), default=(None, None))
+        found += [row for row in rows if row.metric == metric and (row.label == label or row.value is None)]
+    return found
+
+
+def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
+    """Return when the results were measured, of which datasets and seeds, with which hardware and version."""
+    made = [cell.provenance for cell in cells]
+    hardware = [one.get("hardware") or {} for one in made]
+    seeds = sorted({cell.fit.seed for cell in cells})
+    parts = (
+        sorted({str(one.get("time", ""))[:10] for one in made}),
+        (row.dataset_name for row in rows),
+        [f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"] if seeds else [],
+        (str(one.get("gpu") or one.get("processor") or "") for one in hardware),
+        (f"jembench {version}" for one in made if (version := (one.get("packages") or {}).get("jembench"))),
+    )
+    return " · ".join(filter(None, (", ".join(filter(None, dict.fromkeys(part))) for part in parts)))
+
+
+# --- dot plot ---------------------------------------------------------------------------------------------------------
+
+_FAR = 10.0
+"""Values farther than this many spreads from the median are outliers."""
+
+
+def scale(rows: Sequence[Row]) -> Scale | None:
+    """Return an axis for the values of a column and their intervals, without outliers; None without finite values.
+
+    The spread is the median distance from the median or, if it is larger, the median half-width of the intervals.
+    """
+    values = [row.value for row in rows if row.value is not None and math.isfinite(row.value)]
+    if not values:
+        return None
+    intervals = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
+    centre, halves = median(values), [(high - low) / 2 for low, high in intervals]
+    spread = max(median(abs(value - centre) for value in values), median(halves) if halves else 0.0)
+    ends = [end for end in itertools.chain(*intervals) if math.isfinite(end)]
+    inside = [value for value in (*values, *ends) if abs(value - centre) <= _FAR * spread] if spread else values
+    margin = 0.06 * (max(inside) - min(inside)) or 0.1 * abs(centre) or 1.0
+    low, high = min(inside) - margin, max(inside) + margin
+    from matplotlib.ticker import MaxNLocator
+
+    ticks = (float(f"{tick:.6g}") for tick in MaxNLocator(3).tick_values(low, high))
+    return Scale(low, high, tuple(tick for tick in ticks if low <= tick <= high), rows[0].better)
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+_SAMPLES = 8  # in a strip
+_SIDE = 32  # pixels of the shorter side of a sample, at most twice as many
+_GROUND = 128  # the grey between the images of a grid
+_MOST_PIXELS = 2**24  # of a grid
+
+
+def strip(grid: Picture) -> str:
+    """Return some samples of a grid side by side, as a data URI; "" if it has none, or is damaged or too large.
+
+    Args:
+        grid: images on a grey ground, as :func:`jembench.data.grid.write_png` writes them.
+    """
+    try:
+        with Image.open(io.BytesIO(base64.b64decode(grid.image.partition(",")[2])), formats=["PNG"]) as picture:
+            if picture.width * picture.height > _MOST_PIXELS:
+                return ""
+            pixels = np.asarray(picture.convert("RGB"))
+    except (OSError, SyntaxError, ValueError):  # Pillow raises SyntaxError for a damaged PNG
+        return ""
+    ground = (pixels == _GROUND).all(axis=2)
+    rows, columns = (
+        np.flatnonzero(np.diff(np.pad(ground.all(axis=axis), 1, constant_values=True))).reshape(-1, 2)
+        for axis in (1, 0)
+    )
+    places = [np.s_[slice(*row), slice(*column)] for row in rows for column in columns]
+    images = [pixels[place] for place in places if not ground[place].all()]
+    images = [image for image in images if image.shape == images[0].shape]
+    if not images:
+        return ""
+    chosen = [images[index * len(images) // _SAMPLES] for index in range(min(_SAMPLES, len(images)))]
+    side = min(images[0].shape[:2])
+    gap = np.full_like(images[0][:, : max(1, side // 8)], _GROUND)
+    parts = [part for image in chosen for part in (gap, image)]
+    joined = Image.fromarray(np.concatenate(parts[1:], axis=1))
+    stream = io.BytesIO()
+    joined.reduce(max(1, side // _SIDE)).save(stream, format="PNG")
+    return data_uri("image/png", stream.getvalue())

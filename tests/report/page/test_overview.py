@@ -1,0 +1,130 @@
+"""The first view of a page: the values of its overview, samples of the models, scales of the dot plot, the byline."""
+
+import base64
+import dataclasses
+import io
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from jembench.api.results import Results
+from jembench.data import grid
+from jembench.interfaces import Value
+from jembench.report.layout import build
+from jembench.report.page.overview import Scale, byline, overview, overview_rows, scale, strip
+from jembench.report.page.pictures import Picture
+from jembench.report.rows import Row
+from jembench.store.outcome import Outcome
+from jembench.store.store import Store
+
+VALUE = Value(1.0, 0.5, 2.0, 9, "", "higher")
+NO_SAMPLES = Outcome(status="na", reason="needs samples")
+
+
+def test_the_overview_has_the_first_value_of_each_metric_under_the_fewest_options(cell):
+    cells = [
+        cell(metric="fid:source=fresh,steps=10", fid_cnn=VALUE),
+        cell(metric="fid", fid_cnn=VALUE),
+        cell(metric="ood:set=interp", auroc=VALUE, fpr95=VALUE),
+        cell(metric="ood:score=max-py,set=interp", auroc=VALUE, fpr95=VALUE),
+        cell(metric="iteration-time", time=VALUE),
+        cell(metric="accuracy", accuracy=VALUE),
+    ]
+    assert [row.place for row in overview_rows(build(cells).rows)] == [
+        *(("accuracy", "accuracy"), ("fid", "fid-cnn"), ("ood:set=interp", "auroc"))
+    ]
+
+
+def test_a_model_without_a_value_or_samples_has_the_reason_in_a_footnote(cell):
+    cells = [
+        *(cell(accuracy=VALUE), cell(metric="fid", fid_cnn=VALUE), cell(recipe="longer", accuracy=VALUE)),
+        *(cell("baseline", accuracy=VALUE), cell("baseline", "fid", outcome=NO_SAMPLES)),
+    ]
+    found = overview(build(cells).rows, {("jem", "digits", "digits"): "data:image"})
+    assert [[text.value for text in line][-2:] for line in found.table.rows] == [
+        *(["1.00", "1.00"], ["1.00", "—"], ["1.00", "N/A"])
+    ]
+    assert ("needs samples", "1") in [(note.text, note.mark) for note in found.table.footnotes]
+    assert [(one.image, one.marks) for one in found.strips] == [("data:image", ()), ("", ()), ("", ("1",))]
+    assert found.labels == ["jem · digits", "jem · longer", "baseline"]
+    assert overview([], {}) is None
+
+
+def test_the_page_marks_the_best_values_and_has_a_dot_for_each(cell, tmp_path):
+    store = Store(tmp_path)
+    for model, count in (("jem", 395), ("baseline", 300)):
+        value = Value(100 * count / 397, 99.0, 99.9, 397, "%", "higher")
+        store.write_cell(cell(model, accuracy=value), {"correct": np.arange(397) < count})
+    text = Results(store.cells(), store=store).table("html")
+    assert text.count("<strong>99.50</strong>") == 2  # in the overview and in the table
+    assert text.count("<strong>") == 2
+    assert text.count("<circle") == 2
+    assert "Bold: better than the runner-up" in text
+
+
+def rows(*values, half=0.0):
+    return [
+        Row(name="", dataset="", value=value, low=value - half, high=value + half, better="lower") for value in values
+    ]
+
+
+def test_a_scale_holds_what_lies_together_and_clips_the_rest():
+    found = scale(rows(1.0, 2.0, 3.0, 1000.0, half=0.5))
+    assert found.low < 0.5 < 3.5 < found.high < 10
+    assert found.place(1000.0) == 100
+    assert found.place(-1000.0) == 0
+    assert found.place((found.low + found.high) / 2) == pytest.approx(50)
+    assert all(found.low <= tick <= found.high for tick in found.ticks)
+    assert len(found.ticks) >= 2
+
+
+@pytest.mark.parametrize("values", [(1.0,), (0.0, 0.0), (1.0, 1e6), (7.0, 7.0, 7.0, 9.0), (1.0, float("nan"))])
+def test_every_finite_value_without_a_majority_that_lies_closer_is_inside(values):
+    found = scale(rows(*values))
+    assert all(0 < found.place(value) < 100 for value in values if value == value)
+
+
+def test_what_is_no_number_has_no_scale():
+    assert scale([]) is None
+    assert scale(rows(float("inf"))) is None
+
+
+def grid_of(tmp_path, images, chosen):
+    grid.write_png(tmp_path / "samples.png", images, chosen)
+    content = base64.b64encode((tmp_path / "samples.png").read_bytes()).decode()
+    return Picture("", f"data:image/png;base64,{content}", 0)
+
+
+@pytest.mark.parametrize("shape", [(1, 8, 8), (3, 32, 32), (3, 80, 64)])
+def test_a_strip_has_eight_samples_of_all_rows_and_no_empty_place(shape, tmp_path):
+    images = torch.arange(40, dtype=torch.uint8)[:, None, None, None].expand(40, *shape)
+    chosen = torch.arange(40).view(10, 4).clone()
+    chosen[3] = -1
+    found = strip(grid_of(tmp_path, images, chosen))
+    with Image.open(io.BytesIO(base64.b64decode(found.partition(",")[2]))) as picture:
+        pixels = np.asarray(picture)[16, :, 0]
+    numbers = [int(one) for one, before in zip(pixels[1:], pixels, strict=False) if one != before and one < 40]
+    assert [int(pixels[0]), *numbers] == [0, 4, 9, 17, 22, 26, 31, 35]
+    assert len(pixels) <= 8 * 64
+
+
+def test_what_is_no_grid_has_no_strip(tmp_path):
+    blank = torch.full((1, 1, 8, 8), 128, dtype=torch.uint8)
+    assert strip(grid_of(tmp_path, blank, torch.zeros(2, 2, dtype=torch.long))) == ""
+    assert strip(Picture("", "data:image/png;base64,iVBORw0KGgo=", 0)) == ""
+
+
+def test_the_byline_says_when_where_and_with_what(cell):
+    made = {"time": "2026-11-23T09:30:00", "hardware": {"processor": "EPYC"}, "packages": {"jembench": "0.1.0"}}
+    cells = [
+        dataclasses.replace(cell(seed=1, accuracy=VALUE), provenance=made),
+        dataclasses.replace(cell(seed=0, accuracy=VALUE), provenance={**made, "hardware": {"gpu": "H100"}}),
+    ]
+    assert byline(build(cells).rows, cells) == "2026-11-23 · digits · seeds 0, 1 · EPYC, H100 · jembench 0.1.0"
+    assert byline([], []) == ""
+
+
+def test_places_are_percentages():
+    assert [Scale(0.0, 4.0, ()).place(value) for value in (0.0, 1.0, 4.0)] == [0, 25, 100]
