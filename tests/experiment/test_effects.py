@@ -10,7 +10,7 @@ from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import plan_fit
 
 BY_EPOCHS, BY_LEAST = 100, 4
-"""Iterations in an epoch with which the epochs of the recipe small-images, 50, or else its least number, 400, decide."""
+"""Iterations in an epoch for which the epochs of recipe small-images, 50, or else its least number, 400, decide."""
 
 
 @pytest.mark.parametrize(
