@@ -31,68 +31,6 @@ if TYPE_CHECKING:
 History = Sequence[Mapping[str, float]]
 """A row for each window of training; what was not measured in it is not in the row."""
 
-_CURVES = {
-    "energy_data": ("E(x) of data, mean", "-"),
-    "energy_samples": ("E(x) of samples, mean", "--"),
-    "joint_energy_data": ("E(x, y) of data, mean", "-"),
-    "joint_energy_samples": ("E(x, y) of samples, mean", "--"),
-    HIGHEST: ("sample of the highest energy", "-."),
-    HIGHEST_START: ("random start of the highest energy", ":"),
-}
-
-LINEAR = 10.0
-"""nats"""
-
-
-def energies_of(
-    fits: Iterable[FitKey], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
-) -> Iterator[Planned]:
-    """Plan a figure for each fit that is trained on energies, as far as its training has come."""
-    for fit in fits:
-        try:
-            history = read_history(store.history(fit))
-        except StoreError as error:
-            left_out(str(error))
-            continue
-        if curves_in(history):
-            yield Planned(stem("energies", [fit]), partial(energies, title_of(fit, names), history))
-
-
-def curves_in(history: History) -> list[str]:
-    """Return the names of the energies that a history holds."""
-    return [name for name in _CURVES if any(name in row for row in history)]
-
-
-def energies(title: str, history: History) -> Drawing:
-    """Draw the energies of a history that has some, abandoned attempts included.
-
-    The guard's interventions are numbered lines. The scale is linear within 10 nats, and logarithmic beyond where there
-    is anything beyond, so that both training and divergence are seen.
-    """
-    figure, (axes,) = drawing.panels(title, 3.2, width=drawing.page())
-    curves = curves_in(history)
-    attempts = sorted({row["attempt"] for row in history})
-    for color, name in enumerate(curves):
-        label, line = _CURVES[name]
-        width = 1.2 if name.endswith(("data", "samples")) else 0.8
-        for attempt in attempts:
-            points = [(row["iteration"], row[name]) for row in history if row["attempt"] == attempt and name in row]
-            shown = label if attempt == attempts[0] else None
-            axes.plot(*np.reshape(points, (-1, 2)).T, color=f"C{color}", linestyle=line, linewidth=width, label=shown)
-    for number, attempt in enumerate(attempts[1:], 1):  # one for each intervention of the guard
-        start = min(row["iteration"] for row in history if row["attempt"] == attempt)
-        axes.axvline(start, color="black", linewidth=0.6, linestyle=":")
-        axes.text(start, 1.0, str(number), transform=axes.get_xaxis_transform(), ha="center", va="bottom", fontsize=7)
-    heights = [row[name] for row in history for name in curves if math.isfinite(row.get(name, math.nan))]
-    if max(map(abs, heights), default=0) > LINEAR:
-        axes.set_yscale("symlog", linthresh=LINEAR)
-        axes.yaxis.set_major_formatter("{x:g}")
-        axes.set_ylim(2 * min(-LINEAR / 2, *heights), 2 * max(LINEAR / 2, *heights))
-    axes.set(xlabel="iteration", ylabel="energy, nats")
-    drawing.legend_below(figure, axes, columns=2)
-    return Drawing(figure, [{name: row.get(name, "") for name in ("iteration", "attempt", *curves)} for row in history])
-
-
 def read_history(path: Path) -> History:
     """Read ``history.csv`` of a fit; an empty history if there is none.
 

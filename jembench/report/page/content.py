@@ -79,10 +79,6 @@ def collect(
         figures[bare_name(group[0].metric)] = pictures.drawn(planned)
     metrics = {row.metric for row in overview_rows(rows)}
     figures["seeds"] = pictures.drawn(training.seeds_of([cell for cell in cells if cell.metric in metrics], names))
-    trainings = []
-    for fit, of in trained.items():
-        energies = pictures.drawn(training.energies_of([fit], store, pictures.note, names))
-        trainings += [picture._replace(notes=tuple(of.interventions) if of else ()) for picture in energies]
     strips, samples = {}, []
     for group in grouped(cells, lambda cell: cell.fit.names):
         for picture in pictures.of_samples(group, names):
@@ -101,7 +97,7 @@ def collect(
         published=published,
         figures={metric: found for metric, found in figures.items() if found},
         samples=[*samples, *images],
-        trainings=trainings,
+        trainings=pictures.drawn(training.curves_of(trained, store, pictures.note, names)),
         claims=[table for each in findings for table in document(each).tables()],
         origin=[origin(cells, trained)] if cells else (),
         recipes={fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False) for fit, of in trained.items() if of},

@@ -29,7 +29,6 @@ class Picture(NamedTuple):
     title: str
     image: str  # a data URI, which a browser shows without scripts and requests
     width: int  # pixels
-    notes: tuple[str, ...] = ()  # numbered as in the picture
     name: str = ""  # of a figure, as of its files
 
 
