@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
 from jembench.errors import DamagedError, SpecError
+from jembench.experiment.works import Work
+from jembench.running.driver import is_done
 from jembench.store.lease import in_work
-from jembench.store.outcome import FitKey
 from jembench.store.store import Store
+from jembench.store.works import OLD
 
 
 class UnitStatus(NamedTuple):
@@ -25,17 +29,22 @@ class UnitStatus(NamedTuple):
     fit: str  #: the id of the fit
     state: str  #: queued, running, stopped, refused, failed or lost
     worker: str  #: host:pid; "": no worker has started it
-    since: float | None  #: start of the worker, UTC in seconds since 1970
+    since: float | None  #: start of the worker, or end of a unit that has ended, UTC in seconds since 1970
     done: int  #: progress, in units of ``counted``
     total: int  #: 0: unknown
     counted: str  #: "iterations", "images"
     text: str  #: the present phase, or the reason why it has ended or not started
     log: str  #: path of the worker's output; "": unknown
-    command: str  #: to carry it out by hand
+    command: str  #: of the run, as the user typed it; "": unknown
+
+    @property
+    def is_old(self) -> bool:
+        """True if the unit ended more than a day ago."""
+        return self.state not in ("queued", "running") and time.time() - (self.since or 0) > OLD
 
 
 def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
-    """Return the status of all units that are not done, on any machine with access to the store.
+    """Return the status of all units whose results are not in the store, on any machine with access to it.
 
     A unit is ``lost`` when its worker has died, which leaves the unit's lease free.
 
@@ -56,11 +65,13 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
     units = []
     for unit, at in statuses.items():
         with suppress(SpecError, DamagedError):  # it was done meanwhile, or cannot be read
-            record = place.works.read(unit)
-            fit = record.read(FitKey, "fit")
-            kind, command = str(record.data.get("kind", "")), f"jembench work {unit} --store {place.root}"
-            state = "lost" if at.state == "running" and unit not in busy else at.state
-            same = {name: getattr(at, name) for name in ("worker", "done", "total", "counted", "text", "log")}
-            of_fit = (fit.model, fit.dataset, fit.recipe, fit.seed, fit.id)
-            units.append(UnitStatus(unit, kind, *of_fit, state, since=at.since or None, command=command, **same))
+            work = place.works.read(unit).read(Work)
+            if at.state == "running" and unit not in busy:
+                text = f"The process ended without a report, as after SIGKILL or for lack of memory. Last: {at.text}"
+                at = dataclasses.replace(at, state="lost", text=text)
+            if at.state in ("queued", "running") or not is_done(work, place):
+                since = (at.since if at.state == "running" else at.time) or None
+                same = {name: getattr(at, name) for name in ("worker", "done", "total", "counted", "text", "log")}
+                fit = (*work.fit.names, work.fit.seed, work.fit.id)
+                units.append(UnitStatus(unit, work.kind, *fit, at.state, since=since, command=work.command, **same))
     return units

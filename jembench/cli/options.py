@@ -44,7 +44,8 @@ device = click.option(
     metavar="DEVICE",
     envvar="JEMBENCH_DEVICE",
     default="auto",
-    help="Device: cpu, cuda, cuda:1 ...; auto selects the first GPU, or the CPU if there is none.",
+    help="Device: cpu, cuda, cuda:1 ..., or mps, which is untested; auto selects the first CUDA device, or the CPU if "
+    "there is none.",
 )
 max_hours = click.option(
     "--max-hours",

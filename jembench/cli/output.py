@@ -29,8 +29,8 @@ def plugins_aside() -> contextlib.AbstractContextManager[object]:
     return contextlib.redirect_stdout(sys.stderr)
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows of text under headings, with statuses in colour."""
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> None:
+    """Print rows of text under headings, with statuses in colour, as wide as ``width`` or the terminal."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
@@ -38,10 +38,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
 
     table = Table(box=SIMPLE_HEAD, pad_edge=False)
     for column in columns:
-        table.add_column(column, no_wrap=column == "id")  # which is to be copied
+        table.add_column(column, no_wrap=column in ("id", "unit"))  # which is to be copied
     for row in rows:
         table.add_row(*(Text(printable(cell), _STYLES.get(cell, ""), overflow="fold") for cell in row))
-    console = Console(width=shutil.get_terminal_size((_UNLIMITED, 0)).columns)
+    console = Console(width=width or shutil.get_terminal_size((_UNLIMITED, 0)).columns)
     with console.capture() as captured:
         console.print(table)
     click.echo("\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines() if line.strip()))

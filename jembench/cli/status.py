@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
+import os
+import shlex
+import shutil
+import textwrap
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +18,14 @@ from jembench.api import status as api
 from jembench.api.status import UnitStatus
 from jembench.cli import options
 from jembench.cli.output import print_json, print_table
+from jembench.errors import printable
 from jembench.progress import duration
+
+WIDTH = 100
+"""The largest width of the output in columns."""
+
+LONGEST = 40
+"""The largest number of characters of a spec; longer ones are shortened in the middle."""
 
 QUEUED = 20
 """The largest number of waiting units that are listed one by one."""
@@ -24,36 +37,51 @@ QUEUED = 20
 def status(store: Path, format: str) -> None:
     """Show which work runs where, since when and how far it is.
 
-    Lists each unit of work that is not done, from any machine that sees the store. A unit is lost if its worker has
-    died; the next run takes it over. `jembench work ID` carries one out by hand.
+    Lists each unit of work that is not done under the command that it belongs to, from any machine that sees the store.
+    A unit is lost if its worker has died; the same command takes it over. `jembench work UNIT` carries one out by hand.
+    Units that ended more than a day ago are only counted.
     """
     units = api.status(store)
     if format == "json":
         print_json({"units": [unit._asdict() for unit in units]})
         return
     queued = [unit for unit in units if unit.state == "queued"]
-    shown = [unit for unit in units if unit.state != "queued"] + queued[:QUEUED]
-    if shown:
-        rows = [(u.id, _name(u), u.state, u.worker, _ago(u.since), "\n".join(_progress(u))) for u in shown]
-        print_table(("unit", "work", "state", "worker", "for", "progress"), rows)
-    else:
+    old = [unit for unit in units if unit.is_old]
+    shown = [unit for unit in units if unit not in queued + old] + queued[:QUEUED]
+    width = min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
+    shown.sort(key=operator.attrgetter("command"))
+    for command, group in itertools.groupby(shown, operator.attrgetter("command")):
+        click.echo(_wrapped(command, width))
+        rows = [(u.id, u.state, _ago(u.since), "\n".join(_progress(u, store))) for u in group]
+        print_table(("unit", "state", "for", "work"), rows, width)
+    if not shown:
         click.echo(f"Nothing runs in {store}.")
     if queued[QUEUED:]:
         click.echo(f"and {len(queued) - QUEUED} more that are queued")
+    if old:
+        click.echo(f"and {len(old)} that ended more than a day ago; `jembench store gc` lists and removes them")
 
 
-def _name(unit: UnitStatus) -> str:
-    return f"{unit.kind} {unit.model} on {unit.dataset}, recipe {unit.recipe}, seed {unit.seed}"
+def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
+    """Yield what a unit is, its progress or the reason why it has stopped, and its worker or log."""
+    model, recipe = map(_shortened, (unit.model, unit.recipe))
+    yield f"{unit.kind} {model} on {unit.dataset}, recipe {recipe}, seed {unit.seed}"
+    counted = f"{unit.done:,} of {unit.total:,} {unit.counted}" if unit.total and unit.state == "running" else ""
+    yield from filter(None, [", ".join(filter(None, [counted, unit.text])), unit.worker and f"worker {unit.worker}"])
+    if unit.log:
+        yield f"log {os.path.relpath(unit.log) if Path(unit.log).is_relative_to(store.absolute()) else unit.log}"
 
 
-def _progress(unit: UnitStatus) -> Iterator[str]:
-    """Yield the progress of a unit, or the reason why it has stopped."""
-    counted = f"{unit.done:,} of {unit.total:,} {unit.counted}" if unit.total else ""
-    yield ", ".join(filter(None, [counted, unit.text]))
-    if unit.state in ("refused", "failed", "lost"):
-        if unit.log:
-            yield f"log: {unit.log}"
-        yield f"by hand: {unit.command}"
+def _shortened(spec: str) -> str:
+    half = LONGEST // 2 - 1
+    return spec if len(spec) <= LONGEST else f"{spec[:half]}...{spec[-half:]}"
+
+
+def _wrapped(command: str, width: int) -> str:
+    """Return a command in lines that a shell reads as one."""
+    words = " ".join(word.replace(" ", "\0") for word in map(shlex.quote, shlex.split(command)))
+    lines = textwrap.wrap(words, width - 6, break_long_words=False, break_on_hyphens=False)
+    return printable(" \\\n    ".join(lines).replace("\0", " "))
 
 
 def _ago(since: float | None) -> str:

@@ -108,8 +108,9 @@ def print_findings(store: Path, found: Sequence[Finding], what: str, format: str
 def gc(yes: bool, store: Path, format: str) -> None:
     """List the files of a store that are no longer needed; with --yes, remove them.
 
-    These are checkpoints of trainings that have ended, arrays without a result and predictions of weights that no model
-    has. With --yes, the temporary files of killed processes go too. What a running process may need is left alone.
+    These are checkpoints of trainings that have ended, arrays without a result, predictions of weights that no model
+    has and units of work that ended more than a day ago. With --yes, the temporary files of killed processes go too.
+    What a running process may need is left alone.
     """
     place = Store(store)
     found = upkeep.garbage(place)

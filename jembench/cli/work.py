@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 import click
 
 from jembench.cli import options
-from jembench.errors import JembenchError, OutOfTime, SpecError, StoreError, error_text, printable
+from jembench.errors import JembenchError, OutOfTime, SpecError, StoreError
 from jembench.experiment import works
 from jembench.interfaces.running import Ended, Ending
 from jembench.running.display import Display
@@ -102,15 +102,13 @@ def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
             raise OutOfTime("The time of its run was up before it began. The same command goes on from there.")
         ended = worker().carry_out(work)
     except BaseException as error:  # also of a plugin that ends the program
-        how, text = ending_of(error), str(error)
+        how, text = ending_of(error)
         if how == "failed" and not isinstance(error, JembenchError):
             traceback.print_exc()
-            text = error_text(error)
         ended = dataclasses.replace(ended, how=how, text=text)
-    text = printable(" ".join(ended.text.splitlines()))
-    if text:
-        click.echo(text if ended.how == "stopped" else f"Error: {text}", err=True)
-    return dataclasses.replace(ended, text=text, host=platform.node())
+    if ended.text:
+        click.echo(ended.text if ended.how == "stopped" else f"Error: {ended.text}", err=True)
+    return dataclasses.replace(ended, host=platform.node())
 
 
 def _read(store: Store, unit: str) -> works.Work:

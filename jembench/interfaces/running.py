@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,11 @@ class Job:
 
 
 Ending = Literal["done", "stopped", "busy", "refused", "failed", "lost"]
+
+
+def exit_reason(code: int) -> str:
+    """Return how a process ended, by its code in :mod:`subprocess`: ``exit code 1``, or a signal: ``SIGKILL``."""
+    return next((each.name for each in signal.Signals if each == -code), f"exit code {code}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, NamedTuple
 
-from jembench import progress
+from jembench import progress, stopping
 from jembench.catalog import plugin_files, trust
 from jembench.errors import Fallback, JembenchError, OutOfTime, SpecError, WorkFailed
 from jembench.experiment.plan import Plan
@@ -192,14 +192,15 @@ class Dispatch:
                     self._record(ended)
                 if not self.executor.in_process:  # which sends its events itself
                     self._follow()
-        except (KeyboardInterrupt, Stopped):
+            if self._open and not self._failures:
+                raise OutOfTime("The time is up. The same command goes on from there.")
+        except (KeyboardInterrupt, Stopped, OutOfTime) as error:
             if self._running and not self.executor.in_process:  # which receives interrupts itself
                 self._cancel()
+            self._mark_unstarted("Received SIGINT" if isinstance(error, KeyboardInterrupt) else stopping.reason())
             raise
         if self._failures:
             raise self._failed()
-        if self._open:
-            raise OutOfTime("The time is up. The same command goes on from there.")
 
     def _submit(self) -> None:
         """Submit the units that can start, unless another process works on them or has done them."""
@@ -238,7 +239,7 @@ class Dispatch:
         values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
         event = Event(kind="ended", values=values, text=ended.text, worker=ended.host)
         self.events.send(event, self.units[ended.id].fit, ended.id)
-        if ended.how in ("stopped", "refused", "failed", "lost"):
+        if ended.how in ("refused", "failed", "lost") or (ended.how == "stopped" and ended.text):
             self.store.works.end(ended.id, ended.how, ended.text, ended.log)
         if ended.how == "done":
             self._finish(ended.id, failed=bool(ended.text))
@@ -281,6 +282,12 @@ class Dispatch:
         while self._running:
             for ended in self.executor.ended(POLL):
                 self._record(ended)
+
+    def _mark_unstarted(self, reason: str) -> None:
+        """Note that units that were submitted will not start in this run."""
+        for unit in self._open.keys() & self.store.works.ids():
+            if self.store.works.status(unit).state == "queued":
+                self.store.works.end(unit, "stopped", f"{reason} before it started")
 
     def _failed(self) -> WorkFailed:
         first = self._failures[0]

@@ -47,13 +47,16 @@ def chosen_trackers(specs: Sequence[str] | None = None) -> Sequence[str]:
     return split_list(os.environ.get(VARIABLE, "")) if specs is None else specs
 
 
-def ending_of(error: BaseException) -> Ending:
-    """Return the ending of a unit of work that raised an error."""
-    if isinstance(error, (OutOfTime, Stopped, KeyboardInterrupt)):
-        return "stopped"
-    if isinstance(error, JembenchError) and not isinstance(error, (StoreError, ProcessLost)):
-        return "refused"
-    return "failed"
+def ending_of(error: BaseException) -> tuple[Ending, str]:
+    """Return the ending of a unit of work that raised an error, and the reason in a line."""
+    if isinstance(error, KeyboardInterrupt):
+        return "stopped", "Received SIGINT"
+    if not isinstance(error, (JembenchError, Stopped)):
+        return "failed", printable(" ".join(error_text(error).splitlines()))
+    how: Ending = "stopped" if isinstance(error, (OutOfTime, Stopped)) else "refused"
+    if isinstance(error, (StoreError, ProcessLost)):
+        how = "failed"
+    return how, printable(" ".join(str(error).splitlines()))
 
 
 class Events(AbstractContextManager["Events"]):

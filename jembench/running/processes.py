@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import IO, Annotated
 
 from jembench.catalog.validation import Range
-from jembench.interfaces.running import Driver, Ended, Job
+from jembench.interfaces.running import Driver, Ended, Job, exit_reason
 
 DRIVER = "JEMBENCH_DRIVER"
 """Environment variable: the id of the process that started a worker, which ends with it; set by jembench."""
@@ -191,7 +191,7 @@ class Processes:
             self._deaths[first] += 1
             if self._deaths[first] > self.retries:
                 worker.keeps_log = True
-                text = f"its worker ended with exit code {code}, {self._deaths[first]} times"
+                text = f"its worker ended with {exit_reason(code)}, {self._deaths[first]} times"
                 lost = Ended(id=first, how="lost", text=text, host=platform.node(), log=str(worker.log))
                 self._endings.append(lost)
                 del worker.jobs[0]

@@ -18,8 +18,8 @@ from typing import Any
 from jembench.catalog import discovery
 from jembench.files import digest
 
-COMMAND = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-"""The command line of this process, quoted for a shell."""
+COMMAND = shlex.join([Path(sys.argv[0]).name.replace("__main__.py", "jembench"), *sys.argv[1:]])
+"""The command line of this process, quoted for a shell; ``python -m jembench`` counts as ``jembench``."""
 
 
 def collect(device: str, components: list[discovery.Component], command: str = "") -> dict[str, Any]:

@@ -13,7 +13,7 @@ import torch
 
 from jembench import progress, stopping
 from jembench.catalog.discovery import Component
-from jembench.errors import OutOfTime, ProcessLost, SpecError, StoreError, error_text, printable
+from jembench.errors import OutOfTime, ProcessLost, SpecError, StoreError, error_text
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.works import Work, planned
 from jembench.interfaces import Evaluation, Event, Quantity
@@ -106,7 +106,7 @@ class Worker:
                         ended = unit.compute()
             except BaseException as error:
                 with suppress(StoreError):  # of a full disk: the raised error reports it
-                    self.store.works.end(work.id, events.ending_of(error), printable(str(error)))
+                    self.store.works.end(work.id, *events.ending_of(error))
                 raise
             self.store.works.end(work.id, ended.how, ended.text)
             return ended

@@ -13,6 +13,7 @@ from jembench.files import cannot_write
 from jembench.store import fits
 from jembench.store.fits import UNREADABLE, FitRecord
 from jembench.store.layout import PARTS, id_of, listed
+from jembench.store.lease import in_work
 from jembench.store.store import Store
 from jembench.store.walk import walk
 
@@ -85,19 +86,18 @@ _REASONS = {
 def garbage(store: Store) -> list[Garbage]:
     """List the files of a store that no result, no training and no later run needs, in the order of their names.
 
-    These are checkpoints of trainings that have ended, arrays without a cell, and predictions of weights that no model
-    in the store has. While any process works on the store, only checkpoints are listed, and none of the models that it
-    works on.
+    These are checkpoints of trainings that have ended, arrays without a cell, predictions of weights that no model in
+    the store has, and units of work that ended more than a day ago, which the next run of their command writes again.
+    While any process works on the store, only checkpoints and units are listed, and none of those that it works on.
 
     Raises:
         SpecError: if there is no such folder.
         StoreError: if the store, or one of its folders, cannot be listed.
     """
-    items = [item for item in walk(store) if not item.owner and item.kind in _REASONS]
-    return sorted(
-        Garbage(str(item.path.relative_to(store.root)), item.path.lstat().st_size, _REASONS[item.kind])
-        for item in items
-    )
+    found = [(item.path, _REASONS[item.kind]) for item in walk(store) if not item.owner and item.kind in _REASONS]
+    for unit in store.works.old(in_work(store.leases)):
+        found += [(path, "the unit ended more than a day ago") for path in store.works.files(unit) if path.exists()]
+    return sorted(Garbage(str(path.relative_to(store.root)), path.lstat().st_size, reason) for path, reason in found)
 
 
 def remove(store: Store, found: Sequence[Garbage]) -> list[Garbage]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from collections.abc import Set
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,6 +22,10 @@ from jembench.store.records import Record
 
 LOGS = "worker-*.log"
 """Names of the files with the output of workers on this machine; those of workers that failed are kept."""
+
+
+OLD = 86_400.0
+"""Seconds after which a unit that has ended without its results is no longer listed, and may be removed."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +53,10 @@ class WorkFiles:
     def path(self, work: str, kind: str = "") -> Path:
         """Return the file of a unit, or, with the kind ``.status``, that of its status."""
         return self.folder / f"{work}{kind}.json"
+
+    def files(self, work: str) -> tuple[Path, Path]:
+        """Return the files of a unit and of its status, which may be missing."""
+        return self.path(work), self.path(work, ".status")
 
     def read(self, work: str) -> Record:
         """Read a unit, by its id or from a file.
@@ -97,8 +106,13 @@ class WorkFiles:
             before = self.status(work)
             self.set_status(work, dataclasses.replace(before, state=state, text=text, log=log or before.log))
 
+    def old(self, busy: Set[str]) -> list[str]:
+        """Return the ids of the units that ended more than ``OLD`` ago, except those in ``busy``."""
+        at = {work: self.status(work) for work in self.ids() if work not in busy}
+        return [work for work, status in at.items() if status.state != "queued" and time.time() - status.time > OLD]
+
     def remove(self, work: str) -> None:
         """Remove the files of a unit."""
-        for path in (self.path(work), self.path(work, ".status")):
+        for path in self.files(work):
             with suppress(OSError):
                 path.unlink()

@@ -6,11 +6,23 @@ import sys
 import pytest
 
 from jembench.api.status import status
+from jembench.experiment.works import Work, WorkCell
 from jembench.store import records
+from jembench.store.outcome import Cell, FitKey, Outcome, encode
 from jembench.store.store import Store
-from jembench.store.works import WorkStatus
+from jembench.store.works import OLD, WorkStatus
 
-FIT = {"model": "jem", "dataset": "digits", "recipe": "digits", "seed": 3, "id": "f1"}
+FIT = FitKey(model="jem", dataset="digits", recipe="digits", seed=3, id="f1")
+WORK = Work(
+    kind="fit",
+    model="jem",
+    dataset="digits",
+    recipe={},
+    fit=FIT,
+    identity={},
+    cells=(WorkCell("accuracy", "c1"),),
+    command="jembench run hybrid",
+)
 
 
 @pytest.fixture
@@ -23,10 +35,10 @@ def unit(store):
     """Write a unit and its status; gives what is shown of it."""
 
     def write(unit="u1", **given):
-        records.write(store.works.path(unit), {"kind": "fit", "fit": FIT})
+        records.write(store.works.path(unit), encode(WORK))
         if given:
             store.works.set_status(unit, WorkStatus(**given))
-        return next(each for each in status(store.root) if each.id == unit)
+        return next((each for each in status(store.root) if each.id == unit), None)
 
     return write
 
@@ -44,13 +56,22 @@ def test_a_unit_that_runs(unit, store):
         )
     assert (found.state, found.worker, found.since) == ("running", "n:1", 5.5)
     assert (found.done, found.total, found.counted, found.text) == (40, 100, "iterations", "loss 0.5")
-    assert found.command == f"jembench work u1 --store {store.root}"
+    assert found.command == "jembench run hybrid"
 
 
 @pytest.mark.parametrize("state", ["queued", "stopped", "failed", "refused", "lost"])
 def test_other_states(unit, state):
     found = unit(state=state, text="no space", log="a.log")
-    assert (found.state, found.text, found.log) == (state, "no space", "a.log")
+    assert (found.state, found.text, found.log, found.is_old) == (state, "no space", "a.log", False)
+    assert found._replace(since=found.since - OLD).is_old == (state != "queued")
+
+
+def test_a_unit_whose_results_another_run_has_written_is_left_out(unit, store):
+    store.write_cell(Cell(id="c1", fit=FIT, metric="accuracy", outcome=Outcome(status="failed"), provenance={}), {})
+    assert unit(state="stopped")
+    outcome = Outcome(status="na", reason="no labels", details={"settled": True})
+    store.write_cell(Cell(id="c1", fit=FIT, metric="accuracy", outcome=outcome, provenance={}), {})
+    assert unit(state="stopped") is None
 
 
 def test_a_worker_that_was_killed_is_lost_at_once(unit, store):
@@ -59,7 +80,8 @@ def test_a_worker_that_was_killed_is_lost_at_once(unit, store):
         f"with lease(Path({str(store.root / 'leases' / 'u1.json')!r})): os.kill(os.getpid(), 9)"
     )
     subprocess.run([sys.executable, "-c", script], check=False)
-    assert unit(state="running").state == "lost"
+    found = unit(state="running", text="training")
+    assert (found.state, found.text.partition("SIGKILL")[1:2], found.text[-8:]) == ("lost", ("SIGKILL",), "training")
     with store.lease("u1"):
         assert unit().state == "running"
     assert unit(state="queued").state == "queued"

@@ -18,7 +18,7 @@ from jembench.store.store import Store
         (Ended(id="u1", how="done", text="It diverged."), "done", "It diverged."),
         (Ended(id="u1", how="busy"), "busy", ""),
         (OutOfTime("The time is up."), "stopped", "The time is up."),
-        (KeyboardInterrupt(), "stopped", ""),
+        (KeyboardInterrupt(), "stopped", "Received SIGINT"),
         (StoreError("The disk\nis full."), "failed", "The disk is full."),
         (ZeroDivisionError("by 0"), "failed", "ZeroDivisionError: by 0"),
         (Unavailable("There is no digits."), "refused", "There is no digits."),

@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from jembench import stopping
 from jembench.errors import Fallback, OutOfTime, WorkFailed
 from jembench.experiment.works import Work, WorkCell
 from jembench.files import write_atomically
@@ -296,6 +297,10 @@ def test_what_runs_is_asked_to_stop_and_waited_for(start, store, signal):
         made.run()
     assert executor.queue == []
     assert store.works.ids() == sorted([units[0].id, units[2].id])
+    reason = "Received SIGINT" if signal is KeyboardInterrupt else stopping.reason()
+    for each in store.works.ids():
+        status = store.works.status(each)
+        assert (status.state, status.text) == ("stopped", f"{reason} before it started")
 
 
 def test_what_killed_runs_left_is_removed_when_its_units_are_done(store):

@@ -198,7 +198,7 @@ def test_what_a_worker_left_that_died_is_tried_again(open_processes, started, tm
     assert started[1].ids == ["b", "c"]
     started[1].die(-9)
     (lost,) = executor.ended(0)
-    assert (lost.id, lost.how, lost.text) == ("b", "lost", "its worker ended with exit code -9, 2 times")
+    assert (lost.id, lost.how, lost.text) == ("b", "lost", "its worker ended with SIGKILL, 2 times")
     assert logs(tmp_path) == [Path(lost.log).name]
     executor.ended(0)
     assert started[2].ids == ["c", "d"]

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from jembench.errors import SpecError
-from jembench.store import checkpoint, records
+from jembench.store import checkpoint, records, works
 from jembench.store.layout import PARTS
 from jembench.store.store import Store
 from jembench.store.upkeep import garbage, inventory, remove
@@ -129,6 +129,19 @@ def test_units_of_work_stay_for_they_may_wait_in_a_queue_when_their_driver_has_d
     assert not any(file.startswith("works") for file in found(store))
     remove(store, garbage(store))
     assert {name for name in before if name.startswith("works")} <= files(store)
+
+
+def test_units_that_ended_long_ago_go(store, monkeypatch):
+    for unit, state in {"a1": "stopped", "b2": "running", "c3": "running", "d4": "queued"}.items():
+        records.write(store.works.path(unit), {})
+        store.works.set_status(unit, WorkStatus(state=state))
+    assert not any(file.startswith("works") for file in found(store))
+    monkeypatch.setattr(works, "OLD", -1.0)
+    with store.lease("c3"):
+        gone = {file for file in found(store) if file.startswith("works")}
+    assert gone == {f"works/{unit}{end}.json" for unit in ("a1", "b2") for end in ("", ".status")}
+    remove(store, garbage(store))
+    assert store.works.ids() == ["d4"]
 
 
 def test_a_lease_that_a_process_holds_is_not_removed(store):

@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from jembench.interfaces.running import Ended
+from jembench.interfaces.running import Ended, exit_reason
 
 _LIBC = ctypes.CDLL(None)
 
@@ -108,7 +108,7 @@ def _run(unit: Unit, store: Path, *options: str) -> Ended:
         with suppress(ValueError, TypeError):  # printed by something else
             ended = Ended(**json.loads(line))
     if ended is None:
-        raise Died(f"its worker process ended with exit code {worker.returncode}", platform.node())
+        raise Died(f"its worker process ended with {exit_reason(worker.returncode)}", platform.node())
     if ended.how in ("done", "busy", "stopped"):
         log.unlink()
     return ended

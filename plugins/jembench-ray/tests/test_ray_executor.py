@@ -125,7 +125,7 @@ def test_what_is_killed_is_tried_again(session, killed):
 def test_a_lost_unit_and_a_refused_one_are_told_with_their_host_and_log(session):
     lost, refused = session.submit("dies", "refused for it has other code")
     found = session.endings([lost, refused])
-    assert "exit code -9. It was tried 2 times." in found[lost.id].text
+    assert "with SIGKILL. It was tried 2 times." in found[lost.id].text
     assert found[lost.id].host
     assert Path(found[lost.id].log).read_text().splitlines() == [f"{lost.id} begins"] * 2
     assert Path(found[refused.id].log).read_text().splitlines() == [f"{refused.id} begins"]

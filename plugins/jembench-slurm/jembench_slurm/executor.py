@@ -19,7 +19,7 @@ from contextlib import redirect_stderr, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from jembench.interfaces.running import Driver, Ended, Job
+from jembench.interfaces.running import Driver, Ended, Job, exit_reason
 from jembench.plugin import Unavailable
 
 if TYPE_CHECKING:
@@ -41,6 +41,9 @@ REMEDY = (
 
 OVER = {"BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "NODE_FAIL", "OUT_OF_MEMORY", "TIMEOUT", "UNKNOWN"}
 """States with which a job does not run again. Slurm has forgotten a job that is UNKNOWN."""
+
+ABANDONED = 3600.0
+"""Seconds after which a folder that its driver no longer looks into, every half second, is one of a killed driver."""
 
 MAX_TIMEOUTS = 1000
 """How often a job may reach its time limit. A worker that saved nothing in time has died, and counts as such."""
@@ -175,7 +178,7 @@ class SlurmExecutor:
             if outcome == "success" and isinstance(result, dict):
                 self._settle(name, Ended(**result))
             else:
-                self._died(name, f"exit code {result}" if outcome == "success" else "state FAILED")
+                self._died(name, exit_reason(result) if outcome == "success" else "state FAILED")
         for name in asked:
             if name in self._running:
                 self._judge(name, *states.get(self._running[name][0].job_id, ("UNKNOWN", "", "")))
@@ -244,7 +247,7 @@ class SlurmExecutor:
         self._changed, self._looked = time.monotonic(), 0.0
 
     def close(self) -> None:
-        """End all jobs, and remove their files but the logs of problems; of killed drivers once no unit is left."""
+        """End all jobs, and remove their files but the logs of problems, and the files that killed drivers left."""
         if not self._name:
             return
         until = time.monotonic() + 60  # what does not end by itself is killed by Slurm, usually after 30 s
@@ -259,13 +262,23 @@ class SlurmExecutor:
                 file.unlink()
         with suppress(OSError):  # it holds logs of units that failed
             self._folder.rmdir()
-        if not any(self._folder.parents[1].glob("*.json")):
-            with suppress(Unavailable):
-                living = _slurm("squeue", "--me", "--noheader", "--format=%j").split()
-                for folder in self._folder.parent.iterdir():
-                    if folder.name not in living:
-                        shutil.rmtree(folder, ignore_errors=True)
+        with suppress(Unavailable, OSError):  # the next run removes what stays
+            self._sweep()
         self._name = ""
+
+    def _sweep(self) -> None:
+        """Remove the folders of drivers and jobs that have ended, unless the status of a unit names a log in them."""
+        units = list(self._folder.parents[1].glob("*.json"))
+        living = _slurm("squeue", "--me", "--noheader", "--format=%j").split()
+        over = [
+            folder
+            for folder in self._folder.parent.iterdir()
+            if folder.name not in living and (not units or time.time() - folder.stat().st_ctime > ABANDONED)
+        ]
+        named = "".join(path.read_text() for path in units if over and path.match("*.status.json"))
+        for folder in over:
+            if folder.name not in named:
+                shutil.rmtree(folder, ignore_errors=True)
 
 
 def _refused(job: Job, text: str) -> Ended:

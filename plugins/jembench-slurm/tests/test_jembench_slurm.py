@@ -3,6 +3,7 @@
 ``tests/slurm`` has the tests on a real Slurm.
 """
 
+import json
 import os
 import pickle
 import re
@@ -276,6 +277,19 @@ def test_what_killed_drivers_left_goes_when_no_unit_and_no_job_of_theirs_is_left
     slurm.command("squeue", "case $* in *%j*) echo waits;; esac")
     executor.close()
     assert [path.name for path in (tmp_path / "works" / "slurm").iterdir()] == ["waits"]
+
+
+def test_what_killed_drivers_left_goes_after_an_hour_though_units_are_left(slurm, tmp_path, monkeypatch):
+    folders = {name: tmp_path / "works" / "slurm" / name for name in ("over", "waits", "named")}
+    for folder in folders.values():
+        folder.mkdir(parents=True)
+    (tmp_path / "works" / "a.json").write_text("{}")
+    (tmp_path / "works" / "a.status.json").write_text(json.dumps({"log": str(folders["named"] / "1_0_log.out")}))
+    slurm.command("squeue", "case $* in *%j*) echo waits;; esac")
+    for age, left in [(3600.0, ["named", "over", "waits"]), (-1.0, ["named", "waits"])]:
+        monkeypatch.setattr("jembench_slurm.executor.ABANDONED", age)
+        opened(tmp_path).close()
+        assert sorted(folder.name for folder in folders["over"].parent.iterdir()) == left
 
 
 def test_a_dead_job_is_submitted_again_and_then_lost(slurm, tmp_path):
