@@ -63,6 +63,11 @@ class Accuracy(Classification):
         """Return the share."""
         return {self.name: share(arrays["correct"], "higher")}
 
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the test images; the details have the accuracy of guessing among all classes."""
+        chance = {"chance": 100 / evaluation.data.spec.num_classes}
+        return self.measurement(evaluation, self.arrays(evaluation), details=chance)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Scaled(Classification):

@@ -12,7 +12,7 @@ from jembench.experiment.plan import Part
 from jembench.report.formats import Document
 from jembench.report.published import beside, published_table
 from jembench.report.references import Published
-from jembench.report.rows import FIELDS, ORIGIN, Row, mark_incomparable, mean, rows
+from jembench.report.rows import FIELDS, ORIGIN, Row, mark_chance, mark_incomparable, mean, rows
 from jembench.report.select import NO_NAMES, WHOLE, Names, Selection, matching, select
 from jembench.report.table import Footnote, Footnotes, Table
 from jembench.report.tables import Best, Tables
@@ -52,7 +52,7 @@ def build(
     seeds = rows(cells, names)
     labels = list(dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str)))
     seeds = [row for row in seeds if row.column in labels]
-    means = mark_incomparable(mean(seeds))
+    means = mark_chance(mark_incomparable(mean(seeds)))
     fits = list(dict.fromkeys(row.fit for row in means))
     means = sorted([*means, *_not_run(means, parts)], key=lambda row: fits.index(row.fit))
     if selection.metrics is not None:
@@ -92,7 +92,7 @@ def build(
         fields=FIELDS,
         page=whole_page if page else None,
         rows=means,
-        seeds=seeds,
+        seeds=mark_chance(seeds),
     )
 
 

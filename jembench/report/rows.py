@@ -49,6 +49,7 @@ class Row:
     source: str = ""  #: of a published number; "": it is ours
     notes: tuple[str, ...] = ()  #: remarks on the model
     dataset_name: str = ""  #: for tables
+    chance: float | None = None  #: the value of guessing; None: not known, or not to be compared with
     cell: Cell | None = field(default=None, repr=False, compare=False)  #: the outcome, of one seed
 
     @property
@@ -71,6 +72,13 @@ class Row:
         """The options of the metric that are not at their defaults."""
         return dict(spec.parse(self.metric).arguments)
 
+    @property
+    def at_chance(self) -> str:
+        """A remark on a value whose interval is not above the value of guessing; "": it is, or none is known."""
+        if self.chance is None or self.low is None or self.low > self.chance:
+            return ""
+        return f"at chance: not above the {self.chance:.3g} {self.unit} of guessing, by the 95 % interval"
+
     def as_dict(self) -> dict[str, Any]:
         """Return the row for programs; that of a seed also says where it comes from."""
         flat = {name: getattr(self, name) for name in FIELDS} | {"notes": "; ".join(self.notes)}
@@ -81,7 +89,7 @@ class Row:
         return flat | dict(zip(ORIGIN, (fit.seed, made.get("limit"), fit.id, self.cell.id, time, seconds), strict=True))
 
 
-FIELDS = tuple(one.name for one in fields(Row) if one.name not in ("cell", "dataset_name"))
+FIELDS = tuple(one.name for one in fields(Row) if one.name not in ("cell", "dataset_name", "chance"))
 """The columns of the CSV."""
 
 ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds")
@@ -137,6 +145,7 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
             reason="; ".join(filter(None, remarks)),
             notes=tuple(_divergence(cell)),
             dataset_name=datasets[fit.dataset],
+            chance=outcome.details.get("chance"),
             cell=cell,
         )
         if outcome.status == "ok":
@@ -239,6 +248,11 @@ def sides(rows: Iterable[Row]) -> dict[tuple[Fit, str, str], Side]:
         if row.value is not None:
             found.setdefault((row.fit, *row.place), {})[row.seeds[0]] = row
     return dict(found)
+
+
+def mark_chance(rows: Iterable[Row]) -> list[Row]:
+    """Add the remark on values that are at chance to their reasons."""
+    return [replace(row, reason="; ".join(filter(None, (row.reason, row.at_chance)))) for row in rows]
 
 
 # --- protocols --------------------------------------------------------------------------------------------------------

@@ -126,6 +126,7 @@ class _Details(NamedTuple):
 
     suspicious: tuple[str, ...] = ()
     partial: str = ""
+    chance: float | None = None  # the value of a model that guesses
 
 
 def check(outcome: Outcome) -> None:

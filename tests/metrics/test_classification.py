@@ -42,6 +42,7 @@ def test_values_agree_with_scikit_learn(evaluation):
     accuracy = 100 * sklearn.metrics.accuracy_score(y, probabilities.argmax(1))
     assert value("accuracy", evaluation).value == pytest.approx(accuracy, abs=1e-12)
     assert value("nll", evaluation).value == pytest.approx(sklearn.metrics.log_loss(y, probabilities), abs=1e-12)
+    assert METRICS["accuracy"].compute(evaluation).details == {"chance": 100 / probabilities.shape[1]}
     brier = sklearn.metrics.brier_score_loss(y, probabilities, scale_by_half=False)
     assert value("brier", evaluation).value == pytest.approx(brier, abs=1e-12)
 

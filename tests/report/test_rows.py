@@ -4,10 +4,12 @@ import dataclasses
 import math
 
 import pytest
+from scipy.stats import binomtest
 from small_store import small_store
 
 from jembench.interfaces import Value
-from jembench.report.rows import mark_incomparable, mean, rows
+from jembench.report.rows import mark_chance, mark_incomparable, mean, rows
+from jembench.stats.intervals import wilson
 from jembench.store.outcome import Outcome
 
 
@@ -163,3 +165,37 @@ def test_a_dataset_is_called_what_its_results_are_filed_under_if_no_other_is(cel
         return cell(dataset=dataset, outcome=outcome)
 
     assert [row.dataset_name for row in rows(map(measured, specs))] == shown
+
+
+# --- chance -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("right", "of", "classes"), [(40, 397, 10), (49, 397, 10), (30, 397, 10), (8, 12, 2)])
+def test_an_accuracy_is_at_chance_unless_its_interval_is_above_that_of_guessing(cell, right, of, classes):
+    found = marked(cell, [wilson(right, of)], 100 / classes, of)
+    assert found.reason == f"at chance: not above the {100 / classes:g} % of guessing, by the 95 % interval"
+    assert binomtest(right, of, 1 / classes, alternative="greater").pvalue > 0.025
+
+
+def test_an_accuracy_above_chance_and_other_values_have_no_remark(cell):
+    assert marked(cell, [wilson(60, 397)], 10.0).reason == ""
+    assert binomtest(60, 397, 0.1, alternative="greater").pvalue < 0.025
+    assert marked(cell, [wilson(40, 397)], None).reason == ""
+
+
+def test_the_mean_over_seeds_is_at_chance_not_each_seed(cell):
+    assert marked(cell, [wilson(90, 397), wilson(30, 397)], 10.0).reason == ""
+    assert marked(cell, [wilson(50, 397), wilson(30, 397)], 10.0).reason.startswith("at chance: ")
+
+
+def marked(cell, intervals, chance, n=397):
+    """The row of an accuracy with these intervals, one for each seed."""
+    cells = []
+    for seed, (low, high) in enumerate(intervals):
+        value = Value(50 * (low + high), 100 * low, 100 * high, n, "%", "higher")
+        details = {} if chance is None else {"chance": chance}
+        cells.append(
+            cell(seed=seed, outcome=Outcome(status="ok", protocol="p", values={"accuracy": value}, details=details))
+        )
+    (found,) = mark_chance(mean(rows(cells)))
+    return found
