@@ -166,9 +166,10 @@ class ECE(Scaled):
     name: ClassVar[str] = "ece"
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
-        """Return ``confidence`` (N,), the largest p(k|x), and ``correct``, bool (N,): its class is the label."""
+        """Return ``confidence`` (N,), the largest p(k|x); ``predicted``, its class; ``correct``, if it is right."""
         confidence, predicted = logits.double().softmax(dim=1).max(dim=1)
-        return {"confidence": confidence.numpy(), "correct": (predicted == labels).numpy()}
+        values = {"confidence": confidence, "predicted": predicted, "correct": predicted == labels}
+        return {name: value.numpy() for name, value in values.items()}
 
     def error(self, arrays: Arrays) -> Statistic:
         """Return the calibration error, 0 to 1."""

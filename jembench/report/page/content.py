@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.experiment.sweep import bare_name
+from jembench.report.page.examples import Gallery, galleries
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.rows import Row, grouped
 from jembench.report.select import NO_NAMES, Names
@@ -36,6 +37,7 @@ class Page:
     published: Sequence[Table] = ()  # published numbers that have no place beside ours
     figures: Mapping[str, Sequence[Picture]] = field(default_factory=dict)  # by metric
     samples: Sequence[Picture] = ()
+    images: Sequence[Gallery] = ()  # test images, by dataset
     trainings: Sequence[Picture] = ()
     claims: Sequence[Table] = ()
     origin: Sequence[Table] = ()  # trained models, commands, software and hardware
@@ -97,6 +99,7 @@ def collect(
         published=published,
         figures={metric: found for metric, found in figures.items() if found},
         samples=[*samples, *images],
+        images=galleries(cells, store, names),
         trainings=pictures.drawn(training.curves_of(trained, store, pictures.note, names)),
         claims=[table for each in findings for table in document(each).tables()],
         origin=[origin(cells, trained)] if cells else (),
