@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,12 +14,11 @@ from numpy.typing import NDArray
 
 from jembench import drawing
 from jembench.catalog import spec
-from jembench.catalog.spec import slug, stable_hash
-from jembench.experiment import recipe as recipes
-from jembench.experiment.plan import PRETRAINED
+from jembench.catalog.spec import slug
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
 from jembench.report.protocols import parts_of
+from jembench.report.rows import grouped
 from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 
@@ -42,6 +42,7 @@ class Planned(NamedTuple):
 
     stem: str  # of its files' names
     draw: Callable[[], Drawing]
+    details: Sequence[str] = ()  # that tell it from others with the same stem
 
 
 @dataclass(frozen=True)
@@ -96,20 +97,22 @@ class Result:
         """The trained model, in full."""
         return title_of(self.fit, self.names)
 
+    @property
+    def trained_on(self) -> str:
+        """The dataset and the seed, as figures name them."""
+        return f"{dataset_of(self.fit, self.names)}, seed {self.fit.seed}"
+
     def figure(self, name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
         """Return a figure of this result alone."""
         return figure_of([self], name, draw, *arguments)
 
 
 def figure_of(results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
-    """Return a figure of these results and no others, to be drawn from the arguments.
-
-    Its name has the options that the results have in common: ``reliability-bins=15``.
-    """
-    common = set.intersection(*(set(result.options.items()) for result in results))
-    name = "-".join((name, *(f"{key}={value}" for key, value in sorted(common))))
-    of = [[result.cell.metric, result.cell.provenance.get("limit")] for result in results]
-    return Planned(stem(name, [result.fit for result in results], of), partial(draw, *arguments))
+    """Return a figure of these results and no others, to be drawn from the arguments."""
+    common = sorted(set.intersection(*(set(result.options.items()) for result in results)))
+    limit = results[0].cell.provenance.get("limit")
+    details = [f"{key}={value}" for key, value in (*common, ("limit", limit)) if value is not None]
+    return planned(name, [result.fit for result in results], partial(draw, *arguments), details)
 
 
 # --- names ------------------------------------------------------------------------------------------------------------
@@ -117,29 +120,67 @@ def figure_of(results: Sequence[Result], name: str, draw: Callable[..., Drawing]
 _LONGEST = 80  # letters, for people; file systems allow more
 
 
+def display_names(fits: Iterable[FitKey], names: Names) -> Names:
+    """Return names that tell fits apart: with the recipe where one name has several, and for datasets without options.
+
+    Args:
+        fits: of all figures.
+        names: display names by canonical specs and recipes.
+    """
+    keys = {(fit.dataset, fit.model, fit.recipe) for fit in fits}
+    taken = Counter((dataset, names.get((model, recipe), model)) for dataset, model, recipe in keys)
+    datasets = {dataset for dataset, *_ in keys}
+    bare = Counter(map(bare_name, datasets))
+    found = {("", dataset): bare_name(dataset) for dataset in datasets if bare[bare_name(dataset)] == 1}
+    for dataset, model, recipe in keys:
+        name = names.get((model, recipe), model)
+        if taken[dataset, name] > 1:
+            found[model, recipe] = f"{name} ({recipe})"
+    return {**names, **found}
+
+
 def model_of(fit: FitKey, names: Names = NO_NAMES) -> str:
-    """Return a model under its display name, with its recipe where that is neither told by the name nor the default."""
-    name = names.get((fit.model, fit.recipe))
-    if name and [other for (model, _), other in names.items() if model == fit.model].count(name) == 1:
-        return name
-    usual = (recipes.default(fit.model, fit.dataset), PRETRAINED)
-    return name or fit.model if fit.recipe in usual else f"{name or fit.model} ({fit.recipe})"
+    """Return the display name of a model."""
+    return names.get((fit.model, fit.recipe), fit.model)
+
+
+def dataset_of(fit: FitKey, names: Names = NO_NAMES) -> str:
+    """Return the display name of the dataset of a fit."""
+    return names.get(("", fit.dataset), fit.dataset)
 
 
 def title_of(fit: FitKey, names: Names = NO_NAMES) -> str:
     """Return the name of a trained model in full."""
-    return f"{model_of(fit, names)} on {fit.dataset}, seed {fit.seed}"
+    return f"{model_of(fit, names)} on {dataset_of(fit, names)}, seed {fit.seed}"
 
 
-def stem(figure: str, fits: Sequence[FitKey], *of: object) -> str:
-    """Return the name, without ending, of the files of a figure of models on one dataset: ``auroc-digits-s0-1a2b3c``.
+def planned(figure: str, fits: Sequence[FitKey], draw: Callable[[], Drawing], details: Iterable[str] = ()) -> Planned:
+    """Return a figure of models on one dataset, whose name has the model and the seed where there is one.
 
-    It has the model and the seed where there is one, and a hash of all that the figure is of.
+    Args:
+        figure: the beginning of the name.
+        fits: the models.
+        draw: draws the figure.
+        details: that tell it from other figures of these models, beside the options of the models and their recipes.
     """
     models, seeds = {bare_name(fit.model) for fit in fits}, {f"s{fit.seed}" for fit in fits}
     parts = [figure, bare_name(fits[0].dataset), *(part for one in (models, seeds) if len(one) == 1 for part in one)]
-    identities = [[fit.dataset, fit.model, fit.recipe, fit.seed, fit.id] for fit in fits]
-    return f"{slug('-'.join(parts), _LONGEST)}-{stable_hash([figure, identities, of])[:6]}"
+    arguments = [spec.parse(text).arguments for fit in fits for text in (fit.model, fit.dataset)]
+    options = [f"{key}={value}" for of_one in arguments for key, value in of_one]
+    return Planned("-".join(parts), draw, [*details, *options, *(fit.recipe for fit in fits)])
+
+
+def distinct(figures: Iterable[Planned]) -> list[Planned]:
+    """Return figures with distinct stems: equal ones are followed by the details in which they differ, or a number."""
+    found, taken = list[Planned](), Counter[str]()
+    for group in grouped(figures, lambda one: one.stem):
+        common = set.intersection(*(set(one.details) for one in group))
+        for one in group:
+            own = dict.fromkeys(detail for detail in one.details if detail not in common)
+            name = slug("-".join((one.stem, *own)), _LONGEST)
+            taken[name] += 1
+            found.append(one._replace(stem=name if taken[name] == 1 else f"{name}-{taken[name]}"))
+    return found
 
 
 # --- numbers ----------------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def _peers(result: Result) -> tuple[object, ...]:
 def diagram(result: Result) -> Drawing:
     """Draw the accuracy in each bin of confidence with its gap to the mean confidence, and below the images in each."""
     name, error = _names(result)
-    title = f"{name} on {result.fit.dataset}, seed {result.fit.seed}\n{error}"
+    title = f"{name} on {result.trained_on}\n{error}"
     figure, (above, below) = drawing.panels(title, 4.1, 2, sharex=True, height_ratios=(3, 1))
     bins, rows = _draw_gaps(above, result)
     above.set_ylabel("accuracy")
@@ -51,7 +51,7 @@ def diagram(result: Result) -> Drawing:
 
 def comparison(results: Sequence[Result]) -> Drawing:
     """Draw a panel for each model and scaling: the accuracy in each bin, with its gap to the mean confidence."""
-    title = f"{results[0].fit.dataset}, seed {results[0].fit.seed}"
+    title = results[0].trained_on
     ordered = [result for of_model in grouped(results, lambda result: result.model) for result in of_model]
     columns = 4 if len(ordered) == 4 else min(3, len(ordered))
     height = 0.7 + -(-len(ordered) // columns) * (0.3 + drawing.page() / columns)

@@ -64,8 +64,7 @@ def auroc(results: Sequence[Result]) -> Drawing:
     """Draw a panel for each score, a line for each OOD set, a point with its interval for each model."""
     sets_of = _sets(results)
     found = [(one.model, _score(one), name, one.values["auroc"]) for name, one in zip(sets_of, results, strict=True)]
-    fit = results[0].fit
-    title = f"AUROC on {fit.dataset}, seed {fit.seed}: in-distribution is positive"
+    title = f"AUROC on {results[0].trained_on}: in-distribution is positive"
     models, sets = list(dict.fromkeys(line[0] for line in found)), list(dict.fromkeys(sets_of))
     scores = list(dict.fromkeys(line[1] for line in found))
     scores.sort(key=lambda score: list(_AXES).index(score) if score in _AXES else len(_AXES))

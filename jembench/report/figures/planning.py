@@ -5,7 +5,7 @@ A figure of a metric is planned by a function that the entry-point group ``jembe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from jembench import drawing
 from jembench.catalog import discovery
@@ -13,7 +13,7 @@ from jembench.drawing import PLAIN, Format, Style
 from jembench.errors import JembenchError, error_text
 from jembench.experiment.sweep import bare_name
 from jembench.report.figures import training
-from jembench.report.figures.base import Planned, Result
+from jembench.report.figures.base import Planned, Result, display_names, distinct
 from jembench.report.formats import csv_text
 from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell
@@ -22,8 +22,8 @@ from jembench.store.store import Store
 
 def figures(
     cells: Sequence[Cell], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
-) -> Iterator[Planned]:
-    """Yield every figure of the cells and of the trainings that they are of.
+) -> list[Planned]:
+    """Return every figure of the cells and of the trainings that they are of.
 
     Args:
         cells: of any metrics.
@@ -32,17 +32,16 @@ def figures(
             planned.
         names: display names by canonical specs and recipes.
     """
-    yield from of_metrics(cells, store, left_out, names)
     fits = list({cell.fit.id: cell.fit for cell in cells}.values())
-    yield from training.curves_of(fits, store, left_out, names)
-    yield from training.buffers_of(fits, store, names)
-    yield from training.seeds_of(cells, names)
+    found = [*of_metrics(cells, store, left_out, names), *training.curves_of(fits, store, left_out, names)]
+    return distinct([*found, *training.buffers_of(fits, store, names), *training.seeds_of(cells, names)])
 
 
 def of_metrics(
     cells: Sequence[Cell], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
-) -> Iterator[Planned]:
-    """Yield every figure of the metrics of some cells; those of metrics without figures are ignored."""
+) -> list[Planned]:
+    """Return every figure of the metrics of some cells; those of metrics without figures are ignored."""
+    names, found = display_names((cell.fit for cell in cells), names), list[Planned]()
     for component in discovery.components("figures"):
         results = []
         for cell in cells:
@@ -52,9 +51,10 @@ def of_metrics(
                 except JembenchError as error:
                     left_out(str(error))
         try:
-            yield from discovery.load(component)(results) if results else ()
+            found += discovery.load(component)(results) if results else ()
         except Exception as error:  # of a plugin, or of arrays that another version wrote
             left_out(f"the figures of {component.name} cannot be planned: {error_text(error)}")
+    return distinct(found)
 
 
 def render(planned: Planned, formats: Sequence[Format], style: Style = PLAIN) -> dict[str, bytes]:

@@ -56,9 +56,9 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 def of_attack(results: Sequence[Result]) -> Drawing:
     """Draw the curves of one attack under one budget."""
-    fit, attack = results[0].fit, results[0].metric
+    attack = results[0].metric
     spent = in_common(result.cell.outcome.protocol for result in results)
-    title = f"{_TITLES.get(attack, f'{attack} attack')}: {fit.dataset}, seed {fit.seed}\n{spent}".strip()
+    title = f"{_TITLES.get(attack, f'{attack} attack')}: {results[0].trained_on}\n{spent}".strip()
     return curves(title, curves_of(results))
 
 

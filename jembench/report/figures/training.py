@@ -16,7 +16,19 @@ import numpy as np
 from jembench import drawing
 from jembench.errors import StoreError
 from jembench.files import read_bytes
-from jembench.report.figures.base import Drawing, Numbers, Planned, model_of, rows_of, stem, title_of
+from jembench.report.figures.base import (
+    Drawing,
+    Numbers,
+    Planned,
+    Result,
+    dataset_of,
+    display_names,
+    figure_of,
+    model_of,
+    planned,
+    rows_of,
+    title_of,
+)
 from jembench.report.figures.images import Panel, grid_of, grids
 from jembench.report.rows import grouped
 from jembench.report.select import NO_NAMES, Names
@@ -30,6 +42,7 @@ if TYPE_CHECKING:
 
 History = Sequence[Mapping[str, float]]
 """A row for each window of training; what was not measured in it is not in the row."""
+
 
 def read_history(path: Path) -> History:
     """Read ``history.csv`` of a fit; an empty history if there is none.
@@ -103,6 +116,7 @@ def curves_of(
         names: display names by canonical specs and recipes.
     """
     fits = list(fits)
+    names = display_names(fits, names)
     models = list(dict.fromkeys(model_of(fit, names) for fit in fits))
     for group in grouped(fits, lambda fit: fit.dataset):
         trainings = []
@@ -118,8 +132,8 @@ def curves_of(
         quantities = {name.replace("_", "-"): Quantity.of(name) for name in alone if name not in _COUNTS} | _QUANTITIES
         for name, quantity in quantities.items():
             if not columns.keys().isdisjoint(quantity.columns):
-                title = f"training on {group[0].dataset}: {quantity.label}"
-                yield Planned(stem(f"training-{name}", group), partial(curves, title, quantity, trainings))
+                title = f"training on {dataset_of(group[0], names)}: {quantity.label}"
+                yield planned(f"training-{name}", group, partial(curves, title, quantity, trainings))
 
 
 def curves(title: str, quantity: Quantity, trainings: Sequence[Training]) -> Drawing:
@@ -171,11 +185,12 @@ SHOWN = 36
 """Chains of each buffer that are drawn."""
 
 
-def buffers_of(fits: Iterable[FitKey], store: Store, names: Names = NO_NAMES) -> Iterator[Planned]:
+def buffers_of(fits: Sequence[FitKey], store: Store, names: Names = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each fit whose training has kept the chains of its last epochs."""
+    names = display_names(fits, names)
     for fit in fits:
         if _buffer_files(folder := store.fit_folder(fit)):
-            yield Planned(stem("chains", [fit]), partial(buffers, f"kept chains: {title_of(fit, names)}", folder))
+            yield planned("chains", [fit], partial(buffers, f"kept chains: {title_of(fit, names)}", folder))
 
 
 def buffers(title: str, folder: Path) -> Drawing:
@@ -218,13 +233,14 @@ def _buffer_files(folder: Path) -> list[Path]:
 
 def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each metric and dataset with a model that was trained from several seeds."""
+    names = display_names((cell.fit for cell in cells), names)
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(measured, lambda c: (c.metric, c.outcome.protocol, c.fit.dataset, c.provenance.get("limit"))):
         if max(map(len, grouped(group, lambda cell: cell.fit.names))) > 1:
-            first = group[0]
-            title, limit = f"{first.metric} on {first.fit.dataset}", first.provenance.get("limit")
-            name = stem(f"seeds-{first.metric}", [cell.fit for cell in group], limit)
-            yield Planned(name, partial(strips, title, group, names))
+            results = [Result(cell, {}, names) for cell in group]
+            metric = ", ".join((results[0].metric, *(f"{key} {value}" for key, value in results[0].options.items())))
+            title = f"{metric} on {dataset_of(group[0].fit, names)}"
+            yield figure_of(results, f"seeds-{results[0].metric}", strips, title, group, names)
 
 
 def strips(title: str, cells: Sequence[Cell], names: Names = NO_NAMES) -> Drawing:

@@ -190,8 +190,8 @@ def store(tmp_path_factory, everything):
 
 @pytest.fixture(scope="session")
 def planned(store):
-    """Every figure of the store, by the name of its files without its hash."""
+    """Every figure of the store, by the name of its files."""
     found = planning.figures(store.cells(), store, pytest.fail)
     by_stem = {planned.stem: planned for planned in found}
-    assert len({stem.rpartition("-")[0] for stem in by_stem}) == len(by_stem)
-    return {stem.rpartition("-")[0]: planned for stem, planned in by_stem.items()}
+    assert len(by_stem) == len(found)
+    return by_stem

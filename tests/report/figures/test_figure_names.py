@@ -1,34 +1,71 @@
-"""Names of figures: readable, safe, and never the same for two."""
+"""Names in figures and of their files: short, and longer only where two would be equal."""
+
+import dataclasses
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from jembench.report.figures import base
 from jembench.store.outcome import FitKey
+
+MODELS = (
+    "jem",
+    "jem:net=a b",
+    "jem:net=a/b",
+    "jem:net=a-b",
+    f"jem:net={'x' * 300}",
+    f"jem:net={'x' * 301}",
+    "baseline",
+)
 
 
 def fit(model="jem", dataset="digits", recipe="digits", seed=0):
     return FitKey(model=model, dataset=dataset, recipe=recipe, seed=seed, id="0")
 
 
-def test_a_name_has_the_model_and_the_seed_where_there_is_one():
-    assert base.stem("auroc", [fit(), fit("baseline")]).startswith("auroc-digits-s0-")
-    assert base.stem("seeds-fid", [fit(seed=0), fit(seed=1)]).startswith("seeds-fid-digits-jem-")
+def stems(*groups):
+    planned = (base.planned("ood", group, lambda: None) for group in groups)
+    return [one.stem for one in base.distinct(planned)]
 
 
-def test_titles():
-    assert base.title_of(fit(seed=3)) == "jem on digits, seed 3"
-    assert base.title_of(fit(recipe="digits+epochs=5")) == "jem (digits+epochs=5) on digits, seed 0"
-    assert base.model_of(fit(dataset="imagefolder:root=/a", recipe="paper")) == "jem"
+def test_a_file_has_the_model_and_the_seed_where_there_is_one():
+    assert stems([fit(), fit("baseline")]) == ["ood-digits-s0"]
+    assert stems([fit(seed=0), fit(seed=1)]) == ["ood-digits-jem"]
+    assert stems([fit("jem:norm=batch", "imagefolder:root=/a", "digits+epochs=5")]) == ["ood-imagefolder-jem-s0"]
 
 
-def test_a_display_name_that_one_recipe_alone_has_tells_the_recipe():
-    names = {("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM, short"}
-    assert [base.model_of(fit(recipe=recipe), names) for _, recipe in names] == ["JEM", "JEM, short"]
-    of_all = dict.fromkeys([("jem", "digits"), ("jem", "digits+epochs=5")], "JEM")
-    assert [base.model_of(fit(recipe=recipe), of_all) for _, recipe in of_all] == ["JEM", "JEM (digits+epochs=5)"]
+def test_files_are_told_apart_by_what_differs():
+    fits = fit("jem:norm=batch"), fit("jem:norm=batch", recipe="digits+epochs=5"), fit(), fit(seed=1)
+    assert stems(*([one] for one in fits)) == [
+        "ood-digits-jem-s0-norm=batch-digits",
+        "ood-digits-jem-s0-norm=batch-digits+epochs=5",
+        "ood-digits-jem-s0-digits",
+        "ood-digits-jem-s1",
+    ]
 
 
-def test_what_a_name_cannot_say_is_in_its_hash():
-    models = ["jem", "jem:net=a b", "jem:net=a/b", "x" * 300, "x" * 301, "jem:net=a-b", "jem:net=a:b"]
-    stems = [base.stem("ood", [fit(model)]) for model in models] + [base.stem("ood", [fit()], 50)]
-    assert len(set(stems)) == len(models) + 1
-    assert all(len(stem) < 120 and "/" not in stem for stem in stems)
-    assert stems[:-1] == [base.stem("ood", [fit(model)]) for model in models]
+@given(st.lists(st.builds(fit, st.sampled_from(MODELS), recipe=st.sampled_from(["paper", "a/b", "a-b"])), max_size=9))
+def test_no_two_files_have_one_name(fits):
+    found = stems(*([one] for one in fits))
+    assert len(set(found)) == len(fits)
+    assert all(len(stem) < 90 and "/" not in stem for stem in found)
+    assert stems(*([one] for one in fits)) == found
+
+
+def test_a_model_has_its_recipe_where_another_has_its_name():
+    paper, short = fit(recipe="paper"), fit(recipe="digits+epochs=5")
+    for names, expected in (
+        ({}, ["jem (paper)", "jem (digits+epochs=5)"]),
+        ({("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM"}, ["JEM (paper)", "JEM (digits+epochs=5)"]),
+        ({("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM, short"}, ["JEM", "JEM, short"]),
+    ):
+        shown = base.display_names([paper, short], names)
+        assert [base.model_of(one, shown) for one in (paper, short)] == expected
+    assert base.model_of(short, base.display_names([short, dataclasses.replace(short, seed=1)], {})) == "jem"
+
+
+def test_a_dataset_has_its_options_where_another_has_its_name():
+    folders = [fit(dataset=f"imagefolder:root=/{name}") for name in "ab"]
+    one, both = base.display_names(folders[:1], {}), base.display_names(folders, {})
+    assert base.title_of(folders[0], one) == "jem on imagefolder, seed 0"
+    assert base.title_of(folders[0], both) == "jem on imagefolder:root=/a, seed 0"
