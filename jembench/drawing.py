@@ -41,8 +41,8 @@ def encoded(figure: Figure, format: Format) -> bytes:
 
 # --- style ------------------------------------------------------------------------------------------------------------
 
-COLUMN, PAGE = 3.3, 6.9
-"""The widths in inches of a column and of a page of a two-column paper."""
+COLUMN, PAGE = 229 / 72.27, 469 / 72.27
+"""The widths in inches of a column and of a page: those of LaTeX's ``article`` in two columns on letter paper."""
 
 _UNITS = {"in": 1.0, "cm": 1 / 2.54, "mm": 1 / 25.4, "pt": 1 / 72.27}
 
@@ -161,7 +161,7 @@ def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
     """Add the legend of the axes below the figure, in at most ``columns`` columns that fit its width."""
     handles, labels = axes.get_legend_handles_labels()
     longest_first = sorted((max(map(len, label.splitlines())) + 8 for label in labels), reverse=True)
-    room = figure.get_figwidth() * _LETTERS * 8 / 7
+    room = figure.get_figwidth() * _LETTERS
     fitting = [count for count in range(1, columns + 1) if sum(longest_first[:count]) <= room]
     figure.legend(handles, labels, loc="outside lower center", ncols=max(fitting, default=1))
 

@@ -30,9 +30,8 @@ NORMS = {"linf": "L∞", "l2": "L2"}
 """In the order in which they are shown."""
 
 _COLUMNS = 10
-_LABELS = 0.75  # inches for the labels of rows
+_LABELS = 0.85  # inches for the labels of rows
 _ROUNDING = 1e-6  # of float32 images in [0, 1]: no change
-_TEXT = 6  # points, of what stands at an image
 
 
 def norms_of(result: Result) -> tuple[str, ...]:
@@ -77,7 +76,7 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
     grid[:, :count] = np.arange(3 * count).reshape(3, count)
     picture = sheet(np.concatenate([originals, levels]), grid)
     labels = ["original", "adversarial", f"difference\nx {factor}"]
-    figure, axes = _sheet(title, picture, columns, 0.3 + 0.11 * len(norms), labels)
+    figure, axes = _sheet(title, picture, columns, 0.33 + 0.13 * len(norms), labels)
     fields = ("index", "label", "predicted", "found", "wrong")
     rows = rows_of(
         {
@@ -90,10 +89,10 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
     centres = (np.arange(columns) + 0.5) * picture.shape[1] / columns
     for centre, row in zip(centres, rows, strict=False):  # the last columns may be empty
         classes = f"{row['label']} → {row['predicted']}"
-        axes.text(centre, -4, classes, fontsize=_TEXT, ha="center", va="bottom")
+        axes.text(centre, -4, classes, ha="center", va="bottom")
     distances = ["\n".join(f"{NORMS[norm]} {row[f'{norm}_255']:.1f}" for norm in norms) for row in rows]
-    below = [text if row["found"] else "withstood" for text, row in zip(distances, rows, strict=True)]
-    axes.set_xticks(centres[:count], below, fontsize=_TEXT)
+    below = [text if row["found"] else "robust" for text, row in zip(distances, rows, strict=True)]
+    axes.set_xticks(centres[:count], below)
     axes.set_xlabel("distance, 1/255")
     return Drawing(figure, rows)
 
@@ -165,7 +164,7 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
     """Draw distal images class by class, with the confidence above; ``*``: the threshold was not reached."""
     grid, labels = by_class(arrays["target"])
     columns = grid.shape[1]
-    room = math.ceil(arrays["images"].shape[2] / 4)  # for the text above an image, in its pixels
+    room = math.ceil(0.35 * arrays["images"].shape[2])  # for the text above an image, in its pixels
     picture = sheet(np.pad(arrays["images"], ((0, 0), (0, 0), (room, 0), (0, 0)), constant_values=255), grid)
     reached = arrays["reached"].astype(bool)
     share = f"{reached.sum()} of {len(reached)} reach p(y|x) > {threshold:g}"
@@ -179,7 +178,7 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
         if not reached[index]:
             text, colour = f"{text} *", drawing.VERMILLION
         centre = (column + 0.5) * wide, (line + 0.55 * band) * high
-        axes.text(*centre, text, color=colour, fontsize=_TEXT, ha="center", va="center")
+        axes.text(*centre, text, color=colour, ha="center", va="center")
     legend = "above each image: p(y|x) of its class" + ("" if reached.all() else "; *: not reached")
     axes.set(xlabel=legend, ylabel="class")
     of_images = {field: arrays[field][shown] for field in ("target", "confidence", "reached", "steps")}

@@ -41,7 +41,7 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
     ]
     shares = [counts / counts.sum() for counts, _ in counted]
     highest = max(share.max() for share in shares)
-    figure, (axes,) = drawing.panels(title, 0.7 + min(8.0, 0.28 * len(classes)))
+    figure, (axes,) = drawing.panels(title, 0.9 + min(8.0, 0.28 * len(classes)))
     for place, (share, median) in enumerate(zip(shares, medians, strict=True)):
         base = len(classes) - 1 - place
         look: dict[str, Any] = {"facecolor": drawing.SKY, "edgecolor": drawing.BLACK, "linewidth": 0.5}
@@ -49,7 +49,7 @@ def by_class(title: str, arrays: Arrays) -> Drawing:
         axes.stairs(base + 1.3 * share / highest, edges, baseline=base, fill=True, **look)
         axes.plot([median] * 2, [base, base + 0.35], color=drawing.VERMILLION, zorder=place)
     axes.plot([], [], color=drawing.VERMILLION, label="median")
-    axes.legend(loc="upper left", bbox_to_anchor=(0, 1.04))
+    drawing.legend_below(figure, axes, columns=1)
     axes.set_yticks(range(len(classes)), [str(number) for number in reversed(classes)])
     axes.tick_params(axis="y", length=0)
     axes.spines["left"].set_visible(False)
@@ -69,10 +69,13 @@ def images_of_classes(title: str, arrays: Arrays) -> Drawing:
 
 def extremes(title: str, arrays: Arrays) -> Drawing:
     """Draw the images of the highest and of the lowest log p(x), and p(y|x) where the model classifies."""
-    panels = [Panel(f"{side} log p(x)", arrays[grid], arrays["log-px"]) for side, grid in _SIDES.items()]
+
+    def panel(title: str, grid: str, score: str) -> Panel:
+        return Panel(title, arrays[grid][(arrays[grid] >= 0).any(axis=1)], arrays[score])
+
+    panels = [panel(f"{side} log p(x)", grid, "log-px") for side, grid in _SIDES.items()]
     if {"top-confidence", "bottom-confidence", "confidence"} <= arrays.keys():
-        for side, grid in _SIDES.items():
-            panels.append(Panel(f"{side} p(y|x)", arrays[f"{grid}-confidence"], arrays["confidence"]))
+        panels += [panel(f"{side} p(y|x)", f"{grid}-confidence", "confidence") for side, grid in _SIDES.items()]
     return grids(title, arrays, arrays.get("labels"), panels, columns=2)
 
 

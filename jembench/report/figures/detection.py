@@ -34,6 +34,11 @@ def _score(result: Result) -> str:
     return result.protocol.get("score", "score") + (f"-{steps}" if steps else "")
 
 
+def _words(score: str) -> str:
+    """Return a score as a formula, where it has one."""
+    return _AXES.get(score, score).partition(" +")[0]
+
+
 def _sets(results: Sequence[Result]) -> list[str]:
     """Return the set of each result, without its options where the name is unique."""
     full = [result.protocol.get("set", "outliers") for result in results]
@@ -44,15 +49,15 @@ def _sets(results: Sequence[Result]) -> list[str]:
 def of_scores(results: Sequence[Result]) -> Drawing:
     """Draw a panel for each OOD set of one model and score: its scores over those of the test images, as densities."""
     score, count = _score(results[0]), len(results)
-    columns = min(4 if count > 6 else 3, count)
+    columns = min(3, count)
     height = 0.7 + 1.55 * -(-count // columns)
-    figure, panels = drawing.panels(f"{score}: {results[0].title}", height, count, columns)
+    figure, panels = drawing.panels(f"{_words(score)}: {results[0].title}", height, count, columns)
     rows: list[dict[str, Any]] = []
     for axes, name, result in zip(panels, _sets(results), results, strict=True):
         scores = {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}
         rows += histograms(axes, scores, set=name)
         value = result.values.get("auroc")
-        axes.set_title(f"{name}\nAUROC {with_interval(value, 3)}" if value else name, fontsize=7)
+        axes.set_title(f"{name}\nAUROC {with_interval(value, 3)}" if value else name)
         axes.locator_params(axis="x", nbins=4)
     for axes in panels[-columns:]:  # the lowest of each column
         axes.set_xlabel(_AXES.get(score, score))
@@ -79,7 +84,7 @@ def auroc(results: Sequence[Result]) -> Drawing:
             style = {**drawing.line(index), "linestyle": "none", "elinewidth": 0.8}
             axes.errorbar([one.value for one in values], places, xerr=error_bars(values), label=model, **style)
         axes.axvline(0.5, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":")
-        axes.set(title=score, xlim=(-0.03, 1.03), ylim=(len(sets) - 0.5, -0.5))
+        axes.set(title=_words(score), xlim=(-0.03, 1.03), ylim=(len(sets) - 0.5, -0.5))
         axes.set_yticks(range(len(sets)), sets)
         axes.set_xticks([0, 0.25, 0.5, 0.75, 1], ["0", ".25", ".5", ".75", "1"])
     for axes in axes_of_scores[-columns:]:  # the lowest of each column

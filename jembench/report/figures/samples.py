@@ -82,7 +82,7 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
     places = range(len(classes))
     axes.bxp(boxes, places, widths=0.6, patch_artist=True, showfliers=False, manage_ticks=False, **look)
     axes.set_xticks(places, [str(number) for number in classes])
-    axes.set(xlabel="class that the model sees", ylabel="age of chains, steps", ylim=(0, None))
+    axes.set(xlabel="predicted class", ylabel="age of chains, steps", ylim=(0, None))
     return Drawing(figure, rows)
 
 
@@ -116,7 +116,7 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
 def distances(title: str, arrays: Arrays) -> Drawing:
     """Draw the distances of samples and test images to the nearest training image: a panel for each space."""
     spaces = _spaces(arrays)
-    figure, axes_of_spaces = drawing.panels(title, 0.4 + 1.6 * len(spaces), len(spaces))
+    figure, axes_of_spaces = drawing.panels(title, 0.6 + 1.6 * len(spaces), len(spaces))
     rows: list[dict[str, Any]] = []
     for axes, space in zip(axes_of_spaces, spaces, strict=True):
         measured = {"test images": arrays[f"test-distance{space}"], "samples": arrays[f"distance{space}"]}
@@ -124,7 +124,7 @@ def distances(title: str, arrays: Arrays) -> Drawing:
         rows += histograms(axes, measured, space=name)
         axes.set_xlabel(f"distance in {name}")
     axes_of_spaces[0].set_title("to the nearest training image")
-    axes_of_spaces[0].legend(loc="upper right")
+    drawing.legend_below(figure, axes_of_spaces[0], columns=2)
     return Drawing(figure, rows)
 
 

@@ -83,9 +83,9 @@ def test_each_norm_has_a_panel_with_its_models(planned):
     drawing = planned[CURVES].draw()
     assert [axes.get_title(loc="left") for axes in drawing.figure.axes] == ["L∞", "L2"]
     curves = list(dict.fromkeys((row["model"], row["norm"]) for row in drawing.rows))
-    assert curves == [("jem", "linf"), ("jem", "l2"), ("jem, refine 10", "linf"), ("baseline", "linf")]
+    assert curves == [("jem", "linf"), ("jem", "l2"), ("jem, 10 refinement steps", "linf"), ("baseline", "linf")]
     legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
-    assert legend == ["jem", "jem, refine 10", "baseline"]
+    assert legend == ["jem", "jem, 10 refinement steps", "baseline"]
     assert drawing.figure.get_suptitle().splitlines() == [
         "pgd attack: digits, seed 0",
         "images 60, restarts 20, steps 40, eot 5, grad through",
@@ -127,17 +127,17 @@ def test_curves_are_told_apart_by_what_differs(cell, attack_arrays):
     ten = "eot=5,grad=through,refine=10"
     assert curves_of(cell, attack_arrays, ten, "eot=5,grad=through,refine=1", "refine=0") == [
         "jem",
-        "jem, refine 1",
-        "jem, refine 10",
+        "jem, 1 refinement steps",
+        "jem, 10 refinement steps",
     ]
     assert curves_of(cell, attack_arrays, "eot=10,grad=through,refine=10", ten, "eot=1,grad=through,refine=10") == [
-        "jem, eot 1",
-        "jem, eot 5",
-        "jem, eot 10",
+        "jem, EOT 1",
+        "jem, EOT 5",
+        "jem, EOT 10",
     ]
     assert curves_of(cell, attack_arrays, ten, "eot=5,grad=bpda,refine=10") == [
-        "jem, grad bpda",
-        "jem, grad through",
+        "jem, gradient bpda",
+        "jem, gradient through",
     ]
 
 
@@ -229,7 +229,7 @@ def test_the_three_rows_are_the_image_what_became_of_it_and_the_change(attack_ar
 def test_an_image_that_withstood_says_so(attack_arrays):
     last = {name: array[-1:] for name, array in attack_arrays.items()}
     drawing = adversarial.changes("", last, ["linf"])
-    assert [label.get_text() for label in drawing.figure.axes[0].get_xticklabels()] == ["withstood"]
+    assert [label.get_text() for label in drawing.figure.axes[0].get_xticklabels()] == ["robust"]
     assert drawing.rows[0]["factor"] == 1
 
 
@@ -295,5 +295,9 @@ def test_beside_transferred_images_stands_what_the_model_withstands_itself(cell,
         for steps in (1, 10)
     ]
     curves = robustness.curves_of(found)
-    assert [curve.model for curve in curves] == ["jem, attacked itself", "jem, refine 1", "jem, refine 10"]
+    assert [curve.model for curve in curves] == [
+        "jem, attacked itself",
+        "jem, 1 refinement steps",
+        "jem, 10 refinement steps",
+    ]
     assert curves[0].steps.eps[-1] == pytest.approx(curves[1].steps.eps[-1] / 2)
