@@ -29,6 +29,8 @@ class Paper(NamedTuple):
     cite: str  # authors, venue
     url: str
     apart: tuple[str, ...] = ()  # recipes that are only considered by claims that name them
+    recipes: tuple[str, ...] = ()  # of its protocol; verdicts by others have a mark; (): of an experiment
+    datasets: tuple[str, ...] = ()  # of its protocol
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ from jembench.report import comparison
 from jembench.report.differences import FIELDS, Line, legend, recipes_text, table
 from jembench.report.formats import Document
 from jembench.report.protocols import parsed
-from jembench.report.rows import Side, grouped, rows, sides
+from jembench.report.rows import Side, grouped, mean, rows, sides
 from jembench.report.select import Fit, store_option
 from jembench.report.table import Footnote, Footnotes, Table, TableCell
 from jembench.store.outcome import Cell
@@ -34,6 +34,7 @@ class Finding(NamedTuple):
     claim: Claim
     row: comparison.Difference  # without dataset and recipes: not measured
     metrics: tuple[str, ...]  # of the claim, that it is about
+    remarks: tuple[str, ...] = ()  # departures from the paper's protocol, and models at chance
 
 
 Known = Mapping[tuple[Fit, str, str], Side]
@@ -61,15 +62,39 @@ def judge(
         store: its folder, for commands.
         resamples: of the bootstrap.
     """
-    known, test = sides(rows(cells)), partial(comparison.contrast, read=read, resamples=resamples)
+    values, test = rows(cells), partial(comparison.contrast, read=read, resamples=resamples)
+    known, at_chance = sides(values), {row.fit: row.at_chance for row in mean(values) if row.at_chance}
     findings = [finding for claim in claims for finding in _judge(claim, known, test, store)]
     judged = []
     for finding, row in zip(findings, comparison.adjusted(finding.row for finding in findings), strict=True):
         above = (row.difference or 0.0) + finding.claim.margin > 0
         holds = above == (finding.claim.direction == "higher")
         verdict = comparison.conclusion(row, *(("held", "for") if holds else ("against", "against")))
-        judged.append(finding._replace(row=replace(row, verdict=verdict)))
+        remarks = (*_departure(finding.claim, row), *_chance(row, at_chance)) if row.dataset else ()
+        judged.append(finding._replace(row=replace(row, verdict=verdict), remarks=remarks))
     return judged
+
+
+def _departure(claim: Claim, row: comparison.Difference) -> Iterator[str]:
+    """Yield how the fits of a verdict depart from the protocol of the paper, if they do and it is stated."""
+    paper, named = claim.paper, {change for fit in (*claim.fits, *claim.than) for change in _CHANGE.split(fit.recipe)}
+    bases, changes = dict[str, None](), dict[str, None]()
+    for base, *changed in (_CHANGE.split(label) for label in (row.recipe_a, row.recipe_b) if label):
+        bases |= {} if base in paper.recipes else {base: None}
+        changes |= dict.fromkeys(change for change in changed if change not in named)
+    departs = [f"dataset {row.dataset}"] if bare_name(row.dataset or "") not in paper.datasets else []
+    departs += [f"recipe {' and '.join(bases)}"] if bases else []
+    departs += [f"changed by {', '.join(changes)}"] if changes else []
+    if paper.recipes and departs:
+        yield f"not the paper's protocol ({', '.join(paper.datasets)}; recipe {paper.recipes[0]}): {'; '.join(departs)}"
+
+
+def _chance(row: comparison.Difference, at_chance: Mapping[Fit, str]) -> Iterator[str]:
+    """Yield the remark on models of a verdict whose accuracy is at chance."""
+    both = dict.fromkeys(((row.model_a, row.recipe_a), (row.model_b, row.recipe_b)))
+    texts = {model: at_chance.get((model or "", row.dataset or "", recipe or ""), "") for model, recipe in both}
+    for text in dict.fromkeys(filter(None, texts.values())):
+        yield f"{' and '.join(model for model in texts if model and texts[model] == text)} {text}"
 
 
 def _judge(claim: Claim, known: Known, test: Test, store: Path) -> Iterator[Finding]:
@@ -207,24 +232,21 @@ def _record(finding: Finding) -> dict[str, Any]:
         "direction": claim.direction if claim.metric else None,
         "within": claim.within,
         **asdict(finding.row),
+        "reason": "; ".join(filter(None, (finding.row.reason, *finding.remarks))),
     }
 
 
 def _tables(findings: Sequence[Finding]) -> list[Table]:
-    notes = Footnotes()
+    notes, tables = Footnotes(), list[Table]()
     measured = [finding for finding in findings if finding.row.dataset]
-    several = {
-        field for field in ("dataset", "recipe_a") if len({getattr(finding.row, field) for finding in measured}) > 1
-    }
-    tables = []
-    for of_paper in grouped(measured, lambda finding: finding.claim.paper):
-        lines = []
-        for claim, row, _ in of_paper:
-            text = " · ".join((claim.text, *_context(claim, row, several)))
-            lines.append(Line((TableCell(text, marks=notes.marks(claim.where)),), row, (row.reason,)))
-        paper = of_paper[0].claim.paper
+    for group in grouped(measured, lambda finding: (finding.claim.paper, finding.row.dataset, finding.row.recipe_a)):
+        lines, (paper, first) = list[Line](), (group[0].claim.paper, group[0].row)
+        for claim, row, _, remarks in group:
+            text = " · ".join((claim.text, *_context(claim, row)))
+            lines.append(Line((TableCell(text, marks=notes.marks(claim.where)),), row, (row.reason, *remarks)))
+        title = f"Claims · {paper.cite} · dataset {first.dataset} · recipe {first.recipe_a}"
         source = ", ".join(filter(None, (paper.title, paper.url)))
-        tables.append(table(f"Claims · {paper.cite}", ["claim"], ["ours", "than"], lines, notes, source))
+        tables.append(table(title, ["claim"], ["ours", "than"], lines, notes, source))
     if tables:
         counted = Counter(finding.row.verdict for finding in findings)
         count = f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."
@@ -233,24 +255,22 @@ def _tables(findings: Sequence[Finding]) -> list[Table]:
     return [*tables, *_not_measured([finding for finding in findings if not finding.row.dataset])]
 
 
-def _context(claim: Claim, row: comparison.Difference, several: set[str]) -> Iterator[str]:
-    """Yield what a claim's text does not say: which of several metrics, models, datasets and recipes this is."""
+def _context(claim: Claim, row: comparison.Difference) -> Iterator[str]:
+    """Yield what a claim's text does not say: which of several metrics and models this is, and the other recipe."""
     if len(claim.metric) > 1:
         yield row.metric
     yield from dict.fromkeys(model for model in (row.model_a, row.model_b or "") if ":" in model)
-    if "dataset" in several and row.dataset:
-        yield row.dataset
-    if "recipe_a" in several or row.recipe_a != row.recipe_b:
+    if row.recipe_a != row.recipe_b:
         yield recipes_text(row.recipe_a, row.recipe_b)
 
 
 def _not_measured(findings: Sequence[Finding]) -> Iterator[Table]:
-    """Yield a table of what there is to do, and for which claims, if there is anything."""
-    claims: dict[str, list[str]] = {}
-    for claim, row, metrics in findings:
-        part = f"; only {', '.join(metrics)}" if len(metrics) < len(claim.metric) else ""
-        place = ", ".join(filter(None, (claim.paper.cite, claim.where)))
-        claims.setdefault(row.reason, []).append(f"{claim.text} ({place}{part})")
-    notes = tuple(Footnote(f"{reason}: {'; '.join(texts)}.") for reason, texts in claims.items())
-    if notes:
-        yield Table(title=f"Claims that are not measured · {len(findings)}", headings=(), rows=(), footnotes=notes)
+    """Yield a table of each paper's claims that are not measured, as notes: what measures them, and which they are."""
+    for group in grouped(findings, lambda finding: finding.claim.paper):
+        texts: dict[str, list[str]] = {}
+        for claim, row, metrics, _ in group:
+            part = f" (only {', '.join(metrics)})" if len(metrics) < len(claim.metric) else ""
+            texts.setdefault(row.reason, []).append(f"· {claim.text}{part}")
+        notes = tuple(Footnote("\n".join((f"{reason}:", *claims))) for reason, claims in texts.items())
+        title = f"Claims that are not measured · {group[0].claim.paper.cite} · {len(group)}"
+        yield Table(title=title, footnotes=notes)

@@ -35,29 +35,36 @@ def table(
         notes: of all tables that are shown together.
         legend: sentences that hold for the whole table.
     """
-    intervals = [("difference", "other images"), ("difference", "other seeds"), ("p", "Holm"), ("verdict", "")]
-    numbers = [*map(Heading, sides), *(Heading(label, source) for label, source in intervals)]
-    rows = tuple(
-        (*line.name, *_numbers(line.row), TableCell(line.row.verdict, marks=notes.marks(*line.remarks)))
-        for line in lines
-    )
+    given = list(lines)
+    retrained, tested = (any(getattr(line.row, of) is not None for line in given) for of in ("training_low", "p"))
+    numbers = [*map(Heading, sides), Heading("difference", "other images")]
+    numbers += [*[Heading("difference", "other seeds")] * retrained, Heading("verdict", "p" * tested)]
+    rows = []
+    for line in given:
+        *values, training = _numbers(line.row)
+        verdict = TableCell(line.row.verdict, _p_text(line.row.p), notes.marks(*line.remarks))
+        rows.append((*line.name, *values, *[training] * retrained, verdict))
     headings = (*(Heading(name, identifies=True) for name in names), *numbers)
-    return Table(title=title, headings=headings, rows=rows, footnotes=notes.take(legend))
+    return Table(title=title, headings=headings, rows=tuple(rows), footnotes=notes.take(legend))
 
 
 def _numbers(row: Difference) -> tuple[TableCell, ...]:
-    """Return both values, their difference with either interval, and p: digits as the narrower interval allows."""
+    """Return both values and their difference with either interval: digits as the narrower interval allows."""
     if row.a is None or row.b is None or row.difference is None:
-        return (TableCell(ABSENT),) * 5
+        return (TableCell(ABSENT),) * 4
     ends = ((row.images_low, row.images_high), (row.training_low, row.training_high))
     half = min(((high - low) / 2 for low, high in ends if low is not None and high is not None), default=None)
     decimals = decimals_for(row.difference or row.a, half)
     a, b, difference = (TableCell(fixed(number, decimals)) for number in (row.a, row.b, row.difference))
     images, training = (_interval(*both) for both in ends)
-    p = ABSENT
-    if row.p is not None:  # two significant digits, and none below .001
-        p = "< 0.001" if row.p < 0.001 else fixed(row.p, decimals_for(row.p, row.p) if row.p < 0.995 else 0)
-    return a, b, difference._replace(interval=images), TableCell(training or ABSENT), TableCell(p)
+    return a, b, difference._replace(interval=images), TableCell(training or ABSENT)
+
+
+def _p_text(p: float | None) -> str:
+    """Return a p value with two significant digits, none below .001."""
+    if p is None:
+        return ""
+    return "p < 0.001" if p < 0.001 else f"p = {fixed(p, decimals_for(p, p) if p < 0.995 else 0)}"
 
 
 def _interval(low: float | None, high: float | None) -> str:

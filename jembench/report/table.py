@@ -225,5 +225,5 @@ def fixed(value: float, decimals: int) -> str:
     if not math.isfinite(value):
         return "not finite"
     if decimals > _MOST_DECIMALS or abs(value) >= 10**_MOST_DECIMALS:
-        return f"{value:.2e}"
+        return f"{value:.2e}" if value else "0"
     return f"{round(value, decimals) or 0.0:.{decimals}f}"  # no "-0.0"

@@ -15,6 +15,7 @@ from jembench.report.table import Table, TableCell
 
 _SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
+_SENTENCE = 18  # the least width of a sentence that identifies a row, if the table fits then
 _GAP = 2  # between two columns of a table
 
 
@@ -50,13 +51,17 @@ def _blocks(table: Table, width: int) -> Iterator[RichTable]:
             texts = [headings[index], *(row[index] for row in rows)]
             widest = max(cell_len(line) for text in texts for line in text.plain.splitlines() or [""])
             widths.append(min(widest, _NAMES_AT_MOST) if is_name else widest)
-        if sum(widths) + _GAP * (len(widths) - 1) <= width:
+        excess = sum(widths) + _GAP * (len(widths) - 1) - width
+        if excess <= 0:
             break
+    word = max(cell_len(word) for row in rows for word in row[0].plain.split() or [""])
+    if excess > 0 and widths[0] - excess >= max(word, _SENTENCE):
+        widths[0] -= excess  # a sentence takes more lines, and the table is whole
     for columns in table.blocks(widths, _GAP, width):
         rich = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="")
         for index in columns:
             if identify[index]:
-                rich.add_column(headings[index], overflow="fold", max_width=_NAMES_AT_MOST)
+                rich.add_column(headings[index], overflow="fold", max_width=widths[index])
             else:
                 rich.add_column(headings[index], overflow="fold", justify="right")
         for row in rows:

@@ -88,7 +88,7 @@ def test_claims_of_an_empty_store(jembench):
     Path("my runs").mkdir()
     done = jembench("report", "--claims", "--store", "my runs")
     assert (done.code, done.err) == (0, "")
-    assert "`jembench run labels --seeds 2,3,4 --store 'my runs'`: With few labels" in done.out
+    assert "`jembench run labels --seeds 2,3,4 --store 'my runs'`:\n· With few labels" in done.out
 
 
 @pytest.mark.parametrize("arguments", [["--models", "jem"], ["--reference", "none"]])

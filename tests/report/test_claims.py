@@ -142,10 +142,24 @@ class Store:
     def __init__(self):
         self.cells, self.arrays = [], {}
 
-    def add(self, model, metric, value, arrays, *, recipe="digits", seed=0, dataset="digits", protocol=None):
+    def add(
+        self,
+        model,
+        metric,
+        value,
+        arrays,
+        *,
+        recipe="digits",
+        seed=0,
+        dataset="digits",
+        protocol=None,
+        details=(),
+        ends=(None, None),
+    ):
         fit = FitKey(model=model, dataset=dataset, recipe=recipe, seed=seed, id=f"{model}/{dataset}/{recipe}/{seed}")
         label = {"ood": "auroc"}.get(metric.partition(":")[0], metric.partition(":")[0])
-        outcome = Outcome(status="ok", protocol=protocol or metric, values={label: Value(value, None, None, N)})
+        values = {label: Value(value, *ends, N, "%" if label == "accuracy" else "")}
+        outcome = Outcome(status="ok", protocol=protocol or metric, values=values, details=dict(details))
         cell = Cell(id=f"{fit.id}/{metric}", fit=fit, metric=metric, outcome=outcome)
         self.cells.append(cell)
         self.arrays[cell.id] = arrays
@@ -301,7 +315,7 @@ def test_options_that_a_claim_leaves_free_are_the_same_under_both_metrics(store)
     asked = {"metric": "ece:bins=15", "than_metric": "ece:bins=10", "than": "jem"}
     assert len(store.judge(claim(**asked))) == 1
     found = store.judge(claim(**asked, free=["scaling"]))
-    assert [("scaling" in row.metric, row.a, row.b) for _, row, _ in found] == [(False, 0.9, 0.5), (True, 0.8, 0.5)]
+    assert [("scaling" in row.metric, row.a, row.b) for _, row, *_ in found] == [(False, 0.9, 0.5), (True, 0.8, 0.5)]
 
 
 def test_metrics_that_were_not_measured_are_named_with_the_reason(store):
@@ -331,7 +345,7 @@ def test_holm_is_over_all_claims(store):
 
 def sides(store, asked):
     """The model, dataset and recipe of both sides of each finding."""
-    rows = [row for _, row, _ in store.judge(asked)]
+    rows = [row for _, row, *_ in store.judge(asked)]
     return [((row.model_a, row.dataset, row.recipe_a), (row.model_b, row.dataset, row.recipe_b)) for row in rows]
 
 
@@ -400,10 +414,10 @@ def test_every_claim_is_shown_once(store):
     found = store.judge(*CLAIMS)
     shown = document(found)
     texts = [row[0].value for grid in shown.tables() for row in grid.rows]
-    notes = " ".join(note.text for grid in shown.tables() for note in grid.footnotes)
+    notes = "\n".join(note.text for grid in shown.tables() for note in grid.footnotes)
     for finding in found:
         if finding.row.verdict == "not measured":
-            assert notes.count(f"{finding.claim.text} ({finding.claim.paper.cite}") == 1
+            assert f"{notes}\n".count(f"\n· {finding.claim.text}\n") == 1
         else:
             assert texts.count(finding.claim.text) == 1
     records = list(shown.records())
@@ -415,8 +429,47 @@ def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
     for dataset in ("digits", "svhn"):
         store.accuracy("jem", 0.9, dataset=dataset, recipe="a+c=1")
         store.accuracy("jem", 0.8, dataset=dataset, recipe="a")
-    (grid,) = document(store.judge(claim(higher=[["jem", "a+c=1"]], than=[["jem", "a"]]))).tables()
-    assert [row[0].value for row in grid.rows] == [
-        "One · digits · recipes a+c=1 and a",
-        "One · svhn · recipes a+c=1 and a",
-    ]
+    grids = document(store.judge(claim(higher=[["jem", "a+c=1"]], than=[["jem", "a"]]))).tables()
+    titles = [f"Claims · Somebody · dataset {dataset} · recipe a+c=1" for dataset in ("digits", "svhn")]
+    assert [grid.title for grid in grids] == titles
+    assert [[row[0].value for row in grid.rows] for grid in grids] == [["One · recipes a+c=1 and a"]] * 2
+
+
+@pytest.mark.parametrize(
+    ("dataset", "recipe", "departure"),
+    [
+        ("cifar10:root=/data", "paper", ""),
+        ("cifar10", "fast", "recipe fast"),
+        ("digits", "paper", "dataset digits"),
+        ("cifar10", "paper+epochs=1+a.b=2", "changed by epochs=1, a.b=2"),
+        ("digits", "digits+epochs=1", "dataset digits; recipe digits; changed by epochs=1"),
+    ],
+)
+def test_a_verdict_that_departs_from_the_protocol_of_the_paper_has_a_mark(store, dataset, recipe, departure):
+    for model, share in (("jem", 0.9), ("baseline", 0.7)):
+        store.accuracy(model, share, dataset=dataset, recipe=recipe)
+    paper = PAPER._replace(recipes=("paper", "svhn"), datasets=("cifar10", "svhn"))
+    shown = document(store.judge(dataclasses.replace(claim(), paper=paper)))
+    expected = f"not the paper's protocol (cifar10, svhn; recipe paper): {departure}" if departure else ""
+    assert next(iter(shown.records()))["reason"] == expected
+    (grid,) = shown.tables()
+    (verdict,) = [cell for (*_, cell) in grid.rows]
+    assert [note.text for note in grid.footnotes if note.mark in verdict.marks] == [expected] * bool(departure)
+
+
+def test_changes_that_the_claim_names_are_the_paper_s(store):
+    for recipe, share in (("paper+c=true", 0.7), ("paper", 0.9)):
+        store.accuracy("jem", share, recipe=recipe)
+    asked = claim(lower=[["jem", "paper+c=true"]], than=[["jem", "paper"]])
+    paper = PAPER._replace(recipes=("paper",), datasets=("digits",))
+    assert [finding.remarks for finding in store.judge(dataclasses.replace(asked, paper=paper))] == [()]
+
+
+def test_a_model_at_chance_is_marked_in_claims_on_its_other_values_too(store):
+    rng = np.random.default_rng(0)
+    for model, share in (("jem", 0.1), ("baseline", 0.9)):
+        ends = [100 * end for end in wilson(int(share * N), N)]
+        store.accuracy(model, share, details={"chance": 10.0}, ends=ends)
+        store.add(model, "brier", share, {"brier": rng.normal(share, 0.1, N)})
+    note = "jem at chance: not above the 10 % of guessing, by the 95 % interval"
+    assert [finding.remarks for finding in store.judge(claim(), claim(metric="brier"))] == [(note,), (note,)]

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from jembench.interfaces import Value
 from jembench.report import terminal
-from jembench.report.formats import render
+from jembench.report.formats import Document, render
 from jembench.report.layout import NOTHING, build
 from jembench.report.references import load
 from jembench.report.table import Heading, Table, TableCell
@@ -119,6 +119,16 @@ def test_a_long_spec_is_folded_not_cut(cell):
     text = on_terminal(build([cell(spec, accuracy=Value(97.5, 95.4, 98.6, 397))]), 60)
     column = "".join(line[:34].strip() for line in text.splitlines())
     assert spec in column
+
+
+@pytest.mark.parametrize(("first", "whole"), [("a sentence of words that breaks", True), ("jem:" + 30 * "x", False)])
+def test_a_sentence_takes_more_lines_where_the_table_is_whole_then(first, whole):
+    cells = (TableCell(first), *(TableCell(str(value)) for value in (10**20, 10**21)))
+    table = Table(title="", headings=(Heading("", identifies=True), Heading("one"), Heading("two")), rows=(cells,))
+    document = Document(tables=lambda: [table], records=list, fields=())
+    lines = terminal.render(document, width=70).splitlines()
+    assert any("one" in line and "two" in line for line in lines) == whole
+    assert max(map(len, lines)) <= 70
 
 
 def test_a_wide_terminal_shows_the_interval_beside_its_value(cell):
