@@ -25,10 +25,12 @@ FIRST_PARTY = {
     "jembench-residual-flow",
     "jembench-robustness",
     "jembench-wrn",
+    "jembench-zoo",
 }
 NEEDED = {
     "datasets": {"celeba": "root=celeba", "imagefolder": "root=folder"},
     "metrics": {"ensemble": "eps=8/255", "ood": "set=interp"},
+    "models": {"hf": "vit", "timm": "resnet18", "torchvision": "resnet18"},
 }
 """Options that must be given."""
 
