@@ -145,8 +145,9 @@ def test_a_finished_run_is_shown_without_torch(jembench, table):
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, tmp_path, values):
-    arguments = ["run", "hybrid", "--models", "jem,baseline", "--metrics", "accuracy,nll,energy-gap"]
-    for setting in ("epochs=0.5", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=5,buffer=100"):
+    arguments = ["run", "hybrid", "--models", "jem:net=small-2,baseline:net=small-2"]
+    arguments += ["--metrics", "accuracy,nll,energy-gap"]
+    for setting in ("epochs=0.5", "log_every=2", "checkpoint_every=4", "chains.sampler=pcd:steps=2,buffer=100"):
         arguments += ["--set", setting]
     process = start([*arguments, "--store", tmp_path / "killed"], tmp_path)
     while not list((tmp_path / "killed").glob("fits/*/checkpoint-[01].safetensors")):
