@@ -17,12 +17,10 @@ from jembench.running import estimate, fits
 
 VALUES = {
     "empty": "",
-    "blank": "  ",
     "nan": "nan",
     "infinite": "inf",
     "negative": "-1",
     "zero": "0",
-    "large": "1e400",
     "long number": "9" * 5_000,
     "long word": "x" * 10_000,
     "null byte": "a\0b",
@@ -30,7 +28,6 @@ VALUES = {
     "lone surrogate": "a\udcffb",
     "commas": ",,",
     "colons": "a:b:c",
-    "equals sign": "=",
     "option of nothing": ":x=1",
     "brackets": "a[b",
     "letters of all kinds": "é漢\u202e",

@@ -31,7 +31,7 @@ def make(text, data=DIGITS):
         return registry.resolve("models", text).make(data)
 
 
-@parametrize(check_model("torchvision:resnet18"))
+@parametrize(check_model("torchvision:squeezenet1_1"))
 def test_torchvision(check):
     check()
 
