@@ -92,7 +92,7 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
     if any(row.training_p is not None for row in given):
         yield "other seeds: 95 % interval of the difference if trained anew, by Student's t over the seeds."
     if any(row.images_test and row.training_p is None for row in given):
-        yield f"Of fewer than {SEEDS} seeds that both have, it is not judged what training anew would change."
+        yield f"With fewer than {SEEDS} seeds in common, the variation between trainings is not tested."
     if tested := sum(row.p is not None for row in given):
         yield (
             "p: how often chance alone, by other images or by other seeds, whichever more often, would make such a "
