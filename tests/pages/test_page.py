@@ -2,6 +2,8 @@
 
 import io
 import re
+import shutil
+import subprocess
 
 import pytest
 from PIL import Image
@@ -70,6 +72,45 @@ def test_columns_sort_up_down_and_back_with_na_last(open_page, report):
     page.locator("#tables thead button", has_text="model").click()
     assert column(page, "model") == ["baseline", "flow", "jem", "jem-factored"]
     assert page.locator("#tables [aria-sort=ascending]").count() == 1
+
+
+def test_a_title_of_the_dot_plot_sorts_the_models_of_all_its_panels(open_page, report):
+    page = open_page(report)
+    names = page.locator(".dots tbody th")
+    as_they_come = names.all_inner_texts()
+    page.locator(".dots thead button", has_text="ece").click()
+    assert names.all_inner_texts() == ["jem", "baseline", "jem-factored", "flow"]  # N/A last
+    row = page.locator(".dots tbody tr").first
+    assert row.locator("svg").first.get_attribute("aria-label") == "97.0 [90.0, 99.0]"
+    assert page.locator(".dots circle").count() == 7
+    for _ in range(2):
+        page.locator(".dots thead button", has_text="ece").click()
+    assert names.all_inner_texts() == as_they_come
+
+
+def test_two_axes_are_chosen_by_the_keyboard(open_page, report):
+    page = open_page(report)
+    plot = page.locator(".scatter svg")
+    assert plot.get_attribute("aria-label").startswith("ece % against accuracy %; jem: accuracy % 97.0 [90.0, 99.0]")
+    assert plot.locator(".label").all_text_contents() == ["jem", "baseline", "jem-factored"]  # flow has no ECE
+    page.get_by_label("Vertical axis").focus()
+    page.keyboard.press("ArrowUp")
+    assert plot.get_attribute("aria-label").startswith("accuracy % against accuracy %")
+    assert plot.locator("circle").count() == 4
+    page.get_by_role("searchbox").fill("jem")
+    assert plot.locator(".label").all_text_contents() == ["jem", "jem-factored"]
+
+
+def test_the_scatter_plot_keeps_its_labels_apart(open_page, written, cell):
+    values = {f"model-{n}": 90 + n / 99 for n in range(4)} | {"far": 1e9}
+    cells = [cell(name, accuracy=Value(value, None, None, 9, "%", "higher")) for name, value in values.items()]
+    page = open_page(written([*cells, *(cell(name, "ece", ece=Value(5.0, 1.0, 9.0, 9)) for name in values)]))
+    boxes = [one.bounding_box() for one in page.locator(".scatter .label").all()]
+    assert len(boxes) == 5
+    frame = page.locator(".scatter svg").bounding_box()
+    assert all(frame["x"] <= box["x"] and box["x"] + box["width"] <= frame["x"] + frame["width"] + 1 for box in boxes)
+    assert page.locator(".scatter circle").count() == 4  # an arrow stands for what is beyond the scale
+    assert "▸" in page.locator(".scatter svg").text_content()
 
 
 def test_the_filter_keeps_rows_with_all_words(open_page, report):
@@ -237,16 +278,41 @@ def test_a_phone(open_page, report):
     assert overflow(page) == 0
 
 
+def test_a_table_that_fits_has_no_scrollbar(open_page, report):
+    page = open_page(report, viewport={"width": 1300, "height": 900})
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        boxes = page.locator(".scroll:visible")
+        assert boxes.evaluate_all("boxes => boxes.filter((one) => one.scrollWidth > one.clientWidth).length") == 0
+
+
 def test_print_shows_every_part(open_page, report):
-    page = open_page(report)
+    page = open_page(f"{report}#tables")
     parts = page.locator(".part").count()
     page.emulate_media(media="print")
+    page.set_viewport_size({"width": 1016, "height": 700})  # A4 within its margins
     assert len(seen(page)) == parts > 2
+    assert overflow(page) == 0
     assert not page.locator("nav").is_visible()
-    assert page.pdf(prefer_css_page_size=True).startswith(b"%PDF")
+    assert page.locator(".scatter circle").first.is_visible()  # though its part was not
+
+
+@pytest.mark.skipif(not shutil.which("pdftoppm"), reason="pdftoppm is not installed: tests/pages/packages.sh")
+@pytest.mark.parametrize("which", ["report", "stress"])
+def test_no_printed_page_is_empty(open_page, which, request, tmp_path):
+    page = open_page(request.getfixturevalue(which))
+    page.pdf(path=tmp_path / "page.pdf", prefer_css_page_size=True)
+    subprocess.run(["pdftoppm", "-r", "20", "-png", "page.pdf", "page"], cwd=tmp_path, check=True, timeout=60)
+    pictures = sorted(tmp_path.glob("*.png"))
+    assert pictures
+    for path in pictures:
+        with Image.open(path) as picture:
+            assert picture.convert("L").getextrema()[0] < 200
 
 
 def test_without_scripts_everything_is_shown(open_page, report):
     page = open_page(report, java_script_enabled=False)
     assert page.locator(".part:visible").count() == page.locator(".part").count() > 2
+    assert page.locator(".dots circle:visible").count() == 7
     assert not page.locator(".filter").is_visible()
+    assert not page.locator(".scatter").is_visible()

@@ -87,7 +87,7 @@
   const labelled = (dot, width, taken) => {
     const label = dot.querySelector(".label");
     const { x, y } = dot.dataset;
-    const size = label.getComputedTextLength();
+    const size = label.getComputedTextLength() || 7 * label.textContent.length;
     const free = ([left, top]) =>
       left > 0 && left + size < width && taken.every((o) => left > o.right || left + size < o.left || Math.abs(top - o.top) > 14);
     const places = [[7, -7], [7, 16], [-7 - size, -7], [-7 - size, 16]].map(([a, b]) => [Number(x) + a, Number(y) + b]);
@@ -98,8 +98,8 @@
   };
   const scatter = () => {
     const plot = document.querySelector(".scatter svg");
-    if (!plot?.parentNode.clientWidth) return;
-    const width = Math.min(plot.parentNode.clientWidth, 680) - 64;
+    if (!plot) return;
+    const width = Math.min(plot.parentNode.clientWidth || 680, 680) - 64; // 0: hidden, to be printed all the same
     const height = Math.max(220, 0.55 * width);
     const headers = document.querySelector(".dots").tHead.rows[0].cells;
     const chosen = all(".scatter select").map((select) => Number(select.value)).reverse();
