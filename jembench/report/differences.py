@@ -61,10 +61,10 @@ def _numbers(row: Difference) -> tuple[TableCell, ...]:
 
 
 def _p_text(p: float | None) -> str:
-    """Return a p value with two significant digits, none below .001."""
+    """Return a p value with two significant digits, none below .001, in parentheses."""
     if p is None:
         return ""
-    return "p < 0.001" if p < 0.001 else f"p = {fixed(p, decimals_for(p, p) if p < 0.995 else 0)}"
+    return "(p < 0.001)" if p < 0.001 else f"(p = {fixed(p, decimals_for(p, p) if p < 0.995 else 0)})"
 
 
 def _interval(low: float | None, high: float | None) -> str:
