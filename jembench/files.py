@@ -26,22 +26,13 @@ ABANDONED_AFTER = 3600.0
 _PREFIX = ".jembench-"
 """The prefix of the names of all temporary files."""
 
-_REMEDIES = {
-    errno.ENOSPC: "The disk is full: free some space and run the same command again; finished work is kept.",
-    errno.EDQUOT: "The disk quota is used up: free some space and run the same command again; finished work is kept.",
-    errno.EACCES: "Choose a folder that you may write to with {option}.",
-    errno.EPERM: "Choose a folder that you may write to with {option}.",
-    errno.EROFS: "The file system is read-only: choose another folder with {option}.",
-    errno.ENOTDIR: "A part of this path is a file: choose another folder with {option}.",
-    errno.EINVAL: "The path is not a regular file: remove it, or choose another folder with {option}.",
-    errno.ELOOP: "The path is a symbolic link: remove it, or choose another folder with {option}.",
-    errno.EEXIST: "A file is in the way: choose another folder with {option}.",
-}
-
 
 def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreError:
     """Return the error for users of an ``OSError`` while writing ``path``, which the option ``option`` sets."""
-    remedy = _REMEDIES.get(error.errno or 0, "Choose another folder with {option}.").format(option=option)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "Free some space and run the same command again; finished work is kept."
+    else:
+        remedy = f"Choose another folder with {option}."
     return StoreError(f"Cannot write {path}: {error.strerror or error}. {remedy}")
 
 

@@ -66,11 +66,9 @@ def test_nobody_sees_a_half_written_file(tmp_path):
 @pytest.mark.parametrize(
     ("code", "remedy"),
     [
-        (errno.ENOSPC, "The disk is full: free some space and run the same command again; finished work is kept."),
-        (errno.EDQUOT, "The disk quota is used up: free some space"),
-        (errno.EACCES, "Choose a folder that you may write to with --store."),
-        (errno.EROFS, "The file system is read-only: choose another folder with --store."),
-        (errno.EIO, "Choose another folder with --store."),
+        (errno.ENOSPC, "Free some space and run the same command again; finished work is kept."),
+        (errno.EDQUOT, "Free some space"),
+        (errno.EACCES, "Choose another folder with --store."),
     ],
 )
 def test_the_remedy_fits_the_problem(tmp_path, code, remedy):

@@ -349,7 +349,7 @@ def test_no_thread_and_no_open_file_is_left_behind(path):
 def test_a_folder_that_cannot_be_written(tmp_path):
     (tmp_path / "leases").write_text("")
     with (
-        pytest.raises(StoreError, match=r"Cannot write .*fit\.json: .* choose another folder"),
+        pytest.raises(StoreError, match=r"Cannot write .*fit\.json: .* Choose another folder"),
         lease(tmp_path / "leases" / "fit.json"),
     ):
         pass
@@ -360,7 +360,7 @@ def test_a_full_disk(path, monkeypatch):
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(module.json, "dumps", fail)
-    with pytest.raises(StoreError, match=r"No space left on device\. The disk is full"), lease(path):
+    with pytest.raises(StoreError, match=r"No space left on device\. Free some space"), lease(path):
         pass
     monkeypatch.undo()
     with lease(path) as mine:
