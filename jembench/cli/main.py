@@ -100,6 +100,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
             "list": _command("store:list_", "List the trained models of a store and their sizes."),
             "verify": _command("store:verify", "Read every file of a store and check its digest."),
             "merge": _command("store:merge", "Copy what a store lacks from other stores."),
+            "site": _command("store:site", "Write the pages of stores and a leaderboard of their models."),
             "gc": _command("store:gc", "List or remove the files that are no longer needed."),
         },
     ),

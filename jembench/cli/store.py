@@ -11,6 +11,7 @@ from typing import Any
 import click
 from rich.filesize import decimal
 
+from jembench.api.site import write_site
 from jembench.api.stored import OpenStore
 from jembench.cli import options
 from jembench.cli.output import check_file, plugins_aside, print_json, print_table
@@ -96,6 +97,25 @@ def print_findings(store: Path, found: Sequence[Finding], what: str, format: str
         click.echo()
     numbers = ", ".join(f"{count} {status}" for status, count in counts.most_common())
     click.echo(f"{store}: {len(found)} {what}{': ' if numbers else ''}{numbers}.")
+
+
+@click.command("site", epilog=options.examples("jembench store site runs laptop/runs cluster/runs --output site"))
+@click.argument("stores", metavar="STORE...", type=PATH, nargs=-1, required=True)
+@click.option("--output", type=PATH, metavar="FOLDER", default="site", help="Output folder.")
+def site(stores: Sequence[Path], output: Path) -> int:
+    """Write the pages of stores and a leaderboard of their models.
+
+    FOLDER/index.html lists the models of all stores, each linked to the page of its store, which is the one of
+    `jembench report --format html`. Any static web server can serve the folder. Pages that exist are replaced. A store
+    is left out, with exit code 1, if a file is damaged or it has no results.
+    """
+    with plugins_aside():
+        done = write_site(stores, output)
+    for path in done.files:
+        click.echo(path)
+    for note in done.left_out:
+        click.echo(f"Left out: {note}", err=True)
+    return int(bool(done.left_out))
 
 
 # --- gc --------------------------------------------------------------------------------------------------------------

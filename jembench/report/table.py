@@ -43,6 +43,7 @@ class TableCell(NamedTuple):
     marks: tuple[str, ...] = ()
     row: Row | None = None  # that it shows
     best: bool = False  # of its column, with significance
+    href: str = ""  # in a page: the address that it leads to, or the page that a number is from
 
     @property
     def half(self) -> str:

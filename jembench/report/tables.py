@@ -177,7 +177,7 @@ class Tables:
         )
         legend = (
             *([BOLD] if best else []),
-            *_legend(ours, (cell.value for line in table.rows for cell in line)),
+            *remarks(ours, (cell.value for line in table.rows for cell in line)),
             *(f"{short[label]}: recipe {label}." for label in recipes if label in short),
         )
         yield replace(table, footnotes=(*_differing_protocols(ours), *self.notes.take(legend)))
@@ -249,7 +249,8 @@ _REMARKS = {
 """Remarks on values of these labels, or of these with a suffix."""
 
 
-def _legend(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
+def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
+    """Yield what the intervals, deviations and signs in a table of some rows with these texts mean."""
     labels = [row.label for row in rows if row.low is not None and not row.label.startswith("fid-infinity")]
     if any(row.low is not None for row in rows):
         yield f"{INTERVAL} of the mean over other test images (samples, timed iterations), as many as were measured."

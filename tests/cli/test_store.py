@@ -45,6 +45,17 @@ def test_merge_begins_only_if_all_stores_are_there(jembench, root, tmp_path):
     assert not (tmp_path / "here" / "runs").exists()
 
 
+def test_site_names_its_pages_and_exits_with_1_if_a_store_is_left_out(jembench, root, tmp_path):
+    done = jembench("store", "site", root, "--output", "site")
+    assert (done.code, done.err) == (0, "")
+    assert done.out.startswith("site/index.html\nsite/")
+    path = next(root.glob("cells/ece-jem*"))
+    path.write_bytes(path.read_bytes()[:-9])
+    done = jembench("store", "site", root, "--output", "site")
+    assert (done.code, done.out) == (1, "site/index.html\n")
+    assert done.err.startswith(f"Left out: {root}: cells/{path.name} is damaged: ")
+
+
 def test_gc_shows_first_and_removes_with_yes(jembench, root):
     checkpoints = list(root.glob("fits/*/checkpoint-*"))
     shown = jembench("store", "gc", "--store", root)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from jembench.catalog.spec import slug
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.experiment.sweep import bare_name
@@ -110,7 +111,12 @@ def collect(
 
 # --- origin -----------------------------------------------------------------------------------------------------------
 
-_ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured", "by")
+_ORIGIN = ("model", "dataset", "recipe", "seed", "fit", "iterations", "seconds", "measured", "by")
+
+
+def fit_anchor(fit: str) -> str:
+    """Return the address, within the page of its results, of the training with this id."""
+    return f"#fit-{slug(fit)}"
 
 
 def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None]) -> Table:
@@ -125,9 +131,10 @@ def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None]) ->
         times = sorted(str(cell.provenance.get("time", ""))[:16].replace("T", " ") for cell in group)
         measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
         commands = "; ".join(dict.fromkeys(str(cell.provenance.get("command", "")) for cell in group))
-        first = map(TableCell, (fit.model, fit.dataset, fit.recipe, str(fit.seed), *training))
+        first = map(TableCell, (fit.model, fit.dataset, fit.recipe, str(fit.seed)))
+        numbers = TableCell(fit.id, href=fit_anchor(fit.id)), *map(TableCell, training)
         environments = notes.marks(*dict.fromkeys(map(_environment, group)))
-        rows.append((*first, TableCell(measured, marks=environments), TableCell(commands)))
+        rows.append((*first, *numbers, TableCell(measured, marks=environments), TableCell(commands)))
     return Table(
         title="Trained models",
         headings=tuple(Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN),

@@ -1,0 +1,84 @@
+"""The index of the pages of several stores: a leaderboard of their models."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from jembench.report.page.content import fit_anchor
+from jembench.report.page.overview import overview_rows
+from jembench.report.protocols import peculiarities
+from jembench.report.rows import Row, grouped
+from jembench.report.select import Fit
+from jembench.report.table import Footnotes, Heading, Table, TableCell, detail, pivot
+from jembench.report.tables import remarks
+
+
+class Entry(NamedTuple):
+    """The results of a store that was verified."""
+
+    store: str  # its name for people
+    page: str  # the file of its page
+    rows: Sequence[Row]  # means over seeds
+    fits: Mapping[Fit, str]  # the id of the first seed of each model
+
+
+def leaderboard(entries: Sequence[Entry]) -> Iterator[Table]:
+    """Yield a table for each dataset: the models of all stores by the metrics of an overview, best ones first.
+
+    Values of different protocols stand in columns of their own. A model leads to its training, a store to its page and
+    a number to its place there. A result that several stores hold stands with the first of them.
+    """
+    of_row: dict[Row, Entry] = {}
+    for entry in entries:
+        for row in overview_rows(entry.rows):
+            if row.value is not None:
+                of_row.setdefault(replace(row, comparable=None), entry)
+    notes = Footnotes()
+    for rows in grouped(of_row, lambda row: row.dataset):
+        table = _table(rows, of_row, notes)
+        lines = [_linked(line, of_row) for line in table.rows]
+        texts = [cell.value for line in lines for cell in line]
+        yield replace(table, rows=tuple(lines), footnotes=notes.take([_VERIFIED, *remarks(rows, texts)]))
+
+
+_VERIFIED = "Every file of these stores agreed with its digest when this page was made."
+
+
+def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry], notes: Footnotes) -> Table:
+    columns: dict[tuple[str, str], Heading] = {}
+    for of_label in grouped(rows, lambda row: row.label):
+        protocols = list(dict.fromkeys(row.protocol for row in of_label))
+        texts = peculiarities(protocols) if len(protocols) > 1 else [""]
+        unit = detail(of_label[0].unit, of_label[0].better)
+        for protocol, text in zip(protocols, texts, strict=True):
+            columns[of_label[0].label, protocol] = Heading(of_label[0].label, ", ".join(filter(None, (unit, text))))
+    first = next(iter(columns))
+
+    def rank(line: Sequence[Row]) -> tuple[bool, float]:
+        values = [row.value or 0.0 for row in line if (row.label, row.protocol) == first]
+        return not values, -sum(values) if line[0].better == "higher" else sum(values)
+
+    lines = sorted(grouped(rows, lambda row: (of_row[row].page, row.fit)), key=rank)
+    index: dict[str, Callable[[Row], str]] = {
+        "model": lambda row: row.name,
+        "store": lambda row: of_row[row].store,
+        "recipe": lambda row: row.recipe,
+    }
+    in_order = [row for line in lines for row in line]
+    title = f"Leaderboard · dataset {rows[0].dataset_name}"
+    return pivot(in_order, index, columns.values(), lambda row: columns[row.label, row.protocol], notes, title=title)
+
+
+def _linked(line: Sequence[TableCell], of_row: Mapping[Row, Entry]) -> tuple[TableCell, ...]:
+    """Return a line with the addresses that its cells lead to."""
+    row = next(cell.row for cell in line if cell.row)
+    entry = of_row[row]
+    model, store, recipe, *values = line
+    return (
+        model._replace(href=f"{entry.page}{fit_anchor(entry.fits[row.fit])}"),
+        store._replace(href=f"{entry.page}#overview"),
+        recipe,
+        *(cell._replace(href=entry.page if cell.row else "") for cell in values),
+    )
