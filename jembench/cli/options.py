@@ -10,6 +10,7 @@ import click
 from click.core import ParameterSource
 
 from jembench.catalog import plugin_files
+from jembench.catalog.spec import Spec, parse, slug
 from jembench.cli import parameters
 from jembench.cli.output import plugins_aside
 
@@ -74,6 +75,24 @@ report_format = click.option(
 )
 
 output = click.option("--output", type=parameters.PATH, metavar="FILE", help="Write to FILE instead of printing.")
+
+label = click.option("--label", metavar="LABEL", help="Label of a LaTeX table. By default from the name of its file.")
+
+
+def labelled(format: str, label: str | None, output: Path | None = None) -> str:
+    """Return the spec of a format, for LaTeX with the label of ``--label`` or the name of the file.
+
+    Raises:
+        UsageError: if another format is given a label.
+    """
+    name, arguments = parse(format).name, dict(parse(format).arguments)
+    if name != "latex" and label:
+        raise click.UsageError("--label is for LaTeX. Add --format latex, or leave it out.")
+    default = slug(output.stem) if output else ""
+    if name == "latex" and (label or default):
+        arguments["label"] = label or arguments.get("label", default)
+    return str(Spec(name, tuple(arguments.items())))
+
 
 reference = click.option(
     "--reference",

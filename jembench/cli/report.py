@@ -15,6 +15,7 @@ from jembench.cli.output import emit, plugins_aside
 from jembench.cli.parameters import COUNT, DATASET, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
 from jembench.report.formats import TERMINAL
+from jembench.report.latex import TOO_WIDE
 from jembench.report.select import Selection
 from jembench.store.store import Store
 
@@ -33,6 +34,7 @@ EXAMPLES = options.examples(
 @options.store
 @options.reference
 @options.report_format
+@options.label
 @click.option("--per-seed", is_flag=True, help="A row for each seed, for the formats csv, json and parquet.")
 @options.output
 @options.force
@@ -44,6 +46,7 @@ def report(
     store: Path,
     reference: list[str] | None,
     format: str,
+    label: str | None,
     per_seed: bool,
     output: Path | None,
     force: bool,
@@ -54,6 +57,7 @@ def report(
     Shows all results, or those of the metrics of SUITE with the published numbers. Of the FILE of an experiment, it
     shows the models, data, recipes and seeds that the file names.
     """
+    format = options.labelled(format, label, output)
     with plugins_aside():
         which = selection(**selected)
     if claims:
@@ -70,7 +74,11 @@ def report(
     for note in results.left_out:
         click.echo(f"Left out: {note}", err=True)
     if results.cells or format != TERMINAL:
-        emit((results.per_seed() if per_seed else results).table(format), output, force=force)
+        content = (results.per_seed() if per_seed else results).table(format)
+        emit(content, output, force=force)
+        for line in content.splitlines() if output and format.startswith("latex") else ():
+            if line.startswith(f"% {TOO_WIDE}"):
+                click.echo(line.removeprefix("% "), err=True)
     code = show.exit_code(ctx, results.cells)
     if code:
         click.echo(
@@ -131,12 +139,14 @@ COMPARE_EXAMPLES = options.examples(
 )
 @options.store
 @options.report_format
-def compare(a: str, b: str, format: str, **which: Any) -> None:
+@options.label
+def compare(a: str, b: str, format: str, label: str | None, **which: Any) -> None:
     """Compare two models of a store, image by image and seed by seed.
 
     Nothing is trained or evaluated. A and B are models as `jembench report` shows them; a bare name is enough if it is
     unambiguous. Every value that both models have under one protocol gets a confidence interval of the difference and a
     verdict.
     """
+    format = options.labelled(format, label)
     found = comparison.compare(a, b, **which)
     click.echo(found.table(format), nl=False)

@@ -1,59 +1,125 @@
-"""Tables as LaTeX: one float a table, scaled down where it is wider than the text."""
+"""Tables as LaTeX: one float for each, in two columns and smaller type where it is wide, and one block of notes."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from jembench.catalog.spec import slug
-from jembench.drawing import inches
+from jembench.drawing import COLUMN, PAGE, inches
+from jembench.errors import SpecError
 from jembench.report.formats import Document
 from jembench.report.table import ABSENT, ENDS, INTERVAL, Footnote, Table, TableCell
 
 Interval = Literal["below", "pm"]
 
-_HEAD = r"% Needs \usepackage{booktabs, threeparttable, adjustbox}."
+_HEAD = r"% Needs \usepackage{booktabs, adjustbox}."
+
+_SIZES = {r"\small": 9, r"\footnotesize": 8, r"\scriptsize": 7}
+"""The sizes of type in a 10 pt document, in points."""
+
+_LETTER, _GAP, _INCH = 0.47, 12, 72.27  # mean width of a letter in em, between two columns and of an inch in points
+TOO_WIDE = "Scaled down, since it is wider than a page in small type:"
+"""The beginning of the comment above a table that is hard to read."""
+
+_SINGLE = 345 / _INCH
+"""The width of the text of ``article`` in one column, in inches."""
 
 
-def latex(document: Document, *, width: str = "column", interval: Interval = "below") -> str:
+def latex(document: Document, *, width: str = "column", interval: Interval = "below", label: str = "") -> str:
     r"""Return tables with the rules of ``booktabs``, significantly best values in bold.
 
     Args:
         document: the tables.
-        width: at most this wide: ``column`` or ``page`` of a paper in two columns, or a length such as ``5.5in``.
+        width: at most this wide: ``column``, which is a page for tables that are wider, ``page`` of a paper in two
+            columns, or a length such as ``5.5in``.
         interval: ``below`` its value, or as ``pm``: half its width behind the value, with one seed.
+        label: of the first table; further ones add their titles. Empty: the titles.
 
     Raises:
-        SpecError: if ``width`` is none of these.
+        SpecError: if ``width`` is none of these, or ``label`` has other characters than letters, digits and ``:._+-``.
     """
     inches(width)
-    labels: dict[str, int] = {}
+    if not re.fullmatch(r"[A-Za-z0-9:._+-]*", label):
+        raise SpecError(f"label is {label!r}; it may have letters, digits and :._+- only.")
     tables = (document.judged or document.tables)()
-    return "\n\n".join([_HEAD, *(_float(table, width, interval, labels) for table in tables)]) + "\n"
+    labels = _labels([table.title for table in tables], label)
+    alone = len(tables) == 1
+    floats = [_float(one, width, interval, name, notes=alone) for one, name in zip(tables, labels, strict=True)]
+    of_all = rf"\textbf{{Notes to Tables~\ref{{{labels[0]}}} to~\ref{{{labels[-1]}}}.}}"
+    blocks = [] if alone else _notes(tables, interval, of_all)
+    return "\n\n".join([_HEAD, *floats, *blocks]) + "\n"
 
 
-def _float(table: Table, width: str, interval: Interval, labels: dict[str, int]) -> str:
-    star = "*" if width == "page" else ""
+def _labels(titles: Sequence[str], label: str) -> list[str]:
+    """Return distinct labels of tables; numbered where their names are equal."""
+    names = [slug(re.sub(r"[^a-z0-9]+", "-", title.partition(" · ")[0].lower()), 50) or "table" for title in titles]
+    if label:
+        label = label if ":" in label else f"tab:{label}"
+        names = [label, *(f"{label}-{name}" for name in names[1:])]
+    else:
+        names = [f"tab:{name}" for name in names]
+    counts = [names[:index].count(name) for index, name in enumerate(names)]
+    return [f"{name}-{count + 1}" if count else name for name, count in zip(names, counts, strict=True)]
+
+
+def _float(table: Table, width: str, interval: Interval, label: str, *, notes: bool) -> str:
     caption = table.title.replace(" · ", ": ", 1).replace(" · ", ", ")
-    body = [escaped(note.text) for note in table.footnotes]
+    layout = _layout(table, width, interval)
+    body = []
     if table.rows:
-        notes = [rf"\item[{escaped(note.mark)}] {escaped(note.text)}" for note in _notes(table, interval)]
-        if notes:
-            notes = [r"\begin{tablenotes}[flushleft]\footnotesize", *notes, r"\end{tablenotes}"]
         widest = width if width[0].isdigit() else r"\linewidth"
-        above = [rf"\begin{{adjustbox}}{{max width={widest}}}", r"\begin{threeparttable}"]
-        below = [r"\end{threeparttable}", r"\end{adjustbox}"]
-        body = [*above, *_tabular(table, interval), *notes, *below]
+        above = rf"\begin{{adjustbox}}{{max width={widest}}}"
+        body = [above, *_tabular(table, interval), r"\end{adjustbox}"]
     lines = [
-        rf"\begin{{table{star}}}[tp]",
-        r"\centering\small",
-        rf"\caption{{{escaped(caption)}.}}\label{{{_label(table.title, labels)}}}\smallskip",
+        *layout.comments,
+        rf"\begin{{table{layout.star}}}[tp]",
+        rf"\centering{layout.size}",
+        rf"\caption{{{escaped(caption)}.}}\label{{{label}}}\smallskip",
         *body,
-        rf"\end{{table{star}}}",
+        *(_notes([table], interval) if notes else ()),
+        rf"\end{{table{layout.star}}}",
     ]
     return "\n".join(lines)
+
+
+# --- width ------------------------------------------------------------------------------------------------------------
+
+
+class _Layout(NamedTuple):
+    """How a table is set."""
+
+    star: str  # "*": over both columns
+    size: str  # of its type
+    comments: tuple[str, ...] = ()
+
+
+def _layout(table: Table, width: str, interval: Interval) -> _Layout:
+    """Return how a table is set: over both columns if it is wider than one, in the largest type in which it fits."""
+    widths = {size: _width(table, interval, points) for size, points in _SIZES.items()}
+    is_wide = width == "page" or (width == "column" and widths[r"\footnotesize"] > COLUMN)
+    limit = inches(width) if width != "column" else _SINGLE if is_wide else COLUMN
+    size = next((size for size, found in widths.items() if found <= limit), r"\scriptsize")
+    if widths[size] <= (PAGE if is_wide else limit):
+        return _Layout("*" * is_wide, size)
+    comment = f"% {TOO_WIDE} {escaped(table.title.partition(' · ')[0])}: choose fewer columns with --columns."
+    return _Layout("*" * is_wide, size, (comment,))
+
+
+def _width(table: Table, interval: Interval, size: int) -> float:
+    """Estimate the width of a table in inches."""
+    texts = [[(one.label, one.detail) for one in table.headings]]
+    for row in table.rows:
+        pairs = zip(table.headings, row, strict=True)
+        texts.append([_texts(cell, interval, name=heading.identifies) for heading, cell in pairs])
+    columns = zip(*texts, strict=True)
+    widest = [max(_LETTER * max(size * len(upper), 7 * len(lower)) for upper, lower in column) for column in columns]
+    return (sum(widest) + _GAP * (len(widest) - 1)) / _INCH
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
 
 
 def _tabular(table: Table, interval: Interval) -> Iterator[str]:
@@ -80,12 +146,21 @@ def _lines(cells: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield rf"{' & '.join(small)} \\[2pt]".lstrip()
 
 
-def _cell(text: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]:
+def _texts(text: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]:
+    """Return the upper and the lower text of a cell."""
     if name:
-        return _protected(escaped(text.in_one_line) + _superscript(text.marks)), ""
-    value = _number(f"{text.value} ± {text.half}" if interval == "pm" and text.half else text.value)
-    value = rf"\textbf{{{value}}}" if text.best else value
-    return _protected(value + _superscript(text.marks)), _number(text.interval) if interval == "below" else ""
+        return text.in_one_line, ""
+    value = f"{text.value} ± {text.half}" if interval == "pm" and text.half else text.value
+    return value, text.interval if interval == "below" else ""
+
+
+def _cell(text: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]:
+    upper, lower = _texts(text, interval, name=name)
+    marks = rf"\textsuperscript{{{escaped(','.join(text.marks))}}}" if any(text.marks) else ""
+    if name:
+        return _protected(escaped(upper) + marks), ""
+    value = rf"\textbf{{{_number(upper)}}}" if text.best else _number(upper)
+    return _protected(value + (rf"\rlap{{{marks}}}" if marks else "")), _number(lower)
 
 
 def _protected(text: str) -> str:
@@ -93,19 +168,22 @@ def _protected(text: str) -> str:
     return f"{{{text}}}" if text.startswith(("[", "*")) else text
 
 
-def _notes(table: Table, interval: Interval) -> list[Footnote]:
-    if interval == "below":
-        return list(table.footnotes)
-    half = Footnote("± of one seed: half the width of the 95 % interval.")
-    has_half = any(cell.half for row in table.rows for cell in row)
-    return [*[half] * has_half, *(note for note in table.footnotes if not note.text.startswith((INTERVAL, ENDS)))]
-
-
-def _label(title: str, taken: dict[str, int]) -> str:
-    """Return ``tab:`` and the title, numbered where it is taken."""
-    name = slug(re.sub(r"[^a-z0-9]+", "-", title.partition(" · ")[0].lower()), 50) or "table"
-    taken[name] = taken.get(name, 0) + 1
-    return f"tab:{name}" if taken[name] == 1 else f"tab:{name}-{taken[name]}"
+def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> list[str]:
+    """Return the block of notes of some tables: each once, the numbered ones last; none if they have none."""
+    notes = list(dict.fromkeys(note for table in tables for note in table.footnotes))
+    notes.sort(key=lambda note: bool(note.mark))
+    if interval == "pm":
+        notes = [note for note in notes if not note.text.startswith((INTERVAL, ENDS))]
+        if any(cell.half for table in tables for row in table.rows for cell in row):
+            notes.insert(0, Footnote("± of one seed: half the width of the 95 % interval."))
+    marks = [rf"\textsuperscript{{{escaped(note.mark)}}} " if note.mark else "" for note in notes]
+    texts = [f"{mark}{escaped(note.text.rstrip('.'))}." for mark, note in zip(marks, notes, strict=True)]
+    texts = [re.sub(r"(?<=[/,=:+])(?=\w)", r"\\allowbreak{}", text) for text in texts]
+    return (
+        ["\n".join([r"{\par\smallskip\footnotesize\raggedright\noindent", *filter(None, [heading]), *texts, r"\par}"])]
+        if texts
+        else []
+    )
 
 
 # --- characters -------------------------------------------------------------------------------------------------------
@@ -130,7 +208,7 @@ _ESCAPES = {
     "↑": r"$\uparrow$",
     "↓": r"$\downarrow$",
     "†": r"$\dagger$",
-    ABSENT: "---",
+    ABSENT: r"\textemdash{}",
     "\N{NO-BREAK SPACE}": "~",
 }
 for _character in map(chr, range(0x370, 0x400)):
@@ -146,14 +224,10 @@ def escaped(text: str) -> str:
     """Return a text for LaTeX, in one line. Greek letters are those of formulas, and text between backticks is code."""
     parts = [part.translate(_CHARACTERS) for part in _CODE.split(text.replace("\n", " "))]
     parts[1::2] = [rf"\texttt{{{code}}}" for code in parts[1::2]]
-    return "".join(parts)
+    return re.sub("-(?=-)", "-{}", "".join(parts))  # two are no dash
 
 
 def _number(text: str) -> str:
     """Return a number with its minus sign, and powers of ten."""
     text = re.sub(r"(?<![\w.])-(?=\d)", r"$-$", escaped(text))
     return re.sub(r"e([+-])0*(\d+)", lambda found: rf"$\cdot10^{{{found[1].replace('+', '')}{found[2]}}}$", text)
-
-
-def _superscript(marks: Sequence[str]) -> str:
-    return rf"\tnote{{{escaped(','.join(marks))}}}" if any(marks) else ""

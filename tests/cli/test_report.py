@@ -34,11 +34,15 @@ def test_all_that_the_store_holds(run, jembench):
 
 def test_a_report_in_a_file(run, jembench):
     run()
-    for arguments in (["--format", "csv"], ["--format", "latex"], ["--claims", "--format", "json"]):
+    for arguments in (["--format", "csv"], ["--format", "latex", "--label", "table"], ["--claims", "--format", "json"]):
         printed = jembench("report", *arguments)
         assert jembench("report", *arguments, "--output", "out/table") == (0, "out/table\n", "")
         assert Path("out/table").read_text() == printed.out
         Path("out/table").unlink()
+    assert jembench("report", "--format", "latex", "--output", "out/table").code == 0
+    assert r"\label{tab:table}" in Path("out/table").read_text()
+    done = jembench("report", "--format", "csv", "--label", "table")
+    assert (done.code, "--label is for LaTeX" in done.err) == (2, True)
     Path("out/thesis.tex").write_text("mine")
     done = jembench("report", "--format", "latex", "--output", "out/thesis.tex")
     assert (done.code, done.out) == (2, "")
@@ -54,7 +58,7 @@ def test_a_report_as_a_page(run, jembench):
     text = Path("report.html").read_text()
     assert text.startswith("<!DOCTYPE html>")
     parts = re.findall('<section class="part" id="([a-z]+)"', text)
-    assert parts == ["overview", "tables", "figures", "samples", "training", "origin"]
+    assert parts == ["overview", "tables", "figures", "samples", "images", "training", "origin"]
     assert text.count("<figure") >= 2
 
 

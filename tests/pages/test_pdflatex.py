@@ -58,12 +58,12 @@ def tables():
 @pytest.mark.parametrize(
     ("options", "formats"),
     [
-        ("10pt", ["latex:width=345pt", "latex:interval=pm"]),
-        ("10pt,twocolumn", ["latex", "latex:width=page"]),
+        ("10pt", ["latex:width=345pt,label=a", "latex:interval=pm"]),
+        ("10pt,twocolumn", ["latex", "latex:width=page,label=a"]),
     ],
 )
 def test_everything_compiles_and_fits(options, formats, tables, tmp_path):
-    packages = r"\usepackage{booktabs, threeparttable, adjustbox}\extrafloats{200}"
+    packages = r"\usepackage{booktabs, adjustbox}\extrafloats{200}"
     head = rf"\documentclass[{options}]{{article}}{packages}\begin{{document}}"
     content = "\\clearpage\n".join(tables(format) for format in formats)
     # LaTeX keeps no more than some floats: the tables of a paper are fewer

@@ -9,6 +9,7 @@ from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.report import references
 from jembench.report.formats import render
+from jembench.report.latex import TOO_WIDE
 from jembench.report.layout import build
 from jembench.store.outcome import Outcome
 
@@ -29,14 +30,53 @@ def test_all_rows_have_the_columns_of_their_heading(full):
         assert {len(re.findall(r"(?<!\\)&", line)) for line in lines} == {len(alignment) - 1}
     assert r"100\% finite\_" in text
     assert r"JEM p(x\textbar{}y) factored" in text
-    assert r"failed\tnote{1}" in text
-    assert r"\item[2] needs samples: baseline has logits \textbar{} energy only" in text
+    assert r"failed\rlap{\textsuperscript{1}}" in text
+    assert r"\textsuperscript{2} needs samples: baseline has logits \textbar{} energy only." in text
 
 
-def test_every_label_is_there_once(full):
-    labels = re.findall(r"\\label\{(.*?)\}", render(full, "latex"))
-    assert labels[0] == "tab:results"
-    assert len(labels) == len(set(labels)) == render(full, "latex").count(r"\caption")
+@pytest.mark.parametrize(
+    ("options", "first"), [("", "tab:results"), (":label=mine", "tab:mine"), (":label=t:a", "t:a")]
+)
+def test_every_label_is_there_once(full, options, first):
+    text = render(full, f"latex{options}")
+    labels = re.findall(r"\\label\{(.*?)\}", text)
+    assert labels[0] == first
+    assert len(labels) == len(set(labels)) == text.count(r"\caption") > 1
+    assert all(label.startswith(first) for label in labels) or not options
+
+
+def test_a_label_that_latex_cannot_read(full):
+    with pytest.raises(SpecError, match="letters, digits"):
+        render(full, "latex:label=a}b")
+
+
+def test_several_tables_have_one_block_of_notes_each_once(full):
+    text = render(full, "latex")
+    (block,) = re.findall(r"\{\\par\\smallskip\\footnotesize.*?\\par\}", text, re.S)
+    assert text.endswith(f"{block}\n")
+    notes = block.splitlines()[1:-1]
+    assert notes[0].startswith(r"\textbf{Notes to Tables~\ref{tab:results} to~\ref{")
+    assert len(notes) == len(set(notes))
+
+
+@pytest.mark.parametrize(
+    ("columns", "environment", "size"),
+    [
+        (2, "table", r"\small"),
+        (4, "table*", r"\small"),
+        (6, "table*", r"\scriptsize"),
+        (30, "table*", r"\scriptsize"),
+    ],
+)
+def test_a_wide_table_is_over_both_columns_and_in_smaller_type(cell, columns, environment, size):
+    one = Value(0.123, 0.111, 0.135, N, "", "higher")
+    cells = [cell(metric=f"m{number}", **{f"quantity-{number}": one}) for number in range(columns)]
+    text = render(build(cells), "latex")
+    assert text.count(r"\begin{tabular}") == 1
+    assert f"\\begin{{{environment}}}[tp]\n\\centering{size}\n" in text
+    assert (f"% {TOO_WIDE} Results: choose fewer columns" in text) == (columns == 30)
+    assert "table*" in render(build(cells), "latex:width=page")
+    assert "table*" not in render(build(cells), "latex:width=345pt")
 
 
 @pytest.mark.parametrize("width", ["narrow", "0.5in", "30in", "5em", "-3in"])
