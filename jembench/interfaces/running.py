@@ -30,7 +30,7 @@ Ending = Literal["done", "stopped", "busy", "refused", "failed", "lost"]
 
 
 def exit_reason(code: int) -> str:
-    """Return how a process ended, by its code in :mod:`subprocess`: ``exit code 1``, or a signal: ``SIGKILL``."""
+    """Return how a process ended, by its code in ``subprocess``: ``exit code 1``, or a signal: ``SIGKILL``."""
     return next((each.name for each in signal.Signals if each == -code), f"exit code {code}")
 
 

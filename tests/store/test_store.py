@@ -264,7 +264,7 @@ def test_a_write_that_fails_keeps_what_was_there(store, monkeypatch, call):
     for write in changes:
         with monkeypatch.context() as broken:
             broken.setattr(os, call, fail)
-            with pytest.raises(StoreError, match="No space left on device. Free some space"):
+            with pytest.raises(StoreError, match=r"No space left on device\. Free some space"):
                 write()
         assert {path: path.read_bytes() for path in store.root.rglob("*") if path.is_file()} == files
     for write in changes:
