@@ -101,6 +101,14 @@ def test_two_axes_are_chosen_by_the_keyboard(open_page, report):
     assert plot.locator(".label").all_text_contents() == ["jem", "jem-factored"]
 
 
+def test_at_first_the_scatter_plot_has_a_metric_that_two_models_have(open_page, written, cell):
+    of = {"accuracy": 2, "fid": 1, "ece": 2}
+    models = ["jem", "baseline"]
+    cells = [cell(model, name, **{name: Value(5.0, 4.0, 6.0, 9)}) for name in of for model in models[: of[name]]]
+    page = open_page(written(cells))
+    assert page.get_by_label("Vertical axis").locator("option:checked").inner_text() == "ece"
+
+
 def test_the_scatter_plot_keeps_its_labels_apart(open_page, written, cell):
     values = {f"model-{n}": 90 + n / 99 for n in range(4)} | {"far": 1e9}
     cells = [cell(name, accuracy=Value(value, None, None, 9, "%", "higher")) for name, value in values.items()]

@@ -83,7 +83,7 @@
       },
     };
   };
-  // The first place beside a dot where its label covers no other.
+  // Puts a label at the first place beside its dot where it covers no other.
   const labelled = (dot, width, taken) => {
     const label = dot.querySelector(".label");
     const { x, y } = dot.dataset;
@@ -91,14 +91,16 @@
     const free = ([left, top]) =>
       left > 0 && left + size < width && taken.every((o) => left > o.right || left + size < o.left || Math.abs(top - o.top) > 14);
     const places = [[7, -7], [7, 16], [-7 - size, -7], [-7 - size, 16]].map(([a, b]) => [Number(x) + a, Number(y) + b]);
-    const [left, top] = places.find(free) ?? places[0];
+    const place = places.find(free);
+    if (!place) return label.remove(); // its title tells the name
+    const [left, top] = place;
     label.setAttribute("x", left);
     label.setAttribute("y", top);
     taken.push({ left, top, right: left + size });
   };
   const scatter = () => {
     const plot = document.querySelector(".scatter svg");
-    if (!plot) return;
+    if (!plot) return 0;
     const width = Math.min(plot.parentNode.clientWidth || 680, 680) - 64; // 0: hidden, to be printed all the same
     const height = Math.max(220, 0.55 * width);
     const headers = document.querySelector(".dots").tHead.rows[0].cells;
@@ -133,6 +135,7 @@
     );
     const taken = [];
     dots.forEach((dot) => labelled(dot, width, taken));
+    return dots.length;
   };
 
   const filter = () => {
@@ -151,6 +154,8 @@
     all("tbody").forEach((body) => [...body.rows].forEach((row, place) => (row.dataset.place = place)));
     show(performance.getEntriesByType("navigation")[0]?.type === "navigate"); // a reload stays where it was
     filter();
+    const vertical = document.querySelector(".scatter select"); // at first a metric that two models have
+    while (vertical && scatter() < 2 && vertical.selectedIndex < vertical.length - 1) vertical.selectedIndex += 1;
   };
 
   root.classList.add("js");
