@@ -63,41 +63,19 @@ def judge(
         resamples: of the bootstrap.
     """
     values, test = rows(cells), partial(comparison.contrast, read=read, resamples=resamples)
-    known, at_chance = sides(values), {row.fit: row.at_chance for row in mean(values) if row.at_chance}
-    findings = [finding for claim in claims for finding in _judge(claim, known, test, store)]
+    known = sides(values)
+    at_chance = {row.fit: f"{row.model} {row.at_chance}" for row in mean(values) if row.at_chance}
+    findings = [finding for claim in claims for finding in _judge(claim, known, at_chance, test, store)]
     judged = []
     for finding, row in zip(findings, comparison.adjusted(finding.row for finding in findings), strict=True):
         above = (row.difference or 0.0) + finding.claim.margin > 0
         holds = above == (finding.claim.direction == "higher")
         verdict = comparison.conclusion(row, *(("held", "for") if holds else ("against", "against")))
-        remarks = (*_departure(finding.claim, row), *_chance(row, at_chance)) if row.dataset else ()
-        judged.append(finding._replace(row=replace(row, verdict=verdict), remarks=remarks))
+        judged.append(finding._replace(row=replace(row, verdict=verdict)))
     return judged
 
 
-def _departure(claim: Claim, row: comparison.Difference) -> Iterator[str]:
-    """Yield how the fits of a verdict depart from the protocol of the paper, if they do and it is stated."""
-    paper, named = claim.paper, {change for fit in (*claim.fits, *claim.than) for change in _CHANGE.split(fit.recipe)}
-    bases, changes = dict[str, None](), dict[str, None]()
-    for base, *changed in (_CHANGE.split(label) for label in (row.recipe_a, row.recipe_b) if label):
-        bases |= {} if base in paper.recipes else {base: None}
-        changes |= dict.fromkeys(change for change in changed if change not in named)
-    departs = [f"dataset {row.dataset}"] if bare_name(row.dataset or "") not in paper.datasets else []
-    departs += [f"recipe {' and '.join(bases)}"] if bases else []
-    departs += [f"changed by {', '.join(changes)}"] if changes else []
-    if paper.recipes and departs:
-        yield f"not the paper's protocol ({', '.join(paper.datasets)}; recipe {paper.recipes[0]}): {'; '.join(departs)}"
-
-
-def _chance(row: comparison.Difference, at_chance: Mapping[Fit, str]) -> Iterator[str]:
-    """Yield the remark on models of a verdict whose accuracy is at chance."""
-    both = dict.fromkeys(((row.model_a, row.recipe_a), (row.model_b, row.recipe_b)))
-    texts = {model: at_chance.get((model or "", row.dataset or "", recipe or ""), "") for model, recipe in both}
-    for text in dict.fromkeys(filter(None, texts.values())):
-        yield f"{' and '.join(model for model in texts if model and texts[model] == text)} {text}"
-
-
-def _judge(claim: Claim, known: Known, test: Test, store: Path) -> Iterator[Finding]:
+def _judge(claim: Claim, known: Known, at_chance: Mapping[Fit, str], test: Test, store: Path) -> Iterator[Finding]:
     missing = dict.fromkeys(claim.metric)
     for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in known)):
         for metric, than_metric in zip(claim.metric, claim.than_metric or claim.metric, strict=True):
@@ -106,7 +84,7 @@ def _judge(claim: Claim, known: Known, test: Test, store: Path) -> Iterator[Find
                 other = _side(known, b, with_options(than_metric, free), claim.than_label or claim.label)
                 if row := _answer(claim, side, other if claim.number is None else claim.number, test):
                     missing.pop(metric, None)
-                    yield Finding(claim, row, (metric,))
+                    yield Finding(claim, row, (metric,), tuple(_remarks(claim, a, b, at_chance)))
     if missing or claim.unmeasured:
         reason = claim.unmeasured or _remedy(claim, store, partly=len(missing) < len(claim.metric))
         row = comparison.Difference(
@@ -117,6 +95,19 @@ def _judge(claim: Claim, known: Known, test: Test, store: Path) -> Iterator[Find
             reason=reason,
         )
         yield Finding(claim, row, tuple(missing))
+
+
+def _remarks(claim: Claim, a: Fit, b: Fit, at_chance: Mapping[Fit, str]) -> Iterator[str]:
+    """Yield how models depart from the protocol of the claim's paper, if it states one, and which are at chance."""
+    paper, named = claim.paper, {change for fit in (*claim.fits, *claim.than) for change in _CHANGE.split(fit.recipe)}
+    labels = [_CHANGE.split(recipe) for *_, recipe in (a, b)]
+    bases = dict.fromkeys(base for base, *_ in labels if base not in paper.recipes)
+    changes = dict.fromkeys(change for _, *changed in labels for change in changed if change not in named)
+    departs = [f"dataset {a[1]}"] * (bare_name(a[1]) not in paper.datasets)
+    departs += [f"recipe {' and '.join(bases)}"] * bool(bases) + [f"changed by {', '.join(changes)}"] * bool(changes)
+    if paper.recipes and departs:
+        yield f"not the paper's protocol ({', '.join(paper.datasets)}; recipe {paper.recipes[0]}): {'; '.join(departs)}"
+    yield from (at_chance[fit] for fit in dict.fromkeys((a, b)) if fit in at_chance)
 
 
 def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:

@@ -37,11 +37,11 @@ def test_the_number_of_iterations(settings, per_epoch, expected):
             ["epochs=5"],
             BY_LEAST,
             "epochs=5 has no effect on the training by recipe small-images: 5 epochs are 20 iterations here, and "
-            "least_iterations is 400. Set least_iterations=0 too, or more than 100 epochs.",
+            "least_iterations is 400. Set least_iterations=0 too, or over 100 epochs.",
         ),
         (["epochs=100"], BY_LEAST, "epochs=100 has no effect"),
         (["epochs=5", "least_iterations=30"], BY_LEAST, "epochs=5 has no effect"),
-        (["least_iterations=600"], BY_EPOCHS, "Set least_iterations=0, or more than 5,000."),
+        (["least_iterations=600"], BY_EPOCHS, "Set least_iterations=0, or over 5,000."),
     ],
 )
 def test_the_one_that_does_not_decide_is_refused(settings, per_epoch, expected):
