@@ -70,17 +70,10 @@ class Schedule:
         Raises:
             SpecError: if the further schedule or an option does not exist.
         """
-        parts: list[schedules.Schedule] = []
-        if self.warmup_iterations:
-            parts.append(schedules.warmup(iterations=self.warmup_iterations))
-        if self.decay_epochs:
-            parts.append(schedules.milestones(self.decay, self.decay_epochs, warmup=self.warmup_iterations))
-        if self.linear_from < 1:
-            parts.append(schedules.linear(start=self.linear_from))
-        if self.cosine:
-            parts.append(schedules.cosine())
-        if self.name:
-            parts.append(registry.resolve("schedules", self.name).make())
+        parts = [schedules.warmup(iterations=self.warmup_iterations)]
+        parts += [schedules.milestones(self.decay, self.decay_epochs, warmup=self.warmup_iterations)]
+        parts += [schedules.linear(start=self.linear_from), *[schedules.cosine()] * self.cosine]
+        parts += [registry.resolve("schedules", self.name).make()] if self.name else []
         return lambda i, per_epoch, total: float(math.prod(part(i, per_epoch, total) for part in parts))
 
 
