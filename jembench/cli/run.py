@@ -23,6 +23,7 @@ from jembench.experiment import suite as suites
 from jembench.experiment.plan import PRETRAINED, Plan
 from jembench.experiment.sweep import bare_name
 from jembench.files import write_atomically
+from jembench.progress import duration
 from jembench.report import references
 from jembench.report.references import Published
 from jembench.running import session
@@ -161,10 +162,10 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
     from jembench.running.check import preview
 
     session.check_options(how)
-    devices.resolve(how.device)
+    device = devices.resolve(how.device)
     if format not in ("table", "json"):
         raise SpecError(f"--dry-run prints a plan, and --format {format} is for results. Use --format table or json.")
-    fits, outlook = preview(plan, store)
+    fits, outlook = preview(plan, store, device)
     if format == "json":
         print_json([fit._asdict() for fit in fits])
     else:
@@ -175,6 +176,8 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
             f"{sum(len(fit.to_do) for fit in fits)} metrics to be computed. `jembench estimate MODEL` estimates the "
             "hours of a training."
         )
+        if any(fit.seconds for fit in fits):
+            click.echo("The times of attacks are of one process. Attacks that end early take less.")
     outlook.refuse_missing(skip_missing=how.skip_missing)
     return 0
 
@@ -195,7 +198,8 @@ def _measuring(fit: FitPreview) -> str:
     for state, reasons in (("N/A", fit.not_applicable), ("missing", fit.missing)):
         for metric, reason in reasons.items():
             groups.setdefault((state, f" ({reason})"), []).append(metric)
-    return "\n".join(f"{state}: {_counted(metrics)}{reason}" for (state, reason), metrics in groups.items() if metrics)
+    rows = [f"{state}: {_counted(metrics)}{reason}" for (state, reason), metrics in groups.items() if metrics]
+    return "\n".join([*rows, *(f"about {duration(seconds)}: {metric}" for metric, seconds in fit.seconds.items())])
 
 
 def _counted(metrics: Sequence[str]) -> str:

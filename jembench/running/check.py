@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -16,10 +17,14 @@ from jembench.experiment.plan import FitPlan, Plan
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Generative, Need, Sampler, Source, Split
 from jembench.interfaces.evaluation import KEPT, Checked
 from jembench.interfaces.models import Capability
+from jembench.metrics.attacks import Attack
+from jembench.models import devices
 from jembench.models.capabilities import capabilities, is_fitted, require_gradients
 from jembench.models.settings import isolated
+from jembench.running.caches import FeatureBank
+from jembench.running.estimate import attack_seconds
 from jembench.running.evaluation import FRESH_SAMPLES, check_source, limited, no_validation
-from jembench.running.fits import make_model, make_trainer
+from jembench.running.fits import FitWork, make_model, make_trainer
 from jembench.sampling.chain import require_chains
 from jembench.stopping import INTERRUPTS
 from jembench.store.store import Store
@@ -276,10 +281,13 @@ class FitPreview(NamedTuple):
     done: list[str]
     not_applicable: dict[str, str]  # metric -> why
     missing: dict[str, str]  # metric or dataset -> what is missing, with the remedy
+    seconds: dict[str, float]  # attack on a trained model -> its estimated time in one process
 
 
-def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
+def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPreview], Outlook]:
     """Check the part of a plan that is not in the store, without training, downloading or writing anything.
+
+    Attacks on trained models are timed on the device.
 
     Returns:
         the work of each fit, and the results of the check.
@@ -291,7 +299,7 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
     for fit in plan.fits:
         ready = outlook.fits.get(fit.key.id)
         trained = fit.is_pretrained or store.is_trained(fit.key)
-        row = FitPreview(*fit.key.names, fit.seed, trained, ready.iterations if ready else None, [], [], {}, {})
+        row = FitPreview(*fit.key.names, fit.seed, trained, ready.iterations if ready else None, [], [], {}, {}, {})
         for cell in plan.cells_of(fit):
             metric, outcome = str(cell.metric), settled.get(cell.id)
             if outcome and outcome.status == "ok":
@@ -302,6 +310,11 @@ def preview(plan: Plan, store: Store) -> tuple[list[FitPreview], Outlook]:
                 (row.not_applicable if isinstance(reason, NotApplicable) else row.missing)[metric] = str(reason)
             else:
                 row.to_do.append(metric)
+                if ready and store.is_trained(fit.key) and isinstance(attack := cell.metric.make(), Attack):
+                    bank = FeatureBank(ready.dataset, store, device)
+                    work = FitWork(fit=fit, bank=bank, store=store, report=lambda event: None)
+                    with devices.threads_for(ready.dataset.spec, device), suppress(Exception):  # its outcome says why
+                        row.seconds[metric] = attack_seconds(attack, work.load_or_train(cell.limit))
         if fit.key.dataset in outlook.absent:
             row.missing[fit.key.dataset] = outlook.absent[fit.key.dataset]
         fits.append(row._replace(iterations=0) if trained or not row.to_do else row)

@@ -1,6 +1,7 @@
 """The cost of a training, from a few of its iterations with short chains, or from its floating-point operations.
 
-The images are random: times do not depend on their content, and a dataset need not be available.
+Its images are random: times do not depend on their content, and a dataset need not be available. The time of an attack
+depends on when it succeeds, and is taken from short attacks on a trained model.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ import dataclasses
 import resource
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -23,8 +25,11 @@ from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
 from jembench.experiment.recipe import Compute
 from jembench.interfaces import Dataset, Split
+from jembench.metrics.attacks import Attack
 from jembench.models import devices
 from jembench.models.capabilities import is_fitted
+from jembench.running.caches import TensorCache
+from jembench.running.evaluation import TrainedFit
 from jembench.running.fits import make_model
 from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.training.loop import Trainer
@@ -41,6 +46,14 @@ DIFFERENT = 1000
 WARM_UP = 4
 """Untimed iterations if the network is compiled or chains are captured: a plain one, one that compiles, and two in
 which CUDA graphs warm up and are captured. Otherwise one is enough."""
+
+
+STEPS = 3
+"""The least number of steps or queries of a timed attack."""
+
+FEW = 2
+"""The number of images on which an attack is timed where a shard would take long: of large images on a CPU, which works
+on one after the other."""
 
 
 class TrainingCost(NamedTuple):
@@ -174,10 +187,33 @@ def _seconds(trainer: _Probe) -> float:
 
 
 def _timed(trainer: Trainer) -> float:
-    """Return the seconds of one iteration, including the work of the device."""
-    synchronize = torch.get_device_module(trainer.device).synchronize
-    synchronize(trainer.device)
+    """Return the seconds of one iteration."""
+    return _duration(trainer.iterate, trainer.device)
+
+
+def _duration(work: Callable[[], object], device: torch.device) -> float:
+    """Return the seconds of a call, including the work of the device."""
+    synchronize = torch.get_device_module(device).synchronize
+    synchronize(device)
     start = time.perf_counter()
-    trainer.iterate()
-    synchronize(trainer.device)
+    work()
+    synchronize(device)
     return time.perf_counter() - start
+
+
+def attack_seconds(metric: Attack, trained: TrainedFit) -> float:
+    """Estimate the seconds of an attack on a trained model by one process, without keeping its results.
+
+    A shard is attacked in ``STEPS`` steps, or in a tenth of the steps or queries, and the time is extrapolated in
+    proportion. It is an upper limit for attacks that end before their last step or query.
+    """
+    evaluation, device = dataclasses.replace(trained, cache=TensorCache(None)).evaluation(), trained.device
+    name, spent = "queries" if hasattr(metric, "queries") else "steps", metric.spent
+    length: int = getattr(spent, name)
+    short = min(max(length // 10, STEPS), length)
+    few = device.type == "cpu" and evaluation.data.spec.dimensions > devices.SMALL
+    images = FEW if few else min(spent.images, metric.shard_size(device.type))
+    options: dict[str, Any] = {name: short, "images": images}
+    attack = dataclasses.replace(metric, **options)
+    seconds = min(_duration(lambda: attack.attack(evaluation), device) for _ in range(2))  # the first one warms up
+    return seconds * (length + 1) / (short + 1) * spent.images / images

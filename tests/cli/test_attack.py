@@ -1,6 +1,7 @@
 """``jembench attack``: what it prints, and what a kill or the clock cannot take away."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -53,6 +54,17 @@ def test_the_budget_follows_from_the_dataset(jembench):
 
     assert planned() == ["pgd:budget=quick"]
     assert planned("--budget", "paper") == ["pgd"]
+
+
+def test_a_dry_run_says_how_long_attacks_on_trained_models_take(pgd, monkeypatch):
+    monkeypatch.setattr("jembench.running.check.attack_seconds", lambda metric, trained: 200.0 * metric.spent.steps)
+    assert "about" not in pgd("--dry-run").out
+    assert pgd().code == 0
+    before = sorted(Path("runs").rglob("*"))
+    out = pgd("--norm", "linf,l2", "--dry-run").out
+    assert out.count("about 17 min: pgd:images=8,norm=l2,restarts=1,steps=5") == 2  # the other norm is done
+    assert "The times of attacks are of one process" in out
+    assert sorted(Path("runs").rglob("*")) == before
 
 
 def test_when_the_time_is_up_the_table_has_what_is_done(pgd, monkeypatch, table):
