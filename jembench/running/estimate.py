@@ -26,6 +26,7 @@ from jembench.experiment.plan import FitPlan
 from jembench.experiment.recipe import Compute
 from jembench.interfaces import Dataset, Split
 from jembench.metrics.attacks import Attack
+from jembench.metrics.decisions import DecisionAttack
 from jembench.models import devices
 from jembench.models.capabilities import is_fitted
 from jembench.running.caches import TensorCache
@@ -208,7 +209,7 @@ def attack_seconds(metric: Attack, trained: TrainedFit) -> float:
     proportion. It is an upper limit for attacks that end before their last step or query.
     """
     evaluation, device = dataclasses.replace(trained, cache=TensorCache(None)).evaluation(), trained.device
-    name, spent = "queries" if hasattr(metric, "queries") else "steps", metric.spent
+    name, spent = "queries" if isinstance(metric, DecisionAttack) else "steps", metric.spent
     length: int = getattr(spent, name)
     short = min(max(length // 10, STEPS), length)
     few = device.type == "cpu" and evaluation.data.spec.dimensions > devices.SMALL
