@@ -276,7 +276,9 @@ def test_a_page_of_na_alone(open_page, written, cell):
 
 
 def test_a_phone(open_page, report):
-    page = open_page(report, **PHONE, has_touch=True, is_mobile=True)
+    page = open_page(f"{report}#origin", **PHONE, has_touch=True, is_mobile=True)
+    box = page.get_by_role("tab", selected=True).bounding_box()
+    assert 0 < box["x"] < box["x"] + box["width"] < 360  # of the last tab
     for tab in page.get_by_role("tab").all():
         tab.tap()
         assert overflow(page) == 0

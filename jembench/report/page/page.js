@@ -24,6 +24,7 @@
       const selected = tab.hash === `#${part?.id}`;
       tab.setAttribute("aria-selected", selected);
       tab.tabIndex = selected ? 0 : -1;
+      if (selected) tab.parentNode.scrollLeft = tab.offsetLeft + tab.offsetWidth + 24 - tab.parentNode.clientWidth;
     });
     fadeAll();
     scatter();
