@@ -27,6 +27,21 @@ def texts(given: Any, spec: Callable[[Any], str] = str) -> list[str] | None:
     return [spec(one) for one in several]
 
 
+def model_specs(given: Any, names: Mapping[str, str]) -> tuple[list[str] | None, Mapping[str, str]]:
+    """Return models as specs, and the display names by specs, with those of a mapping ``{"Mine": model}``.
+
+    Raises:
+        SpecError: if a mapping has a model twice.
+    """
+    if not isinstance(given, Mapping):
+        return texts(given, model_spec), names
+    specs = {name: model_spec(model) for name, model in given.items()}
+    named = {spec: name for name, spec in specs.items()}
+    if len(named) < len(specs):
+        raise SpecError(f"models has one model under several of the names {', '.join(specs)}. Give each its own.")
+    return list(named), {**named, **names}
+
+
 def seed_numbers(given: int | Iterable[int]) -> list[int]:
     """Return one seed or several as a list.
 
@@ -63,25 +78,25 @@ def selection(
     Args:
         suite: the name of a suite, to show only its metrics; or the file of an experiment, whose models, data, recipes,
             seeds and names are the defaults of the arguments below.
-        models: specs or modules, in the order of the tables; a bare name selects that spec, or else all models of the
-            name, and ``jem*`` those that the pattern matches.
+        models: specs or modules, in the order of the tables, or a mapping of display names to these; a bare name
+            selects that spec, or else all models of the name, and ``jem*`` those that the pattern matches.
         dataset: specs or datasets, as models.
         recipe: labels as tables show them, or patterns: ``digits+epochs=5``, ``digits*``.
         seeds: of the trained models.
         metrics: specs, names or patterns, in the order of the columns.
         columns: labels of values or patterns, in the order of the columns.
-        names: display names by specs of models, for tables and figures.
+        names: display names by specs of models, and headings of columns by metrics or labels.
         limit: show results on this number of test images; None: the number of the suite, or else all.
 
     Example:
         >>> selection("hybrid", models="jem,baseline", columns=["accuracy", "ece"]).models
         ['jem', 'baseline']
     """
-    chosen = suites.load(suite) if suite else None
+    chosen, (specs, names) = suites.load(suite) if suite else None, model_specs(models, names)
     return Selection(
         suite=chosen,
         file=suite if suite and chosen and chosen.text else "",
-        models=texts(models, model_spec),
+        models=specs,
         dataset=texts(dataset, dataset_spec),
         recipe=texts(recipe),
         seeds=None if seeds is None else seed_numbers(seeds),

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.plan import Part
 from jembench.experiment.suite import Suite
 from jembench.report import formats, layout, references
@@ -16,7 +17,7 @@ from jembench.report.page.pictures import Pictures
 from jembench.report.page.render import render
 from jembench.report.references import Published
 from jembench.report.rows import Row
-from jembench.report.select import NO_NAMES, WHOLE, Names, Selection
+from jembench.report.select import WHOLE, Selection
 from jembench.report.table import Table
 from jembench.report.tables import Best
 from jembench.store.outcome import Cell

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from jembench.api.arguments import Settings, seed_numbers, setting_texts, texts
+from jembench.api.arguments import Settings, model_specs, seed_numbers, setting_texts, texts
 from jembench.api.fit import Fit
 from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
@@ -18,9 +19,12 @@ from jembench.api.stored import Location, OpenStore, opened
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.imports import plan_named, with_imports
+from jembench.experiment.names import display_names
 from jembench.experiment.plan import Plan, make_plan
 from jembench.experiment.suite import Suite, of_attack
+from jembench.experiment.sweep import bare_name
 from jembench.report import references
+from jembench.report.headings import known_as
 from jembench.report.references import Published
 from jembench.running import session
 from jembench.running.display import Display
@@ -40,6 +44,7 @@ def run(
     seeds: int | Iterable[int] | None = None,
     recipe: str | None = None,
     settings: Settings | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
     reference: str | Sequence[str] | None = None,
     store: Location | OpenStore | None = None,
@@ -55,14 +60,16 @@ def run(
 
     Args:
         suite: the name of a suite, a TOML file or a :class:`jembench.experiment.suite.Suite`.
-        models: replace the suite's own: specs or modules (``torch.nn.Module``), one or several. A module that is no
-            :class:`jembench.interfaces.Trainable` is measured without training.
+        models: replace the suite's own: specs or modules (``torch.nn.Module``), one or several, or a mapping of
+            display names to these (``{"Mine": net}``). A module that is no :class:`jembench.interfaces.Trainable` is
+            measured without training.
         metrics: specs that replace those of the suite and its grids.
         datasets: replace the suite's own: specs, dataset objects (:class:`jembench.interfaces.Dataset`) or arrays
             ``{"train": (images, labels), "test": (images, labels)}``, one or several.
         seeds: replace the suite's own.
         recipe: a name or a TOML file; None: the suite's, or the default of the dataset.
         settings: changes of the recipe and of metrics.
+        names: display names by specs of models, and headings of columns by metrics.
         limit: number of test images to evaluate on; None: all.
         reference: published tables to show beside the results, ``jem-iclr2020/table1``, or ``none``; None: the suite's.
         store: the folder of trained models and results; None: that of the file, or ``runs``. The defaults of the next
@@ -88,10 +95,10 @@ def run(
     said = loaded.execution.stated | {name: value for name, value in given.items() if value is not None}
     options = {name: said[name] for name in (*given, "trackers") if name in said}
     place = opened(said.get("store", "runs") if store is None else store).store
-    chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds}
+    chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds, "names": names}
     plan = plan_run(loaded, place, recipe=recipe, settings=setting_texts(settings), limit=limit, **chosen)
     published = references.load(texts(reference), loaded.references)
-    return _noted(carry_out(plan, place, RunOptions(**options), Display if progress else nullcontext, published))
+    return _noted(carry_out(plan, place, RunOptions(**options), published, progress=progress))
 
 
 def plan_run(
@@ -102,20 +109,30 @@ def plan_run(
     metrics: Any = None,
     datasets: Any = None,
     seeds: int | Iterable[int] | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
     **how_trained: Any,
 ) -> Plan:
     """Return the plan of :func:`run`, whose models may be the names of imported fits of the store.
 
     ``how_trained`` has recipe, settings (``key=value``) and limit.
     """
-    named = texts(models, model_spec)
+    specs, names = model_specs(models, names)
     of_these = suite.replaced(
-        models=with_imports(named, store) if named else named,
+        models=with_imports(specs, store) if specs else specs,
         metrics=texts(metrics),
         datasets=texts(datasets, dataset_spec),
         seeds=None if seeds is None else seed_numbers(seeds),
     )
-    return make_plan(of_these, **how_trained)
+    return _named(make_plan(of_these, **how_trained), names)
+
+
+def _named(plan: Plan, names: Mapping[str, str]) -> Plan:
+    """Return the plan with display names by specs of models, and headings by metrics."""
+    metrics = {str(cell.metric) for cell in plan.cells}
+    columns = {text for metric in metrics for text in known_as(metric) if text}
+    columns |= {text for text in names if text.startswith(tuple(f"{bare_name(metric)}-" for metric in metrics))}
+    requested = {fit.key.names: fit.requested for fit in plan.fits}
+    return dataclasses.replace(plan, names=display_names(names, requested, plan.names, columns))
 
 
 def attack(
@@ -127,6 +144,7 @@ def attack(
     recipe: str | None = None,
     settings: Settings | None = None,
     budget: str | None = None,
+    names: Mapping[str, str] = MappingProxyType({}),
     limit: int | None = None,
     store: Location | OpenStore | None = None,
     device: str = "auto",
@@ -145,6 +163,7 @@ def attack(
         recipe: as for :func:`run`.
         settings: as for :func:`run`.
         budget: the limits of the attack: quick, paper ...; None: quick on digits, else paper.
+        names: as for :func:`run`.
         limit: as for :func:`run`.
         store: as for :func:`run`; None: that of the fits, or ``runs``.
         device: as for :func:`run`.
@@ -162,7 +181,8 @@ def attack(
         >>> {record.unit for record in results if record.label == "pgd-l2@64/255"}
         {'%'}
     """
-    found = list(models) if isinstance(models, list | tuple) else [models]
+    named = models if isinstance(models, Mapping) else {}
+    found = list(named.values()) or (list(models) if isinstance(models, list | tuple) else [models])
     fits = [model for model in found if isinstance(model, Fit)]
     if fits and len(fits) != len(found):
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
@@ -170,10 +190,11 @@ def attack(
     place = opened(store if store is not None else fits[0].store.root if fits else "runs").store
     if fits:
         plan = Plan.joined([_on(fit, functools.partial(of_attack, name, options), limit) for fit in fits])
+        plan = _named(plan, model_specs({name: fit.plan.key.model for name, fit in named.items()}, names)[1])
     else:
-        how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit}
+        how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "names": names}
         plan = plan_attack(name, place, models=models, datasets=datasets, seeds=seeds, **how, **options)
-    return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), Display if progress else nullcontext))
+    return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), progress=progress))
 
 
 def plan_attack(
@@ -185,13 +206,15 @@ def plan_attack(
     seeds: Any,
     recipe: str | None,
     settings: Sequence[str],
+    names: Mapping[str, str],
     limit: int | None,
     **options: Any,
 ) -> Plan:
     """Return the plan of :func:`attack` with its options; models may be the names of imported fits of the store."""
-    named, data = texts(models, model_spec) or [], texts(datasets, dataset_spec) or []
-    suite = of_attack(name, options, models=with_imports(named, store), datasets=data, seeds=seed_numbers(seeds))
-    return make_plan(suite, recipe=recipe, settings=settings, limit=limit)
+    specs, names = model_specs(models, names)
+    data, found = texts(datasets, dataset_spec) or [], with_imports(specs or [], store)
+    suite = of_attack(name, options, models=found, datasets=data, seeds=seed_numbers(seeds))
+    return _named(make_plan(suite, recipe=recipe, settings=settings, limit=limit), names)
 
 
 def train(
@@ -221,7 +244,8 @@ def train(
     place = opened(store)
     spec, data = model_spec(model), dataset_spec(dataset)
     plan = plan_named(spec, data, recipe, setting_texts(settings), seed, place.store)
-    session.train(plan, place.store, RunOptions(device, max_hours), Display if progress else nullcontext)
+    display = functools.partial(Display, plan.names) if progress else nullcontext
+    session.train(plan, place.store, RunOptions(device, max_hours), display)
     return place.load_planned(plan, device)
 
 
@@ -238,9 +262,10 @@ def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
 
 
 def carry_out(
-    plan: Plan, store: Store, how: RunOptions, display: session.MakeDisplay, published: Sequence[Published] = ()
+    plan: Plan, store: Store, how: RunOptions, published: Sequence[Published] = (), *, progress: bool = True
 ) -> Results:
     """Carry out the unfinished part of a plan, and return its results, with the reason if the work ended early."""
+    display = functools.partial(Display, plan.names) if progress else nullcontext
     done = session.run_plan(plan, store, how, display)
     results = Results(done.cells, plan.parts, published, suite=plan.suite, names=plan.names, store=store)
     results.stopped = done.stopped

@@ -65,6 +65,7 @@ EXAMPLES = options.examples(
 @click.option("--seeds", type=SEEDS, default="0", help="Seeds of the models: 0,1,2.")
 @options.recipe
 @options.recipe_settings
+@options.names
 @options.limit
 @options.running
 @click.pass_context

@@ -253,18 +253,27 @@ recipe_settings = click.option(
 
 columns = click.option("--columns", metavar="LABELS", help="Columns, in this order: accuracy,fid-inception.")
 
-names = click.option(
-    "--name",
-    "names",
-    metavar="NAME=SPEC",
-    envvar="JEMBENCH_NAME",
-    multiple=True,
-    callback=lambda ctx, parameter, given: {
-        spec: name for name, spec in (parameters.pair("--name", text) for text in given)
-    },
-    help="Show a model under another name: GAN=gan:build May be repeated.",
-)
 
+def _names(ctx: click.Context, parameter: click.Parameter, given: Sequence[str]) -> dict[str, str]:
+    """Return display names by the specs of models, and headings by metrics."""
+    pairs = [parameters.pair("--name", text)[::-1] for text in given]
+    return dict(pairs + [parameters.pair("--heading", text, last=True) for text in ctx.params.pop("heading")])
+
+
+names = grouped(
+    click.option(
+        "--name",
+        "names",
+        metavar="NAME=SPEC",
+        envvar="JEMBENCH_NAME",
+        multiple=True,
+        callback=_names,
+        help="Name of a model in tables, figures and logs: GAN=gan:build May be repeated.",
+    ),
+    click.option(  # the callback of --name reads it
+        "--heading", metavar="METRIC=TEXT", multiple=True, is_eager=True, help="Heading of a column: ece=Error"
+    ),
+)
 
 selected = grouped(
     click.argument("suite", metavar="[SUITE|FILE]", type=parameters.SUITE, required=False, callback=defaults_of_file),

@@ -87,13 +87,13 @@ def _jobs(text: str) -> str:
     return text
 
 
-def pair(option: str, text: str) -> tuple[str, str]:
-    """Return both sides of the first ``=``.
+def pair(option: str, text: str, *, last: bool = False) -> tuple[str, str]:
+    """Return both sides of the first ``=``, or of the last one.
 
     Raises:
         SpecError: if a side is empty.
     """
-    first, _, second = (part.strip() for part in text.partition("="))
+    first, _, second = (part.strip() for part in (text.rpartition if last else text.partition)("="))
     if not first or not second:
         raise SpecError(f"{option} is {text!r}; it must be two parts with = between them.")
     return first, second

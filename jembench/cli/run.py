@@ -27,7 +27,6 @@ from jembench.progress import duration
 from jembench.report import references
 from jembench.report.references import Published
 from jembench.running import session
-from jembench.running.display import Display
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
@@ -78,6 +77,7 @@ NAMED = 3
     help="Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or an option of a metric "
     "(ece.bins=15). May be repeated.",
 )
+@options.names
 @options.limit
 @options.running
 @options.reference
@@ -122,7 +122,7 @@ def carry_out(ctx: click.Context, plan: Plan, published: Sequence[Published], co
         session.check_options(how)  # which refuses options that do not fit together
         return _detach(place, ctx.obj.arguments)
     with plugins_aside():
-        results = runs.carry_out(plan, place, how, Display, published)
+        results = runs.carry_out(plan, place, how, published)
     code = show.results(ctx, plan, place, results, command.format)
     if results.stopped:
         raise results.stopped
@@ -170,7 +170,9 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         print_json([fit._asdict() for fit in fits])
     else:
         columns = ("model", "dataset", "recipe", "seed", "training", "metrics")
-        print_table(columns, [(f.model, f.dataset, f.recipe, str(f.seed), _training(f), _measuring(f)) for f in fits])
+        names = [plan.names.get((f.model, f.recipe), f.model) for f in fits]
+        rows = [(f.dataset, f.recipe, str(f.seed), _training(f), _measuring(f)) for f in fits]
+        print_table(columns, [(name, *row) for name, row in zip(names, rows, strict=True)])
         click.echo(
             f"\n{sum(fit.iterations != 0 for fit in fits)} of {len(fits)} models are still to be trained, and "
             f"{sum(len(fit.to_do) for fit in fits)} metrics to be computed. `jembench estimate MODEL` estimates the "

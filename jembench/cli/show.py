@@ -69,7 +69,7 @@ def _following(
     for fit in sampled[:1]:
         changes = [word for change in fit.recipe.overrides for word in ("--set", change)]
         data = ["--dataset", fit.dataset.text(), "--seed", str(fit.seed), *changes]
-        yield "next", ["sample", fit.key.model, *data, *_given(ctx, "recipe", "device", "store"), *plugins(ctx)]
+        yield "next", ["sample", fit.requested, *data, *_given(ctx, "recipe", "device", "store"), *plugins(ctx)]
     suite = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]
     yield "next", ["report", *suite, *_given(ctx, "limit", "store"), *plugins(ctx), "--format", "markdown"]
 

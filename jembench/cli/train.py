@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,7 @@ def train(store: Path, device: str, max_hours: float | None, trackers: list[str]
     with plugins_aside():
         fit = plan_named(**which, store=place)
         show.twins([fit], place)
-        session.train(fit, place, RunOptions(device, max_hours, trackers=trackers), Display)
+        session.train(fit, place, RunOptions(device, max_hours, trackers=trackers), partial(Display, fit.names))
     click.echo(place.fit_folder(fit.key))
 
 
@@ -146,7 +147,7 @@ def sample(steps: int | None, columns: int, output: Path, force: bool, device: s
         check_file(output, ".png", force=force)
         sweep(output.parent, below=False)
         show.twins([fit], place)
-        with session.open_fit(fit, place, RunOptions(device, trackers=()), Display) as evaluation:
+        with session.open_fit(fit, place, RunOptions(device, trackers=()), partial(Display, fit.names)) as evaluation:
             samples = fit_samples.samples_of(evaluation, fit, steps)
             check_file(output, ".png", force=force)  # again, for training took its time
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")

@@ -15,6 +15,7 @@ from jembench.catalog.spec import stable_hash
 from jembench.errors import SpecError, Unavailable
 from jembench.experiment import effects
 from jembench.experiment import recipe as recipes
+from jembench.experiment.names import Fit, Names, display_names, requested
 from jembench.experiment.recipe import Recipe
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.sweep import Grid, compares_with_itself, covers, with_options
@@ -78,8 +79,18 @@ class FitPlan:
             "recipe": recipe,
         }
 
+    @property
+    def requested(self) -> str:
+        """The spec of the model without the options that the recipe added."""
+        return requested(self.key.model, self.model.arguments, self.recipe.model)
+
+    @property
+    def names(self) -> Names:
+        """The display name of the model."""
+        return display_names({}, {self.key.names: self.requested})
+
     def __str__(self) -> str:
-        return str(self.key)
+        return str(dataclasses.replace(self.key, model=self.requested))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,22 +112,14 @@ class CellPlan:
         return f"{self.metric}-{self.fit.key.model}-{self.fit.key.dataset}-s{self.fit.seed}"
 
 
-Names = tuple[str, str, str]
-"""The model, dataset and recipe of a fit's key."""
-
-
 class Part(NamedTuple):
     """A part of a report: the blocks of one title, or all work."""
 
     title: str
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
-    rows: dict[Names, tuple[str, ...]]  # the metrics of each fit
+    rows: dict[Fit, tuple[str, ...]]  # the metrics of each fit
     labels: dict[str, str]  # label of a recipe with settings -> its name in tables
-
-
-DisplayNames = Mapping[tuple[str, str], str]
-"""Names of models in tables, by their canonical specs and the labels of their recipes."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +129,7 @@ class Plan:
     suite: Suite
     cells: list[CellPlan]
     parts: tuple[Part, ...] = ()
-    names: DisplayNames = field(default_factory=dict)
+    names: Names = field(default_factory=dict)
 
     @cached_property
     def fits(self) -> list[FitPlan]:
@@ -144,7 +147,8 @@ class Plan:
     def joined(cls, plans: Sequence[Plan]) -> Plan:
         """Join the cells and parts of plans, under the suite of the first one."""
         cells = [cell for plan in plans for cell in plan.cells]
-        return cls(plans[0].suite, cells, tuple(part for plan in plans for part in plan.parts))
+        names = {key: name for plan in plans for key, name in plan.names.items()}
+        return cls(plans[0].suite, cells, tuple(part for plan in plans for part in plan.parts), names)
 
 
 def clear_caches() -> None:
@@ -278,7 +282,9 @@ def make_plan(
     if not cells:
         datasets = ", ".join(suite.datasets)
         raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
-    return Plan(suite, list(cells.values()), *_presentation(runs, [(run, fit.key.names) for run, fit in fits], fits))
+    parts, names = _presentation(runs, [(run, fit.key.names) for run, fit in fits], fits)
+    names = display_names({}, {fit.key.names: fit.requested for _, fit in fits}, names)
+    return Plan(suite, list(cells.values()), parts, names)
 
 
 def _set(suite: Suite, settings: Sequence[str] = ()) -> list[Run]:
@@ -326,8 +332,8 @@ def _metrics_on(run: Run, dataset: str) -> list[str]:
 
 
 def _presentation(
-    runs: Iterable[Run], rows: Iterable[tuple[Run, Names]], fits: Iterable[tuple[Run, FitPlan]]
-) -> tuple[tuple[Part, ...], DisplayNames]:
+    runs: Iterable[Run], rows: Iterable[tuple[Run, Fit]], fits: Iterable[tuple[Run, FitPlan]]
+) -> tuple[tuple[Part, ...], Names]:
     """Return a part for the blocks of each title, and the display names of models.
 
     Names are joined if --set makes two trainings the same.
@@ -358,7 +364,7 @@ def _presentation(
 # --- a suite for given results ----------------------------------------------------------------------------------------
 
 
-def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], DisplayNames]:
+def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], Names]:
     """Return the parts of a suite for given results, and the display names of its models.
 
     A fit belongs to the blocks that train on its dataset by its recipe, or to all blocks if none does.
@@ -366,7 +372,7 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
     Raises:
         SpecError: if a metric or an option does not exist.
     """
-    runs, rows = _set(suite), list[tuple[Run, Names]]()
+    runs, rows = _set(suite), list[tuple[Run, Fit]]()
     for names in dict.fromkeys(fit.names for fit in fits):
         model, dataset, recipe = names
         on = [run for run in runs if covers(run.datasets, dataset)]

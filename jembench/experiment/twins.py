@@ -31,7 +31,7 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
         key, records = fit.key, twins[*fit.key.names, fit.seed]
         if records and key.id not in {record.key.id for record in records}:
             nearest = min((between(record, fit) for record in records), key=len)
-            what = f"A trained {key.model} of this recipe ({key.recipe}, on {key.dataset}) exists"
+            what = f"A trained {fit.requested} of this recipe ({key.recipe}, on {key.dataset}) exists"
             found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
     sentences = []
     for (what, which), seeds in found.items():

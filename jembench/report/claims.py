@@ -14,13 +14,14 @@ from jembench.catalog import discovery, registry, spec
 from jembench.catalog.spec import Spec
 from jembench.experiment.claims import Claim
 from jembench.experiment.claims import Fit as Named
+from jembench.experiment.names import Fit
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import comparison
 from jembench.report.differences import FIELDS, Line, legend, recipes_text, table
 from jembench.report.formats import Document
 from jembench.report.protocols import parsed
 from jembench.report.rows import Side, grouped, mean, rows, sides
-from jembench.report.select import Fit, store_option
+from jembench.report.select import store_option
 from jembench.report.table import Footnote, Footnotes, Table, TableCell
 from jembench.store.outcome import Cell
 

@@ -8,12 +8,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import SpecError
+from jembench.experiment.names import NO_NAMES, Names, matching
 from jembench.experiment.plan import Part
 from jembench.report.formats import Document
 from jembench.report.published import beside, published_table
 from jembench.report.references import Published
-from jembench.report.rows import FIELDS, ORIGIN, Row, mark_chance, mark_incomparable, mean, rows
-from jembench.report.select import NO_NAMES, WHOLE, Names, Selection, matching, select
+from jembench.report.rows import FIELDS, ORIGIN, Row, headed, mark_chance, mark_incomparable, mean, rows
+from jembench.report.select import WHOLE, Selection, select
 from jembench.report.table import Footnote, Footnotes, Table
 from jembench.report.tables import Best, Tables
 from jembench.store.outcome import Cell
@@ -54,7 +55,8 @@ def build(
     seeds = [row for row in seeds if row.column in labels]
     means = mark_chance(mark_incomparable(mean(seeds)))
     fits = list(dict.fromkeys(row.fit for row in means))
-    means = sorted([*means, *_not_run(means, parts)], key=lambda row: fits.index(row.fit))
+    means += [headed(row, names) for row in _not_run(means, parts)]
+    means = sorted(means, key=lambda row: fits.index(row.fit))
     if selection.metrics is not None:
         known = dict.fromkeys(row.metric for row in means)
         metrics = [name for text in selection.metrics for name in matching("metrics", text, known)]

@@ -74,8 +74,11 @@ _NAMES = {
     "data": "dataset",
     "data_content": "the images themselves",
     "data_noise": "noise on test images",
+    "eot": "averaged chains",
     "features": "feature network",
     "outliers": "their number",
+    "refine": "refinement steps",
+    "smooth": "smoothing noise",
 }
 
 

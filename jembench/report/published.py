@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 from dataclasses import replace
 from typing import NamedTuple
 
+from jembench.report import headings
 from jembench.report.protocols import Match, compare, in_words
 from jembench.report.references import Published
 from jembench.report.rows import Row, grouped
@@ -62,6 +63,7 @@ def _in_column(number: Published, own: Row, unstated: Set[str], ours: Sequence[R
         metric=own.metric,
         label=own.label,
         better=own.better,
+        headed=own.headed,
         reason=f"same quantity, protocol incompletely stated there: {in_words(unstated)}" if unstated else "",
     )
 
@@ -81,7 +83,7 @@ def _named(number: Published, ours: Sequence[Row], standing: str = "") -> Row:
 def published_table(elsewhere: Elsewhere, ours: Sequence[Row], notes: Footnotes) -> Table:
     """Return a published table as a whole, to stand below ours."""
     in_order = [number.row for number in sorted(elsewhere.numbers, key=lambda number: number.column)]
-    columns = {row.label: Heading(row.label, detail(row.unit, row.better)) for row in in_order}
+    columns = {row.label: Heading(headings.in_words(row.label), detail(row.unit, row.better)) for row in in_order}
     rows = [_named(number, ours) for number in elsewhere.numbers]
     datasets = list(dict.fromkeys(row.dataset for row in rows))
     is_other = {_bare(row.dataset) for row in ours}.isdisjoint(map(_bare, datasets))

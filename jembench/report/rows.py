@@ -11,10 +11,13 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal
 
 from jembench.catalog import spec
+from jembench.experiment.names import NO_NAMES, Fit, Names
+from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
+from jembench.report.headings import in_words, known_as, split
 from jembench.report.protocols import parsed, peculiarities
-from jembench.report.select import NO_NAMES, Fit, Names, T
-from jembench.store.outcome import Cell
+from jembench.report.select import T
+from jembench.store.outcome import Cell, FitKey
 
 Status = Literal["ok", "na", "failed", "not run"]
 Better = Literal["higher", "lower", ""]
@@ -50,6 +53,7 @@ class Row:
     notes: tuple[str, ...] = ()  #: remarks on the model
     dataset_name: str = ""  #: for tables
     chance: float | None = None  #: the value of guessing; None: not known, or not to be compared with
+    headed: str = ""  #: the heading that its column was given
     cell: Cell | None = field(default=None, repr=False, compare=False)  #: the outcome, of one seed
 
     @property
@@ -66,6 +70,12 @@ class Row:
     def column(self) -> str:
         """The name of its column: the label, or the metric where there is none."""
         return self.label or self.metric
+
+    @property
+    def heading(self) -> tuple[str, str]:
+        """The heading of its column in words, and the feature network that belongs to it, if any."""
+        text, network = split(self.label or bare_name(self.metric))
+        return (self.headed, "") if self.headed else (in_words(text), in_words(network))
 
     @property
     def options(self) -> dict[str, str]:
@@ -89,7 +99,7 @@ class Row:
         return flat | dict(zip(ORIGIN, (fit.seed, made.get("limit"), fit.id, self.cell.id, time, seconds), strict=True))
 
 
-FIELDS = tuple(one.name for one in fields(Row) if one.name not in ("cell", "dataset_name", "chance"))
+FIELDS = tuple(one.name for one in fields(Row) if one.name not in ("cell", "dataset_name", "chance", "headed"))
 """The columns of the CSV."""
 
 ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds")
@@ -135,7 +145,7 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
         ]
         base = Row(
             model=fit.model,
-            name=names.get((fit.model, fit.recipe), fit.model),
+            name=(name := names.get((fit.model, fit.recipe), fit.model)),
             dataset=fit.dataset,
             recipe=fit.recipe,
             seeds=(fit.seed,),
@@ -143,7 +153,7 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
             status=outcome.status,
             protocol=outcome.protocol,
             reason="; ".join(filter(None, remarks)),
-            notes=tuple(_divergence(cell)),
+            notes=(*_added(fit, name), *_divergence(cell)),
             dataset_name=datasets[fit.dataset],
             chance=outcome.details.get("chance"),
             cell=cell,
@@ -153,7 +163,13 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
         else:
             others = values[cell.metric].items()
             found += [replace(base, label=label, unit=one.unit, better=one.better) for label, one in others] or [base]
-    return found
+    return [headed(row, names) for row in found]
+
+
+def headed(row: Row, names: Names) -> Row:
+    """Return a row with the heading that the names give its column."""
+    given = (names.get(("", text), "") for text in known_as(row.metric, row.label))
+    return replace(row, headed=next(filter(None, given), ""))
 
 
 def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
@@ -166,6 +182,13 @@ def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
     names = {dataset: found.pop() if len(found) == 1 else dataset for dataset, found in filed.items()}
     taken = Counter(names.values())
     return {dataset: name if taken[name] == 1 else dataset for dataset, name in names.items()}
+
+
+def _added(fit: FitKey, name: str) -> Iterator[str]:
+    """Yield the options that the recipe added to a model, if its display name is its spec without them."""
+    named, whole = parsed(name), spec.parse(fit.model)
+    if named and named.name == whole.name and (added := sorted({*whole.arguments} - {*named.arguments})):
+        yield f"added by the recipe {fit.recipe}: {', '.join(f'{key}={value}' for key, value in added)}"
 
 
 def _divergence(cell: Cell) -> Iterator[str]:

@@ -5,34 +5,28 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
-from types import MappingProxyType
 from typing import TypeVar
 
-from jembench.catalog import registry, spec
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, SpecError, unknown
 from jembench.experiment.imports import with_imports
+from jembench.experiment.names import NO_NAMES, Fit, Names, display_names, matching, requested
 from jembench.experiment.plan import Part, fit_names_of, presentation
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
+from jembench.report.headings import known_as
+from jembench.store import fits
+from jembench.store.fits import UNREADABLE
 from jembench.store.latest import newest
 from jembench.store.layout import listed
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 T = TypeVar("T")
-
-Names = Mapping[tuple[str, str], str]
-"""Display names by the canonical spec of a model and the label of its recipe. They are no part of any identity."""
-
-NO_NAMES: Names = MappingProxyType({})
-
-Fit = tuple[str, str, str]
-"""Model, dataset and recipe of trained models that differ in their seeds alone."""
 
 _KINDS: Mapping[str, Kind] = {"model": "models", "dataset": "datasets", "metric": "metrics"}
 
@@ -54,30 +48,14 @@ def select(field: str, wanted: Sequence[str] | None, items: Sequence[T], of: Cal
     known, ranks = list(dict.fromkeys(map(of, items))), dict[str, int]()
     for text in wanted:
         found = matching(_KINDS.get(field), text, known)
+        if field == "column":
+            found = found or [label for label in known if text in known_as(label, label)]
         if not found:
             names = map(bare_name, known) if field == "metric" else known
             raise unknown(f"{field} among these results", text, set(names), "")
         for name in found:
             ranks.setdefault(name, len(ranks))
     return sorted((item for item in items if of(item) in ranks), key=lambda item: ranks[of(item)])
-
-
-def matching(kind: Kind | None, text: str, known: Iterable[str]) -> list[str]:
-    """Return the known texts that one stands for: itself, all matches of a pattern (``jem*``), or all specs of a name.
-
-    Args:
-        kind: of the components whose canonical specs are known; None: they are no specs.
-        text: a spec, a name or a pattern as of :mod:`fnmatch`.
-        known: to be chosen from.
-    """
-    names = list(dict.fromkeys(known))
-    if text in names:
-        return [text]
-    if kind is None or set(text) & set("*?["):
-        return [name for name in names if fnmatchcase(name, text)]
-    found = [name for name in names if name == registry.canonical(kind, text)]
-    bare = not spec.parse(text).arguments
-    return found or [name for name in names if bare and bare_name(name) == bare_name(text)]
 
 
 def find_pair(
@@ -185,9 +163,13 @@ class Selection:
         cells = [cell for cell in current if cell.provenance.get("limit") == self.limit]
         if cells:
             cells = self.among(cells, store)
-        fits = [cell.fit for cell in cells]
-        parts, of_suite = presentation(self.suite, fits) if self.suite else ((), NO_NAMES)
-        return cells, parts, self._names(fits, of_suite)
+        shown = {cell.fit.names: cell.fit for cell in cells}
+        parts, of_suite = presentation(self.suite, shown.values()) if self.suite else ((), NO_NAMES)
+        places = {(cell.metric, label) for cell in cells for label in ("", *cell.outcome.values)}
+        places |= {(metric, "") for part in parts for metric in part.metrics}
+        columns = {text for place in places for text in known_as(*place) if text}
+        specs = {names: _requested(fit, store) for names, fit in shown.items()}
+        return cells, parts, display_names(self.names, specs, of_suite, columns)
 
     def nothing(self, store: Path, results: str = "") -> str:
         """Return the remedy for a store without the selected results, or without ``results`` among them."""
@@ -211,31 +193,6 @@ class Selection:
         select("column", self.columns, labels, str)  # refuses a label that no result has
         return found
 
-    def _names(self, shown: Sequence[FitKey], of_suite: Names) -> Names:
-        """Return the display names of what is shown: on a dataset by a recipe each model has its own."""
-        if not shown:
-            return NO_NAMES
-        trained: dict[tuple[str, str], dict[str, None]] = {}
-        for fit in shown:  # a recipe has options for models: the same name may mean another spec with each
-            trained.setdefault((fit.dataset, fit.recipe), {})[fit.model] = None
-        names = dict(of_suite)
-        for text, name in self.names.items():
-            select("model", [text], [fit.model for fit in shown], str)  # refuses an unknown one
-            for (_, recipe), models in trained.items():
-                meant = matching("models", text, models)
-                if len(meant) > 1:
-                    raise SpecError(
-                        f"{name!r} is to be the name of {text}, which means {', '.join(meant)}. Write the one meant."
-                    )
-                names |= {(model, recipe): name for model in meant}
-        taken: dict[tuple[str, str, str], str] = {}
-        for fit in shown:
-            name = names.get((fit.model, fit.recipe), fit.model)
-            other = taken.setdefault((name, fit.dataset, fit.recipe), fit.model)
-            if other != fit.model:
-                raise SpecError(f"{name!r} would be the name of {other} and of {fit.model}. Give each model its own.")
-        return names
-
     def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
         """Return the cells of the fits of a suite, in its order; selected fields replace those that it names."""
         selected = (self.models, self.dataset, self.recipe, self.seeds)
@@ -249,6 +206,14 @@ class Selection:
 
         known = [(place, cell) for cell in cells if (place := rank(cell)) is not None]
         return [cell for _, cell in sorted(known, key=lambda one: one[0])]
+
+
+def _requested(fit: FitKey, store: Store) -> str:
+    """Return the spec of a model as it was requested, or the canonical one of a fit without a sound record."""
+    with suppress(*UNREADABLE, AttributeError, KeyError, TypeError):
+        record = fits.read(store.fit_folder(fit))
+        return requested(fit.model, record.identity["model"]["arguments"], record.recipe["model"])
+    return fit.model
 
 
 WHOLE = Selection()

@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from jembench.experiment.names import Fit
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, bare_name, covers
-from jembench.report.protocols import DEFENCE, in_common, parts_of, peculiarities
+from jembench.report import headings
+from jembench.report.protocols import DEFENCE, in_common, in_words, parts_of, peculiarities
 from jembench.report.rows import Row, grouped
-from jembench.report.select import Fit
+from jembench.report.select import T
 from jembench.report.table import ABSENT, DAGGER, ENDS, INTERVAL, Footnote, Footnotes, Heading, Table, detail, pivot
 
 BOLD = (
@@ -50,7 +52,7 @@ class Tables:
             yield from self.main("Results", [group[0][0] for group in groups if len(group) == 1], self.rows)
             for group in (group for group in groups if len(group) > 1):
                 metrics = list(dict.fromkeys(metric for metric, _ in group))
-                yield from self.by_options(bare_name(metrics[0]), metrics, self.rows)
+                yield from self.by_options(headings.in_words(bare_name(metrics[0])), metrics, self.rows)
         for part in self.parts:
             rows = [row for row in self.rows if row.source or row.fit in part.rows]
             title = part.title if part.title and len(self.parts) > 1 else "Results"
@@ -63,18 +65,13 @@ class Tables:
         """Yield a table with a column for each value of some metrics."""
         shown = _known(rows, metrics)
         protocols = {row.metric: parts_of(row.protocol) for row in shown if row.protocol and not row.source}
-        of_label: dict[str, set[str]] = {}
-        for row in shown:
-            of_label.setdefault(row.label, set()).add(row.metric)
 
-        def heading(row: Row) -> Heading:
-            is_alone = row.label in ("", row.metric) or len(of_label[row.label]) == 1
-            parts = protocols.get(row.metric, {})
-            ood = f" ({parts['score']}, {parts['set']})" if {"score", "set"} <= parts.keys() else ""
-            text = row.column + ood if is_alone else f"{row.label} ({row.metric})"
-            return Heading(text, detail(row.unit, row.better) + " → 0" * (row.label == "energy-gap"))  # near 0 is good
+        def ood(row: Row) -> str:
+            return ", ".join(filter(None, map(protocols.get(row.metric, {}).get, ("score", "set"))))
 
-        yield from self._table([title], metrics, shown, {}, heading)
+        in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
+        headings = _headings(in_order, lambda row: row.place, ood)
+        yield from self._table([title], metrics, shown, {}, lambda row: headings[row.place])
 
     def by_options(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table of one metric under several options: a line for each choice, a column for each value.
@@ -90,30 +87,28 @@ class Tables:
         def distinct(names: Iterable[str]) -> int:
             return len({(row.label, *(options[row.metric].get(name) for name in names)) for row in shown})
 
-        lines: dict[str, Callable[[Row], str]] = {}
+        chosen: list[str] = []
         names = dict.fromkeys(name for row in shown for name in row.options)
         for name in sorted(names, key=lambda name: name in DEFENCE and DEFENCE.index(name)):
-            if distinct((*lines, name)) > distinct(lines):
-                lines[name] = _option_of(options, name)
-
-        def heading(row: Row) -> Heading:
-            return Heading(row.label or bare_name(row.metric), detail(row.unit, row.better))
-
-        yield from self._table([title], metrics, shown, lines, heading)
+            if distinct((*chosen, name)) > distinct(chosen):
+                chosen.append(name)
+        lines = {in_words([name]): _option_of(options, name) for name in chosen}
+        headings = _headings(shown, lambda row: row.label)
+        yield from self._table([title], metrics, shown, lines, lambda row: headings[row.label])
 
     def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table for each value of a grid: its row options and models across its column options."""
         places = {place.metric: place for place in grid.places}
         shown = _spread(_known([row for row in rows if covers(grid.datasets, row.dataset)], places))
         options = {metric: dict(zip(grid.rows, place.row, strict=True)) for metric, place in places.items()}
-        lines = {name: _option_of(options, name) for name, values in grid.rows.items() if len(values) > 1}
-        fixed = [f"{name} {values[0]}" for name, values in grid.rows.items() if len(values) == 1]
+        lines = {in_words([name]): _option_of(options, name) for name, values in grid.rows.items() if len(values) > 1}
+        fixed = [f"{in_words([name])} {values[0]}" for name, values in grid.rows.items() if len(values) == 1]
         for of_label in grouped(sorted(shown, key=self._rank), lambda row: row.label):
             first, label = of_label[0], of_label[0].label or grid.metric
             wanted = self.labels or grid.values or [label]
             if first.label and not any(f"{label}-".startswith(f"{one}-") for one in wanted):
                 continue
-            titles = [grid.title, f"{label} {detail(first.unit, first.better)}".strip(), *fixed]
+            titles = [grid.title, " ".join(filter(None, heading_of(first)[:2])), *fixed]
 
             def heading(row: Row, label: str = label) -> Heading:
                 axes = zip(grid.columns.items(), places[row.metric].column, strict=True)
@@ -177,6 +172,7 @@ class Tables:
         )
         legend = (
             *([BOLD] if best else []),
+            *(f"{heading(row).label}: {row.metric}." for row in ours if heading(row).label.endswith("*")),
             *remarks(ours, (cell.value for line in table.rows for cell in line)),
             *(f"{short[label]}: recipe {label}." for label in recipes if label in short),
         )
@@ -201,6 +197,26 @@ def _spread(rows: Sequence[Row]) -> list[Row]:
     return found
 
 
+def heading_of(row: Row, about: str = "") -> Heading:
+    """Return the heading of a row's column, with a feature network or what else it is about before the unit."""
+    text, network = row.heading
+    unit = ", ".join(filter(None, (network or about, row.unit)))
+    return Heading(text, detail(unit, row.better) + " → 0" * (row.label == "energy-gap"))  # near 0 is good
+
+
+def _headings(
+    rows: Iterable[Row], key: Callable[[Row], T], about: Callable[[Row], str] = lambda row: ""
+) -> dict[T, Heading]:
+    """Return the headings of columns by their keys; equal ones get asterisks."""
+    found: dict[T, Heading] = {}
+    for row in rows:
+        heading = heading_of(row, about(row))
+        while key(row) not in found and heading in found.values():
+            heading = heading._replace(label=f"{heading.label}*")
+        found.setdefault(key(row), heading)
+    return found
+
+
 def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> Callable[[Row], str]:
     """Return a function from a row to an option of its metric."""
     return lambda row: options[row.metric].get(name, ABSENT)
@@ -212,7 +228,7 @@ def _option_text(name: str, value: str, values: Sequence[str]) -> str:
     Options that alone tell it from another value are kept.
     """
     if not value[:1].isalpha() or value in ("true", "false", "none"):
-        return f"{name} {value}"
+        return f"{in_words([name])} {value}"
     names = [other.partition(":")[0] for other in values]
     bare = value.partition(":")[0]
     return bare if names.count(bare) == 1 else value
@@ -231,17 +247,17 @@ def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
         if others:
             texts = zip(protocols, peculiarities(list(protocols.values())), strict=True)
             which = "; ".join(f"{name}: {text}" for name, text in texts)
-            what = f"{column[0].column} was measured under different protocols, do not compare"
+            what = f"{' '.join(filter(None, column[0].heading))} was measured under different protocols, do not compare"
             yield Footnote(f"{what}: {which}", DAGGER)
 
 
 _REMARKS = {
-    "-in: in-distribution is the positive class (fpr95-in: the share of outliers above the threshold that 95 % of the "
-    "test images pass); -out: outliers are, which is OpenOOD's convention for FPR95.": (
+    "(in): in-distribution is the positive class (FPR95: the share of outliers above the threshold that 95 % of the "
+    "test images pass); (out): outliers are, which is OpenOOD's convention for FPR95.": (
         *("fpr95-in", "fpr95-out", "aupr-in", "aupr-out"),
     ),
-    "{}: few images shift this mean, for a perfect model as well, and the interval does not allow for it; debiased-ece "
-    "and fid-infinity are not shifted.": (
+    "{}: few images shift this mean, for a perfect model as well, and the interval does not allow for it; debiased ECE "
+    "and FID infinity are not shifted.": (
         *("ece", "adaptive-ece", "classwise-ece", "fid", "is", "precision", "recall"),
         *("classes", "age-dependence", "steps", "larger-eps"),
     ),
@@ -256,7 +272,7 @@ def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
         yield f"{INTERVAL} of the mean over other test images (samples, timed iterations), as many as were measured."
     for remark, names in _REMARKS.items():
         if found := [name for name in names if any(f"{label}-".startswith(f"{name}-") for label in labels)]:
-            yield remark.format(", ".join(found))
+            yield remark.format(", ".join(map(headings.in_words, found)))
     if any(row.sd is not None for row in rows):
         yield "Value: mean over the seeds; ±: standard deviation over the seeds, how much training anew changes it."
     if any(row.sd is not None and row.low is not None for row in rows):

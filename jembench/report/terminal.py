@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from textwrap import wrap
 
 from rich import box
 from rich.cells import cell_len
@@ -16,6 +17,7 @@ from jembench.report.table import Table, TableCell
 _SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
 _SENTENCE = 18  # the least width of a sentence that identifies a row, if the table fits then
+_HEADING_AT_MOST = 20
 _GAP = 2  # between two columns of a table
 
 
@@ -42,7 +44,7 @@ def _blocks(table: Table, width: int) -> Iterator[RichTable]:
     """Yield one table if it fits, with each interval beside or else below its value; several if it does not."""
     headings, identify = list[RichText](), [heading.identifies for heading in table.headings]
     for heading in table.headings:
-        text = RichText(heading.label, style="bold")
+        text = RichText("\n".join(wrap(heading.label, _HEADING_AT_MOST)), style="bold")
         headings.append(text.append(f"\n{heading.detail}", style="not bold dim") if heading.detail else text)
     for separator in (" ", "\n"):
         rows = [[_cell(*one, separator) for one in zip(row, identify, strict=True)] for row in table.rows]

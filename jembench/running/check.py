@@ -137,7 +137,7 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
         data = datasets.find(fit, plan.cells_of(fit)[0].limit)
         if data is None:
             continue
-        with progress.phase(f"building {fit.key.model}"), isolated(f"The training of {fit.key.model}", _ignore):
+        with progress.phase(f"building {fit.requested}"), isolated(f"The training of {fit.requested}", _ignore):
             model = make_model(fit, data.dataset, _ignore)
             if fit.is_pretrained or is_fitted(model):
                 sampler = make_sampler(model, data.spec, fit.recipe, data.dataset.split("train"))

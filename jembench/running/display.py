@@ -20,6 +20,7 @@ from rich.table import Column
 from rich.text import Text
 
 from jembench import progress
+from jembench.experiment.names import NO_NAMES, Names, without_digest
 from jembench.interfaces import Event
 from jembench.progress import duration
 from jembench.training import guard
@@ -55,11 +56,13 @@ class Display:
     Each running unit is a task of rich; the first task is the whole run. Events may come from several threads.
 
     Args:
+        names: display names of models by their specs and recipes.
         live: True to draw the tasks as bars, for a terminal; False to print a line about them each minute; None: True
             if stderr is a terminal.
     """
 
-    def __init__(self, *, live: bool | None = None) -> None:
+    def __init__(self, names: Names = NO_NAMES, *, live: bool | None = None) -> None:
+        self._names = names
         self._live = sys.stderr.isatty() if live is None else live
         self._next = time.monotonic() + MINUTE
         text, cut = functools.partial(TextColumn, markup=False), Column(no_wrap=True, overflow="ellipsis", ratio=1)
@@ -116,7 +119,8 @@ class Display:
         """Show one event of a fit."""
         with self._lock:
             key = event.work or str(event.fit["id"])
-            name = "{model} on {dataset}, seed {seed}".format_map(event.fit)
+            model, data, recipe, seed = (str(event.fit[part]) for part in ("model", "dataset", "recipe", "seed"))
+            name = f"{self._names.get((model, recipe), model)} on {without_digest(data)}, seed {seed}"
             if event.kind in ("queued", "ended"):
                 task = self._running.pop(key, None)
                 if task:

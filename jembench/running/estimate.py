@@ -115,10 +115,10 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
         Unavailable: if only the files give the number of training images, and they are missing.
     """
     if fit.is_pretrained:
-        raise SpecError(f"{fit.key.model} was trained elsewhere: there is no training to estimate.")
+        raise SpecError(f"{fit.requested} was trained elsewhere: there is no training to estimate.")
     dataset, memory = make(fit.dataset, download=True), 0
     if is_fitted(make_model(fit, dataset)):
-        raise SpecError(f"{fit.key.model} is fitted to all images at once: there are no iterations to estimate.")
+        raise SpecError(f"{fit.requested} is fitted to all images at once: there are no iterations to estimate.")
     plain = dataclasses.replace(fit.recipe, compute=Compute(precision="float32", layout="contiguous", compile="off"))
     operations = _operations(_probe(dataclasses.replace(fit, recipe=plain), dataset, torch.device("cpu")))
     with devices.threads_for(dataset.spec, device):
@@ -134,7 +134,7 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
             seconds = operations / rate
         else:
             raise SpecError(
-                f"The operations of {fit.key.model} cannot be counted: its loss depends on numbers that must be "
+                f"The operations of {fit.requested} cannot be counted: its loss depends on numbers that must be "
                 "computed first. Leave --rate out, and estimate on the device itself."
             )
     hours = seconds * trainer.iterations / 3600

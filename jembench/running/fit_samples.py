@@ -21,9 +21,9 @@ def check_generative(model: nn.Module, fit: FitPlan, steps: int | None) -> None:
     """
     if "samples" not in capabilities(model):
         reason = "it neither draws them nor has chains" if fit.is_pretrained else "it is trained without chains"
-        raise SpecError(f"{fit.key.model} generates no images: {reason}. Choose a model that does.")
+        raise SpecError(f"{fit.requested} generates no images: {reason}. Choose a model that does.")
     if steps is not None and getattr(model, "chains", "none") == "none":
-        raise SpecError(f"{fit.key.model} draws its images directly, without a chain. Leave --steps out.")
+        raise SpecError(f"{fit.requested} draws its images directly, without a chain. Leave --steps out.")
 
 
 def samples_of(evaluation: Evaluation, fit: FitPlan, steps: int | None, n: int | None = None) -> Samples:

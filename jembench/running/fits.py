@@ -58,19 +58,19 @@ def make_model(
     """
     try:
         if not fit.is_pretrained:
-            check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.key.model}", device or CPU)
-        with isolated(f"The factory of {fit.key.model}", note), seeds.drawing(fit.seed, "initialisation"):
+            check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.requested}", device or CPU)
+        with isolated(f"The factory of {fit.requested}", note), seeds.drawing(fit.seed, "initialisation"):
             # the first pass of a network may create weights
-            model = as_model(fit.model.make(dataset.spec), dataset.spec, fit.key.model)
+            model = as_model(fit.model.make(dataset.spec), dataset.spec, fit.requested)
     except JembenchError:
         raise
     except Exception as error:
         raise PluginError(
-            f"The model {fit.key.model} cannot be made for {dataset.spec.name}: {error_text(error)}. Its "
+            f"The model {fit.requested} cannot be made for {dataset.spec.name}: {error_text(error)}. Its "
             f"factory is {fit.model.component.target}; `jembench --debug` shows where it fails."
         ) from error
     if not isinstance(model, nn.Module):
-        raise PluginError(f"The model {fit.key.model} is of type {type(model).__name__}; it must be a torch.nn.Module.")
+        raise PluginError(f"The model {fit.requested} is of type {type(model).__name__}; it must be a torch.nn.Module.")
     wrong = ""
     if not isinstance(model, Trainable):
         wrong = f"{type(model).__name__} lacks `chains` and `training_loss` (jembench.interfaces.Trainable)"
@@ -80,12 +80,12 @@ def make_model(
         wrong = "some of its parameters are not floating-point numbers, which optimisers need"
     if wrong and not fit.is_pretrained and not is_fitted(model):
         raise PluginError(
-            f"The model {fit.key.model} cannot be trained: {wrong}. If it has been trained elsewhere, mark its "
+            f"The model {fit.requested} cannot be trained: {wrong}. If it has been trained elsewhere, mark its "
             "factory: @jembench.plugin.pretrained."
         )
     if getattr(model, "chains", "none") not in get_args(Chains):
         raise PluginError(
-            f"The model {fit.key.model} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
+            f"The model {fit.requested} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
         )
     return model
 
@@ -105,7 +105,7 @@ def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: An
         raise
     except RuntimeError as error:  # of the network's first pass
         raise PluginError(
-            f"The model {fit.key.model} fails on the images of {data.name}, {'x'.join(map(str, data.shape))} numbers "
+            f"The model {fit.requested} fails on the images of {data.name}, {'x'.join(map(str, data.shape))} numbers "
             f"each: {error}. Choose a network or a dataset that fit together."
         ) from error
 
@@ -127,17 +127,17 @@ def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
         raise
     except Exception as error:
         raise PluginError(
-            f"The model {fit.key.model} cannot be fitted to {len(train.images)} images of {dataset.spec.name}: "
+            f"The model {fit.requested} cannot be fitted to {len(train.images)} images of {dataset.spec.name}: "
             f"{error_text(error)}. `jembench --debug` shows where it fails."
         ) from error
     state = model.state_dict()
     if not state:
         raise PluginError(
-            f"fit of {fit.key.model} left nothing in the model's buffers, and nothing else is stored. Store its result "
+            f"fit of {fit.requested} left nothing in the model's buffers, and nothing else is stored. Store its result "
             "in buffers (register_buffer)."
         )
     if not_finite := [name for name, values in state.items() if not bool(values.isfinite().all())]:
-        raise Diverged(f"fit of {fit.key.model} left values that are not finite in {', '.join(not_finite[:3])}.")
+        raise Diverged(f"fit of {fit.requested} left values that are not finite in {', '.join(not_finite[:3])}.")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -176,7 +176,7 @@ class FitWork:
             size = 1 if at_once else processes.group.size
             blank, start = new_record(self.fit, model, self.bank.device, self.command, size), time.perf_counter()
             try:
-                with isolated(f"The training of {self.fit.key.model}", self.note):
+                with isolated(f"The training of {self.fit.requested}", self.note):
                     record = (self._fit if at_once else self._train)(model, blank, folder)
             except Diverged as error:
                 seconds = time.perf_counter() - start
@@ -247,7 +247,7 @@ class FitWork:
             own = model.state_dict()
             if own.keys() != state.keys() or not all(torch.equal(own[name].cpu(), state[name]) for name in own):
                 raise CheckpointError(
-                    f"The weights of {fit.key.model} have changed since they were first measured, and its results "
+                    f"The weights of {fit.requested} have changed since they were first measured, and its results "
                     f"would be mixed up. Give the new ones another name or option, use another --store, or remove "
                     f"{folder}."
                 )

@@ -30,7 +30,7 @@ def test_the_table(pgd, table, outcomes):
     assert done.code == 0
     rows = table(done.out)
     assert [row[0] for row in rows] == ["zoo_of_tests:jem", "zoo_of_tests:classifier"]
-    assert "pgd-l2@64/255" in done.out
+    assert "PGD L2" in done.out
     assert {metric for _, _, metric in outcomes("runs")} == {"pgd:images=8,norm=l2,restarts=1,steps=5"}
 
 

@@ -134,7 +134,7 @@ def test_files_that_are_written_after_a_run(experiment, jembench):
     assert jembench("run", experiment(), "--seeds", "9").code == 0  # results that the next run has no part in
     done = jembench("run", experiment(SHOWN.replace("[[report]]", 'executor = "local"\n[[report]]', 1)))
     assert done.code == 0, done.err
-    assert Path("table.tex").read_text().index("ece") < Path("table.tex").read_text().index("accuracy")
+    assert Path("table.tex").read_text().index("ECE") < Path("table.tex").read_text().index("accuracy")
     rows = list(csv.DictReader(Path("values.csv").read_text().splitlines()))
     models = {("zoo_of_tests:classifier", "0"), ("zoo_of_tests:jem", "3")}
     assert {(row["model"], row["seed"]) for row in rows} == models

@@ -57,7 +57,7 @@ def test_a_number_under_the_same_protocol_stands_beside_ours(measured):
         ["JEM · published", "92.9"],
         ["Wide-ResNet · published", "95.8"],
     ]
-    assert [heading.label for heading in published.headings[2:]] == ["accuracy", "is", "fid"]
+    assert [heading.label for heading in published.headings[2:]] == ["accuracy", "Inception score", "FID"]
     assert len(published.rows) == 8
     assert reasons(published) == ["Protocols differ in: noise on test images."]
 

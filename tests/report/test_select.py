@@ -11,7 +11,7 @@ from jembench.api.stored import OpenStore
 from jembench.catalog.spec import stable_hash
 from jembench.errors import SpecError
 from jembench.interfaces import Value
-from jembench.report.select import find_pair, matching
+from jembench.report.select import find_pair
 from jembench.store.store import Store
 
 
@@ -59,7 +59,7 @@ def test_rows_and_columns_have_the_order_asked_for(store):
     (table,) = found.document.tables()[:1]
     assert [row[0].value for row in table.rows] == ["jem", "baseline"]
     assert [one.label for each in found.document.tables() for one in each.headings if not one.identifies] == [
-        *("accuracy", "fpr95-in", "auroc")
+        *("accuracy", "FPR95 (in)", "AUROC")
     ]
     found = OpenStore(store.root).results(models=["baseline", "jem"], metrics="ood,acc*", recipe="digits", seeds=1)
     assert [row.label for row in found] == ["auroc", "fpr95-in", "accuracy"] * 2
@@ -80,8 +80,11 @@ def test_columns_leave_out_the_other_published_numbers(store):
         ({"seeds": 7}, r"no seed among these results named '7'.*Known: 0, 1\."),
         ({"metrics": "acuracy"}, r"no metric among these results named 'acuracy'\. Nearest: accuracy"),
         ({"columns": "aurocs"}, r"no column among these results named 'aurocs'\. Nearest: auroc"),
-        ({"names": {"jam": "JEM"}}, r"no model among these results named 'jam'\. Nearest: jem"),
-        ({"models": "jem", "names": {"baseline": "B"}}, r"named 'baseline'\..* Known: jem\."),
+        ({"names": {"jam": "JEM"}}, r"no model or column among these results named 'jam'\. Nearest: jem"),
+        (
+            {"models": "jem", "names": {"baseline": "B"}},
+            r"named 'baseline'\..* Known: AUROC, .* jem, ood, ood:set",
+        ),
         (
             {"models": "jem", "dataset": "stripes"},
             r"no model among these results named 'jem'\. Known: baseline:norm=batch\.",
@@ -115,15 +118,6 @@ def test_the_values_of_each_seed(store):
     ]
     with pytest.raises(SpecError, match="The values of each seed are for programs"):
         found.per_seed().table("markdown")
-
-
-def test_matching():
-    metrics = ["ood:set=interp", "ood:score=max-py,set=interp", "accuracy"]
-    assert matching("metrics", "ood", metrics) == metrics[:2]
-    assert matching("metrics", "ood:score=log-px,set=interp", metrics) == ["ood:set=interp"]
-    assert matching("metrics", "ood:set=uniform", metrics) == []
-    assert matching("metrics", "*set=interp", metrics) == metrics[:2]
-    assert matching("metrics", "gone", ["gone:x=1"]) == ["gone:x=1"]
 
 
 # --- pairs ------------------------------------------------------------------------------------------------------------

@@ -105,7 +105,7 @@ def test_a_suite_of_several_parts_has_a_table_for_each(cell):
     parts = [part(cells[:1], "accuracy", title="First"), part(cells[1:], "ece", "nll", title="Second")]
     layout = build(cells, parts=parts)
     assert [table.title.split(" · ")[0] for table in layout.tables()] == ["First", "Second"]
-    assert [labels(table)[1:] for table in layout.tables()] == [["accuracy"], ["ece", "nll"]]
+    assert [labels(table)[1:] for table in layout.tables()] == [["accuracy"], ["ECE", "NLL"]]
     assert [(row.metric, row.status) for row in layout.rows] == [("accuracy", "ok"), ("ece", "ok"), ("nll", "not run")]
 
 
@@ -181,7 +181,7 @@ def test_an_attack_has_a_line_for_each_defence_and_its_budget_in_the_title(pgd, 
             ["10", "jem", "200.0"],
             ["10", "baseline", "N/A"],
         ]
-        assert labels(table) == ["refine", "model", "pgd-l2"]
+        assert labels(table) == ["refinement steps", "model", "PGD L2"]
         budget = "norm l2, images 25, restarts 2, steps 10, eot 5, grad through"
         assert f" · {budget} · dataset digits · recipe digits · seed 0" in table.title
         assert not any("†" in one.marks for row in table.rows for one in row)
@@ -190,7 +190,7 @@ def test_an_attack_has_a_line_for_each_defence_and_its_budget_in_the_title(pgd, 
 def test_an_option_that_the_label_tells_has_no_column(pgd):
     linf = pgd("jem", 10, "norm=linf,refine=1", BUDGET.replace("norm=l2,", ""), "linf", eot=1)
     table = only(build([pgd("jem", 100), pgd("jem", 90, "refine=1", eot=1), linf]).tables())
-    assert labels(table) == ["refine", "model", "pgd-l2", "pgd-linf"]
+    assert labels(table) == ["refinement steps", "model", "PGD L2", "PGD L∞"]
     assert texts(table) == [["0", "jem", "100.0", "—"], ["1", "jem", "90.0", "10.0"]]
 
 
@@ -236,7 +236,7 @@ def pivots(cells, *metrics, grid=GRID, **others):
 
 def test_every_number_is_in_its_place(full):
     pivot = only(pivots(full))
-    assert pivot.title == "Outliers · auroc ↑ · dataset cifar10 · recipe paper · seed 0"
+    assert pivot.title == "Outliers · AUROC ↑ · dataset cifar10 · recipe paper · seed 0"
     assert labels(pivot) == ["score", "model", "svhn", "interp", "celeba"]
     assert texts(pivot) == [
         [score, model, *(f"{number(model, score, set):.3f}" for set in SETS)]
@@ -249,7 +249,7 @@ def test_every_number_is_in_its_place(full):
 def test_a_row_option_of_one_value_is_said_in_the_title(full):
     grid = Grid(title="Outliers", metric=GRID.metric, rows={"score": ("max-py",)}, columns=GRID.columns)
     pivot = pivots([cell for cell in full if "max-py" in cell.metric], grid=grid)[0]
-    assert pivot.title.startswith("Outliers · auroc ↑ · score max-py · ")
+    assert pivot.title.startswith("Outliers · AUROC ↑ · score max-py · ")
     assert labels(pivot)[0] == "model"
 
 
@@ -281,7 +281,7 @@ def test_a_value_named_after_a_feature_network_is_found(ood):
         ood(*w, dataset=data, label=label) for data, label in (("digits", "auroc-cnn"), ("a", "auroc")) for w in where
     ]
     on_digits, other = pivots(cells)
-    assert [table.title.split(" · ")[1] for table in (on_digits, other)] == ["auroc-cnn ↑", "auroc ↑"]
+    assert [table.title.split(" · ")[1] for table in (on_digits, other)] == ["AUROC CNN ↑", "AUROC ↑"]
     assert len(on_digits.rows) == len(other.rows) == 4
 
 
@@ -334,4 +334,4 @@ def test_the_column_of_a_single_ood_metric_names_the_score_and_the_set(cell):
     made = cell(metric="ood", auroc=Value(0.9, 0.8, 0.95, 100))
     outcome = replace(made.outcome, protocol="ood:score=log-px,set=interp")
     (table,) = build([replace(made, outcome=outcome)]).tables()
-    assert table.headings[-1].label == "auroc (log-px, interp)"
+    assert table.headings[-1][:2] == ("AUROC", "log-px, interp")

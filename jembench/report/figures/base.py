@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 from jembench import drawing
 from jembench.catalog import spec
 from jembench.catalog.spec import slug
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
 from jembench.report.protocols import parts_of
 from jembench.report.rows import grouped
-from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 
 if TYPE_CHECKING:

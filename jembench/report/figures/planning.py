@@ -11,11 +11,11 @@ from jembench import drawing
 from jembench.catalog import discovery
 from jembench.drawing import PLAIN, Format, Style
 from jembench.errors import JembenchError, error_text
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
 from jembench.report.figures import training
 from jembench.report.figures.base import Planned, Result, display_names, distinct
 from jembench.report.formats import csv_text
-from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 

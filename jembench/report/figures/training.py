@@ -15,6 +15,7 @@ import numpy as np
 
 from jembench import drawing
 from jembench.errors import StoreError
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.files import read_bytes
 from jembench.report.figures.base import (
     Drawing,
@@ -31,7 +32,6 @@ from jembench.report.figures.base import (
 )
 from jembench.report.figures.images import Panel, grid_of, grids
 from jembench.report.rows import grouped
-from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 from jembench.store.tensors import age_of

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 from jembench.catalog.spec import slug
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
 from jembench.report.page.examples import Gallery, galleries
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.rows import Row, grouped
-from jembench.report.select import NO_NAMES, Names
 from jembench.report.table import Footnotes, Heading, Table, TableCell, fixed
 from jembench.report.tables import Best
 from jembench.store.fits import FitRecord

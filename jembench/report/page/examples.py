@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from jembench.catalog import registry, spec, trust
 from jembench.errors import SpecError
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
 from jembench.report.page.pictures import data_uri
 from jembench.report.protocols import parts_of
 from jembench.report.rows import grouped
-from jembench.report.select import NO_NAMES, Names
 from jembench.report.table import fixed
 from jembench.store.outcome import Cell
 from jembench.store.store import Store

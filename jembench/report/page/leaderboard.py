@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from jembench.experiment.names import Fit
 from jembench.report.page.content import fit_anchor
 from jembench.report.page.overview import overview_rows
 from jembench.report.protocols import peculiarities
 from jembench.report.rows import Row, grouped
-from jembench.report.select import Fit
-from jembench.report.table import Footnotes, Heading, Table, TableCell, detail, pivot
-from jembench.report.tables import remarks
+from jembench.report.table import Footnotes, Heading, Table, TableCell, pivot
+from jembench.report.tables import heading_of, remarks
 
 
 class Entry(NamedTuple):
@@ -51,9 +51,9 @@ def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry], notes: Footnotes) -
     for of_label in grouped(rows, lambda row: row.label):
         protocols = list(dict.fromkeys(row.protocol for row in of_label))
         texts = peculiarities(protocols) if len(protocols) > 1 else [""]
-        unit = detail(of_label[0].unit, of_label[0].better)
+        head = heading_of(of_label[0])
         for protocol, text in zip(protocols, texts, strict=True):
-            columns[of_label[0].label, protocol] = Heading(of_label[0].label, ", ".join(filter(None, (unit, text))))
+            columns[of_label[0].label, protocol] = head._replace(detail=", ".join(filter(None, (head.detail, text))))
     first = next(iter(columns))
 
     def rank(line: Sequence[Row]) -> tuple[bool, float]:

@@ -15,10 +15,10 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from jembench.experiment.names import Fit
 from jembench.experiment.sweep import bare_name
 from jembench.report.page.pictures import Picture, data_uri
 from jembench.report.rows import Better, Row
-from jembench.report.select import Fit
 from jembench.report.table import Footnotes, Table
 from jembench.report.tables import Best, Tables
 from jembench.store.outcome import Cell

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import drawing
 from jembench.errors import error_text, printable
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.files import read_bytes
-from jembench.report.select import NO_NAMES, Names
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 

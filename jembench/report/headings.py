@@ -1,0 +1,35 @@
+"""Labels of values in words, for headings and notes."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from importlib import resources
+
+from jembench.experiment.sweep import bare_name
+
+_WORDS = tomllib.loads(resources.files("jembench.report").joinpath("headings.toml").read_text(encoding="utf-8"))
+_KNOWN = re.compile(rf"(?<![^@-])({'|'.join(sorted(_WORDS, key=len, reverse=True))})(?![^@-])")
+_NETWORK = re.compile(r"(is|fid-infinity|fid|kid|precision|recall|memorised|nearest-ratio)-(.+-cnn)")
+
+
+def split(label: str) -> tuple[str, str]:
+    """Return a label without its feature network, and the network: ``fid`` and ``digits-cnn``; "": it names none."""
+    found = _NETWORK.fullmatch(label)
+    return (found[1], found[2]) if found else (label, "")
+
+
+def in_words(label: str) -> str:
+    """Return a label in words: ``pgd-linf@8/255`` as "PGD L∞ at 8/255"."""
+    return _KNOWN.sub(lambda found: _WORDS[found[0]], label).replace("-", " ").replace("@", " at ")
+
+
+def known_as(metric: str, label: str = "") -> tuple[str, ...]:
+    """Return the texts that name a column: its label, with or without a feature network, its words and its metric.
+
+    Args:
+        metric: the spec.
+        label: of the value; "": not known.
+    """
+    text, network = split(label or bare_name(metric))
+    return label, text, f"{in_words(text)} {in_words(network)}".strip(), metric
