@@ -80,24 +80,23 @@ def figures(
     with plugins_aside():
         which = selection(**selected)
     cells, _, names = which.of(place, leave_out, lambda note: click.echo(f"Left out: {note}", err=True))
-    stems, written = [], 0
-    for planned in planning.figures(cells, place, leave_out, names):
-        stems.append(planned.stem)
-        if only and not any(f"{planned.stem}-".startswith(f"{name}-") for name in only):
+    planned, written = planning.figures(cells, place, leave_out, names), 0
+    for name in only or ():
+        if not any(f"{one.stem}-".startswith(f"{name}-") for one in planned):
+            raise unknown("figure of these results", name, [one.stem for one in planned], "")
+    for one in planned:
+        if only and not f"{one.stem}-".startswith(tuple(f"{name}-" for name in only)):
             continue
         try:
-            files = planning.render(planned, formats, style)
+            files = planning.render(one, formats, style)
         except Exception as error:  # a figure that cannot be drawn stops no other
-            leave_out(f"the figure {planned.stem} cannot be drawn: {' '.join(error_text(error).split())}")
+            leave_out(f"the figure {one.stem} cannot be drawn: {' '.join(error_text(error).split())}")
             continue
         for name, content in files.items():
             path = (output or store / "figures") / name
             write_file(path, content, force=force or output is None)
             click.echo(path)
             written += 1
-    for name in only or ():
-        if not any(f"{stem}-".startswith(f"{name}-") for stem in stems):
-            raise unknown("figure of these results", name, stems, "")
     if not written and not problems:
         click.echo(which.nothing(store, "results that have figures"))
     return int(bool(problems))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from jembench.catalog.spec import slug
 from jembench.drawing import COLUMN, PAGE, inches
@@ -56,31 +56,24 @@ def latex(document: Document, *, width: str = "column", interval: Interval = "be
 def _labels(titles: Sequence[str], label: str) -> list[str]:
     """Return distinct labels of tables; numbered where their names are equal."""
     names = [slug(re.sub(r"[^a-z0-9]+", "-", title.partition(" · ")[0].lower()), 50) or "table" for title in titles]
-    if label:
-        label = label if ":" in label else f"tab:{label}"
-        names = [label, *(f"{label}-{name}" for name in names[1:])]
-    else:
-        names = [f"tab:{name}" for name in names]
-    counts = [names[:index].count(name) for index, name in enumerate(names)]
-    return [f"{name}-{count + 1}" if count else name for name, count in zip(names, counts, strict=True)]
+    first = label if ":" in label else f"tab:{label}"
+    names = [first, *(f"{first}-{name}" for name in names[1:])] if label else [f"tab:{name}" for name in names]
+    return [f"{name}-{count + 1}" if (count := names[:i].count(name)) else name for i, name in enumerate(names)]
 
 
 def _float(table: Table, width: str, interval: Interval, label: str, *, notes: bool) -> str:
     caption = table.title.replace(" · ", ": ", 1).replace(" · ", ", ")
-    layout = _layout(table, width, interval)
-    body = []
-    if table.rows:
-        widest = width if width[0].isdigit() else r"\linewidth"
-        above = rf"\begin{{adjustbox}}{{max width={widest}}}"
-        body = [above, *_tabular(table, interval), r"\end{adjustbox}"]
+    star, size, comments = _layout(table, width, interval)
+    widest = width if width[0].isdigit() else r"\linewidth"
+    box = [rf"\begin{{adjustbox}}{{max width={widest}}}", *_tabular(table, interval), r"\end{adjustbox}"]
     lines = [
-        *layout.comments,
-        rf"\begin{{table{layout.star}}}[tp]",
-        rf"\centering{layout.size}",
+        *comments,
+        rf"\begin{{table{star}}}[tp]",
+        rf"\centering{size}",
         rf"\caption{{{escaped(caption)}.}}\label{{{label}}}\smallskip",
-        *body,
+        *(box if table.rows else ()),
         *(_notes([table], interval) if notes else ()),
-        rf"\end{{table{layout.star}}}",
+        rf"\end{{table{star}}}",
     ]
     return "\n".join(lines)
 
@@ -88,24 +81,14 @@ def _float(table: Table, width: str, interval: Interval, label: str, *, notes: b
 # --- width ------------------------------------------------------------------------------------------------------------
 
 
-class _Layout(NamedTuple):
-    """How a table is set."""
-
-    star: str  # "*": over both columns
-    size: str  # of its type
-    comments: tuple[str, ...] = ()
-
-
-def _layout(table: Table, width: str, interval: Interval) -> _Layout:
-    """Return how a table is set: over both columns if it is wider than one, in the largest type in which it fits."""
+def _layout(table: Table, width: str, interval: Interval) -> tuple[str, str, list[str]]:
+    """Return ``*`` if a table is set over both columns, the largest type in which it fits, and comments on it."""
     widths = {size: _width(table, interval, points) for size, points in _SIZES.items()}
     is_wide = width == "page" or (width == "column" and widths[r"\footnotesize"] > COLUMN)
     limit = inches(width) if width != "column" else _SINGLE if is_wide else COLUMN
     size = next((size for size, found in widths.items() if found <= limit), r"\scriptsize")
-    if widths[size] <= (PAGE if is_wide else limit):
-        return _Layout("*" * is_wide, size)
     comment = f"% {TOO_WIDE} {escaped(table.title.partition(' · ')[0])}: choose fewer columns with --columns."
-    return _Layout("*" * is_wide, size, (comment,))
+    return "*" * is_wide, size, [comment] * (widths[size] > (PAGE if is_wide else limit))
 
 
 def _width(table: Table, interval: Interval, size: int) -> float:

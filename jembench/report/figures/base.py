@@ -127,16 +127,16 @@ def display_names(fits: Iterable[FitKey], names: Names) -> Names:
         fits: of all figures.
         names: display names by canonical specs and recipes.
     """
-    keys = {(fit.dataset, fit.model, fit.recipe) for fit in fits}
-    taken = Counter((dataset, names.get((model, recipe), model)) for dataset, model, recipe in keys)
-    datasets = {dataset for dataset, *_ in keys}
-    bare = Counter(map(bare_name, datasets))
-    found = {("", dataset): bare_name(dataset) for dataset in datasets if bare[bare_name(dataset)] == 1}
-    for dataset, model, recipe in keys:
+    keys = {fit.names for fit in fits}
+    named = Counter((dataset, names.get((model, recipe), model)) for model, dataset, recipe in keys)
+    bare = Counter(map(bare_name, {dataset for _, dataset, _ in keys}))
+    found = dict(names)
+    for model, dataset, recipe in keys:
         name = names.get((model, recipe), model)
-        if taken[dataset, name] > 1:
+        if named[dataset, name] > 1:
             found[model, recipe] = f"{name} ({recipe})"
-    return {**names, **found}
+        found["", dataset] = bare_name(dataset) if bare[bare_name(dataset)] == 1 else dataset
+    return found
 
 
 def model_of(fit: FitKey, names: Names = NO_NAMES) -> str:

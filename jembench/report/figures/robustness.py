@@ -24,13 +24,9 @@ _FREE = ("norm", *DEFENCE, *RULE)  # what may differ between the curves of a fig
 FEW = 5
 """Curves end a little beyond the size at which they fall below this accuracy in %."""
 
-_WORDS = {
-    "refine": "{} refinement steps",
-    "smooth": "smoothing {}",
-    "data_noise": "noise {}",
-    "eot": "EOT {}",
-    "grad": "gradient {}",
-}
+_WORDS = ("{} refinement steps", "smoothing {}", "noise {}", "EOT {}", "gradient {}")
+"""The parts of a defence in legends, in their order."""
+
 _TITLES = {"transfer": "images made against the model without chains, shown to the model with them"}
 
 
@@ -82,11 +78,12 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
 
     ordered = sorted(results, key=place)
     protocols = [result.protocol for result in ordered]
+    words = dict(zip(DEFENCE, _WORDS, strict=True))
     differing = [name for name in DEFENCE if len(values_of(name, protocols)) > 1]
     undefended: dict[tuple[str, str], Curve] = {}  # the models without chains that transferred images were made against
     found = []
     for result, parts in zip(ordered, protocols, strict=True):
-        defence = [_WORDS[name].format(parts[name]) for name in differing if parts.get(name, "0") != "0"]
+        defence = [words[name].format(parts[name]) for name in differing if parts.get(name, "0") != "0"]
         for norm in adversarial.norms_of(result):
             steps = accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"])
             found.append(Curve(", ".join((result.model, *defence)), norm, len(result.arrays["found"]), steps))

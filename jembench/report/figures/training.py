@@ -6,10 +6,11 @@ import csv
 import io
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -62,24 +63,14 @@ def read_history(path: Path) -> History:
 # --- curves of all models ---------------------------------------------------------------------------------------------
 
 
-class Quantity(NamedTuple):
-    """Columns of histories that one figure shows."""
-
-    label: str  # of its axis
-    columns: Mapping[str, str]  # their words in the legend
-
-    @classmethod
-    def of(cls, column: str) -> Quantity:
-        """Return the quantity of a column that stands alone."""
-        return cls(_LABELS.get(column, column.replace("_", " ")), {column: ""})
-
-
 _QUANTITIES = {
-    "energy": Quantity("mean E(x), nats", {"energy_data": "data", "energy_samples": "samples"}),
-    "joint-energy": Quantity("mean E(x, y), nats", {"joint_energy_data": "data", "joint_energy_samples": "samples"}),
-    "highest-energy": Quantity("highest E(x), nats", {HIGHEST_DATA: "data", HIGHEST: "samples"}),
-    "energy-of-starts": Quantity("E(x) of starts, nats", {"mean_start": "mean", HIGHEST_START: "highest"}),
+    "energy": ("mean E(x), nats", {"energy_data": "data", "energy_samples": "samples"}),
+    "joint-energy": ("mean E(x, y), nats", {"joint_energy_data": "data", "joint_energy_samples": "samples"}),
+    "highest-energy": ("highest E(x), nats", {HIGHEST_DATA: "data", HIGHEST: "samples"}),
+    "energy-of-starts": ("E(x) of starts, nats", {"mean_start": "mean", HIGHEST_START: "highest"}),
 }
+"""The figures of several columns: the label of the axis, and the words of the columns in the legend."""
+
 _LABELS = {
     "cross_entropy": "cross-entropy, nats",
     "nll": "-log p(x), nats",
@@ -91,15 +82,6 @@ _LABELS = {
 _COUNTS = {"iteration", "iterations", "attempt"}
 _SPAN = 100.0
 """Ratio of the largest to the 10th percentile of absolute values beyond which a scale is logarithmic."""
-
-
-class Training(NamedTuple):
-    """The history of a fit, and how its curves are drawn."""
-
-    model: str
-    seed: int
-    history: History
-    colour: str
 
 
 def curves_of(
@@ -117,55 +99,69 @@ def curves_of(
     """
     fits = list(fits)
     names = display_names(fits, names)
-    models = list(dict.fromkeys(model_of(fit, names) for fit in fits))
+    models = dict.fromkeys(model_of(fit, names) for fit in fits)
+    colours = {model: drawing.look(index).colour for index, model in enumerate(models)}
     for group in grouped(fits, lambda fit: fit.dataset):
         trainings = []
         for fit in group:
             try:
-                history, model = read_history(store.history(fit)), model_of(fit, names)
+                trainings.append((model_of(fit, names), fit.seed, read_history(store.history(fit))))
             except StoreError as error:
                 left_out(str(error))
-            else:
-                trainings.append(Training(model, fit.seed, history, drawing.look(models.index(model)).colour))
-        columns = dict.fromkeys(name for one in trainings for row in one.history for name in row)
-        alone = [name for name in columns if not any(name in quantity.columns for quantity in _QUANTITIES.values())]
-        quantities = {name.replace("_", "-"): Quantity.of(name) for name in alone if name not in _COUNTS} | _QUANTITIES
-        for name, quantity in quantities.items():
-            if not columns.keys().isdisjoint(quantity.columns):
-                title = f"training on {dataset_of(group[0], names)}: {quantity.label}"
-                yield planned(f"training-{name}", group, partial(curves, title, quantity, trainings))
+        known = dict.fromkeys(name for _, _, history in trainings for row in history for name in row)
+        joint = {name for _, columns in _QUANTITIES.values() for name in columns}
+        alone = {name: (_LABELS.get(name, name), {name: ""}) for name in known if name not in joint | _COUNTS}
+        for name, (label, columns) in (alone | _QUANTITIES).items():
+            if shown := {column: words for column, words in columns.items() if column in known}:
+                label = label.replace("_", " ")
+                title = f"training on {dataset_of(group[0], names)}: {label}"
+                draw = partial(curves, title, label, shown, trainings, colours)
+                yield planned(f"training-{name.replace('_', '-')}", group, draw)
 
 
-def curves(title: str, quantity: Quantity, trainings: Sequence[Training]) -> Drawing:
-    """Draw a quantity over the iterations: a colour for each model, thin lines where it has several seeds.
+def curves(
+    title: str,
+    label: str,
+    columns: Mapping[str, str],
+    trainings: Iterable[tuple[str, int, History]],
+    colours: Mapping[str, str],
+) -> Drawing:
+    """Draw some columns of histories over the iterations: a colour for each model, thin lines for several seeds.
 
     A vertical line in the colour of the model marks where the guard has intervened. The scale is logarithmic where the
     values span decades, and linear around 0 if some are negative.
+
+    Args:
+        title: of the figure.
+        label: of the vertical axis.
+        columns: their words in the legend.
+        trainings: model, seed and history of each fit.
+        colours: of the models.
     """
-    known = {name for one in trainings for row in one.history for name in row}
-    styles = {
-        name: drawing.look(index).line for index, name in enumerate(name for name in quantity.columns if name in known)
-    }
     figure, (axes,) = drawing.panels(title, 2.3)
-    models = [one.model for one in trainings]
-    rows: list[dict[str, Any]] = []
-    for model, seed, history, colour in trainings:
-        measured = [row for row in history if not styles.keys().isdisjoint(row)]
-        look: dict[str, Any] = {"color": colour, "linewidth": 1.2 if models.count(model) == 1 else 0.6}
-        for attempt in grouped(measured, lambda row: row["attempt"]):
-            for name, style in styles.items():
-                points = [(row["iteration"], row[name]) for row in attempt if name in row]
-                axes.plot(*np.reshape(points, (-1, 2)).T, linestyle=style, **look)
-            if attempt[0]["attempt"] > 0:
-                axes.axvline(attempt[0]["iteration"], color=colour, linewidth=drawing.HAIR, linestyle=":")
-        if measured and all(row["model"] != model for row in rows):
-            axes.plot([], [], color=colour, label=model)
-        fields = ("iteration", "attempt", *styles)
-        rows += [{"model": model, "seed": seed, **{name: row.get(name, "") for name in fields}} for row in measured]
+    fields = ("iteration", "attempt", *columns)
+    rows: list[dict[str, Any]] = [
+        {"model": model, "seed": seed, **{name: row.get(name, "") for name in fields}}
+        for model, seed, history in trainings
+        for row in history
+        if not columns.keys().isdisjoint(row)
+    ]
+    seeds = Counter(model for model, _ in {(row["model"], row["seed"]) for row in rows})
+    styles = {name: drawing.look(index).line for index, name in enumerate(columns)}
+    for line in grouped(rows, lambda row: (row["model"], row["seed"], row["attempt"])):
+        model, colour = line[0]["model"], colours[line[0]["model"]]
+        for name, style in styles.items():
+            points = [(row["iteration"], row[name]) for row in line if row[name] != ""]
+            width = 1.2 if seeds[model] == 1 else 0.6
+            axes.plot(*np.reshape(points, (-1, 2)).T, color=colour, linestyle=style, linewidth=width)
+        if line[0]["attempt"] > 0:
+            axes.axvline(line[0]["iteration"], color=colour, linewidth=drawing.HAIR, linestyle=":")
+    for model in dict.fromkeys(row["model"] for row in rows):
+        axes.plot([], [], color=colours[model], label=model)
     for name, style in styles.items() if len(styles) > 1 else ():
-        axes.plot([], [], color=drawing.BLACK, linestyle=style, label=quantity.columns[name])
-    _scale(axes, np.array([row[name] for row in rows for name in styles if row[name] != ""]))
-    axes.set(xlabel="iteration", ylabel=quantity.label)
+        axes.plot([], [], color=drawing.BLACK, linestyle=style, label=columns[name])
+    _scale(axes, np.array([row[name] for row in rows for name in columns if row[name] != ""]))
+    axes.set(xlabel="iteration", ylabel=label)
     drawing.legend_below(figure, axes, columns=4)
     return Drawing(figure, rows)
 
