@@ -25,7 +25,7 @@ EXAMPLES = options.examples("jembench init hybrid > experiment.toml", "jembench 
 def init(suite: str, output: Path | None, force: bool) -> None:
     """Write an experiment's file on the basis of SUITE.
 
-    Every field stands in it as a comment with an example; `jembench run FILE` carries the experiment out.
+    It contains every field as a comment with an example. `jembench run FILE` runs the experiment.
     """
     if suite not in suites.names():
         suites.load(suite)  # its error names the nearest suite

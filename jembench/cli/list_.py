@@ -25,7 +25,7 @@ LISTS = (*KINDS, "recipes", "references")
 def list_(kind: str | None, name: str | None, format: str) -> None:
     """List what is installed, and whether it works.
 
-    Every component is imported. With KIND, say what each one is and which options it has; the last line names the
+    Every component is imported. KIND adds the description and the options of each component; the last line names the
     kinds. `jembench list recipe NAME` prints the file of a recipe. A recipe named after a model, a dataset or both
     (MODEL-DATASET) is their default; every other model is trained by the recipe `paper`.
     """

@@ -74,7 +74,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     "init": _command("init:init", "Write an experiment's file on the basis of SUITE."),
     "reproduce": _command("reproduce:reproduce", "Measure the results of a store again and compare them."),
     "attack": _command("attack:attack", "Attack trained models, and print how robust they are."),
-    "status": _command("status:status", "Show which work runs where, since when and how far it is."),
+    "status": _command("status:status", "Show the units of work of a store, with host, start and progress."),
     "work": _command("work:work", "Carry out units of work of a run."),
     "train": _command("train:train", "Train one model and print its folder."),
     "estimate": _command("train:estimate", "Estimate the time and memory that a training takes."),

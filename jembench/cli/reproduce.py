@@ -28,7 +28,7 @@ EXAMPLES = options.examples(
 
 @click.command("reproduce", epilog=EXAMPLES)
 @click.argument("source", metavar="STORE", type=PATH)
-@click.option("--dataset", type=DATASETS, help="Datasets whose files lie elsewhere here: cifar10:root=/data.")
+@click.option("--dataset", type=DATASETS, help="Datasets whose folder differs on this machine: cifar10:root=/data.")
 @options.measuring
 @click.pass_context
 def reproduce(ctx: click.Context, /, source: Path, dataset: list[str] | None, **given: Any) -> int:

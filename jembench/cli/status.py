@@ -35,7 +35,7 @@ QUEUED = 20
 @options.store
 @options.listing_format
 def status(store: Path, format: str) -> None:
-    """Show which work runs where, since when and how far it is.
+    """Show the units of work of a store, with host, start and progress.
 
     Lists each unit of work that is not done under the command that it belongs to, from any machine that sees the store.
     A unit is lost if its worker has died; the same command takes it over. `jembench work UNIT` carries one out by hand.
