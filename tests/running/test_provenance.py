@@ -21,12 +21,13 @@ def fresh():
     provenance._of_process.cache_clear()
 
 
-def test_the_command_is_quoted_for_a_shell():
-    code = "from jembench.running.provenance import COMMAND; print(COMMAND)"
+@pytest.mark.parametrize(("first", "name"), [("/bin/jembench", "jembench"), ("/x/jembench/__main__.py", "jembench")])
+def test_the_command_is_as_the_user_typed_it_quoted_for_a_shell(first, name):
+    code = f"import sys; sys.argv[0] = {first!r}; from jembench.running.provenance import COMMAND; print(COMMAND)"
     found = subprocess.run(
         [sys.executable, "-c", code, "hybrid", "My JEM=jem"], capture_output=True, text=True, check=True
     )
-    assert found.stdout == "-c hybrid 'My JEM=jem'\n"
+    assert found.stdout == f"{name} hybrid 'My JEM=jem'\n"
 
 
 def test_what_is_recorded_is_json_and_complete():
