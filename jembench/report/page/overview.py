@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import itertools
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -117,20 +116,24 @@ def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
 _FAR = 10.0
 """Values farther than this many spreads from the median are outliers."""
 
+_LARGEST = 1e100
+"""Values from which on the length of an axis may overflow; they have no place on it."""
+
 
 def scale(rows: Sequence[Row]) -> Scale | None:
     """Return an axis for the values of a column and their intervals, without outliers; None without finite values.
 
     The spread is the median distance from the median or, if it is larger, the median half-width of the intervals.
     """
-    values = [row.value for row in rows if row.value is not None and math.isfinite(row.value)]
+    values = [row.value for row in rows if row.value is not None and abs(row.value) < _LARGEST]
     if not values:
         return None
-    intervals = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
+    ends = [(row.low, row.high) for row in rows if row.low is not None and row.high is not None]
+    intervals = [(low, high) for low, high in ends if -_LARGEST < low <= high < _LARGEST]
     centre, halves = median(values), [(high - low) / 2 for low, high in intervals]
     spread = max(median(abs(value - centre) for value in values), median(halves) if halves else 0.0)
-    ends = [end for end in itertools.chain(*intervals) if math.isfinite(end)]
-    inside = [value for value in (*values, *ends) if abs(value - centre) <= _FAR * spread] if spread else values
+    within = [one for one in (*values, *itertools.chain(*intervals)) if abs(one - centre) <= _FAR * spread]
+    inside = within if spread else values
     margin = 0.06 * (max(inside) - min(inside)) or 0.1 * abs(centre) or 1.0
     low, high = min(inside) - margin, max(inside) + margin
     from matplotlib.ticker import MaxNLocator
@@ -158,7 +161,7 @@ def strip(grid: Picture) -> str:
             if picture.width * picture.height > _MOST_PIXELS:
                 return ""
             pixels = np.asarray(picture.convert("RGB"))
-    except (OSError, SyntaxError, ValueError):  # Pillow raises SyntaxError for a damaged PNG
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # SyntaxError: a damaged PNG
         return ""
     ground = (pixels == _GROUND).all(axis=2)
     rows, columns = (

@@ -3,6 +3,8 @@
 import base64
 import dataclasses
 import io
+import struct
+import zlib
 
 import numpy as np
 import pytest
@@ -89,6 +91,10 @@ def test_every_finite_value_without_a_majority_that_lies_closer_is_inside(values
 def test_what_is_no_number_has_no_scale():
     assert scale([]) is None
     assert scale(rows(float("inf"))) is None
+    found = scale(rows(1.0, 2.0, 1e308, -1e308, float("inf")))
+    assert [found.place(value) for value in (-1e308, 1e308)] == [0, 100]
+    assert found.high < 10
+    assert scale(rows(1.0, 2.0, half=float("inf"))) == scale(rows(1.0, 2.0))
 
 
 def grid_of(tmp_path, images, chosen):
@@ -114,6 +120,10 @@ def test_what_is_no_grid_has_no_strip(tmp_path):
     blank = torch.full((1, 1, 8, 8), 128, dtype=torch.uint8)
     assert strip(grid_of(tmp_path, blank, torch.zeros(2, 2, dtype=torch.long))) == ""
     assert strip(Picture("", "data:image/png;base64,iVBORw0KGgo=", 0)) == ""
+    content = bytearray((tmp_path / "samples.png").read_bytes())
+    content[16:24] = struct.pack(">II", 2**15, 2**15)  # the size that its header says
+    content[29:33] = struct.pack(">I", zlib.crc32(content[12:29]))
+    assert strip(Picture("", f"data:image/png;base64,{base64.b64encode(content).decode()}", 0)) == ""
 
 
 def test_the_byline_says_when_where_and_with_what(cell):
