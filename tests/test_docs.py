@@ -122,7 +122,8 @@ def test_the_versions_agree():
     files = [ROOT / "pyproject.toml", *ROOT.glob("plugins/*/pyproject.toml")]
     versions = {tomllib.loads(file.read_text())["tool"]["hatch"]["version"]["fallback-version"] for file in files}
     (version,) = versions
-    assert f"version: {version}" in (ROOT / "CITATION.cff").read_text()
+    date = re.search(rf"^## {version} \((.+)\)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
+    assert f"version: {version}\ndate-released: {date}\n" in (ROOT / "CITATION.cff").read_text()
 
 
 def test_every_link_leads_somewhere():
