@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from jembench.api.results import Results
 from jembench.catalog.spec import slug
@@ -20,14 +19,7 @@ _OURS = b'<meta name="generator" content="jembench">'
 """A part of every page."""
 
 
-class Site(NamedTuple):
-    """The files of a site."""
-
-    files: Sequence[Path]
-    left_out: Sequence[str]  # a sentence on each store that is not in it
-
-
-def write_site(stores: Sequence[Path], folder: Path) -> Site:
+def write_site(stores: Sequence[Path], folder: Path) -> tuple[list[Path], list[str]]:
     """Write the page of each store, and an index of their models.
 
     A store with a damaged file or without results is left out. Pages that exist are replaced, each atomically.
@@ -36,6 +28,9 @@ def write_site(stores: Sequence[Path], folder: Path) -> Site:
         stores: their folders.
         folder: of the pages; it is made if it is missing.
 
+    Returns:
+        The files, and a sentence on each store that is left out.
+
     Raises:
         SpecError: if there is no such store, two of them have the same page, or a file that exists is no such page.
         StoreError: if a page cannot be written.
@@ -43,7 +38,7 @@ def write_site(stores: Sequence[Path], folder: Path) -> Site:
     from jembench.report.page.leaderboard import Entry, leaderboard
 
     pages = {folder / f"{slug(str(store), 120)}.html": Store(store) for store in stores}
-    files, index, entries, left_out = list[Path](), folder / "index.html", list[Entry](), list[str]()
+    index, entries, left_out = folder / "index.html", list[Entry](), list[str]()
     if len({index, *pages}) <= len(stores):
         raise SpecError(f"The pages of these stores would have the same name, or that of {index}. Rename a folder.")
     for path in (index, *pages):
@@ -60,7 +55,6 @@ def write_site(stores: Sequence[Path], folder: Path) -> Site:
         fits = {cell.fit.names: cell.fit.id for cell in sorted(results.cells, key=lambda cell: -cell.fit.seed)}
         entries.append(Entry(str(store.root), path.name, results.document.rows, fits))
         write_atomically(path, results.table("html").encode(), "--output")
-        files.append(path)
     page = Page(title="Leaderboard", tables=list(leaderboard(entries)), left_out=left_out)
     write_atomically(index, render(page).encode(), "--output")
-    return Site([index, *files], left_out)
+    return [index, *(folder / entry.page for entry in entries)], left_out

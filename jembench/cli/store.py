@@ -110,12 +110,12 @@ def site(stores: Sequence[Path], output: Path) -> int:
     is left out, with exit code 1, if a file is damaged or it has no results.
     """
     with plugins_aside():
-        done = write_site(stores, output)
-    for path in done.files:
+        files, left_out = write_site(stores, output)
+    for path in files:
         click.echo(path)
-    for note in done.left_out:
+    for note in left_out:
         click.echo(f"Left out: {note}", err=True)
-    return int(bool(done.left_out))
+    return int(bool(left_out))
 
 
 # --- gc --------------------------------------------------------------------------------------------------------------

@@ -36,10 +36,10 @@ def lines(page):
 
 
 def test_the_index_has_the_best_model_first_and_a_column_for_each_protocol(stores):
-    done = write_site(stores, Path("site"))
-    assert [path.name for path in done.files] == ["index.html", "lab-runs.html", "other.html"]
-    assert done.left_out == []
-    head, *rows = lines(done.files[0])
+    files, left_out = write_site(stores, Path("site"))
+    assert [path.name for path in files] == ["index.html", "lab-runs.html", "other.html"]
+    assert left_out == []
+    head, *rows = lines(files[0])
     assert [text.split("&")[0] for text in head[:3]] == ["model", "store", "recipe"]
     assert ["images=none" in head[3], "images=10" in head[4]] == [True, True]
     assert [row[:2] for row in rows] == [
@@ -51,7 +51,7 @@ def test_the_index_has_the_best_model_first_and_a_column_for_each_protocol(store
 
 
 def test_every_link_of_the_index_leads_to_a_place_in_a_page(stores):
-    index, *pages = write_site(stores, Path("site")).files
+    (index, *pages), _ = write_site(stores, Path("site"))
     ids = {path.name: set(re.findall(r' id="([^"]*)"', path.read_text())) for path in pages}
     links = [link.split("#") for link in re.findall(r'href="([^"#]+#[^"]*)"', index.read_text())]
     assert {page for page, _ in links} == {"lab-runs.html", "other.html"}
@@ -62,24 +62,24 @@ def test_every_link_of_the_index_leads_to_a_place_in_a_page(stores):
 
 def test_a_result_of_several_stores_stands_once(stores):
     shutil.copytree(stores[0], "copy")
-    (index, *_) = write_site([*stores, Path("copy")], Path("site")).files
+    (index, *_), _ = write_site([*stores, Path("copy")], Path("site"))
     assert len(lines(index)) == 1 + 4
 
 
 def test_a_damaged_store_is_left_out_by_name_with_the_reason(stores):
     flip(next((stores[0] / "fits").glob("jem*s0*/model.safetensors")))
-    done = write_site(stores, Path("site"))
-    (note,) = done.left_out
+    files, left_out = write_site(stores, Path("site"))
+    (note,) = left_out
     assert re.match(r"lab/runs: fits/jem-digits-digits-s0-jem000/model\.safetensors is damaged: ", note)
-    assert [path.name for path in done.files] == ["index.html", "other.html"]
-    assert "jem-digits-digits-s0-jem000/model.safetensors is damaged" in done.files[0].read_text()
-    assert [row[0] for row in lines(done.files[0])[1:]] == ["best", "few"]
+    assert [path.name for path in files] == ["index.html", "other.html"]
+    assert "jem-digits-digits-s0-jem000/model.safetensors is damaged" in files[0].read_text()
+    assert [row[0] for row in lines(files[0])[1:]] == ["best", "few"]
 
 
 def test_pages_are_replaced_and_nothing_else(stores):
     folder = Path("site")
-    first = write_site(stores[:1], folder).files[0].read_text()
-    assert write_site(stores, folder).files[0].read_text() != first
+    first = write_site(stores[:1], folder)[0][0].read_text()
+    assert write_site(stores, folder)[0][0].read_text() != first
     assert sorted(path.name for path in folder.iterdir()) == ["index.html", "lab-runs.html", "other.html"]
     (folder / "index.html").write_text("<h1>my home page</h1>")
     with pytest.raises(SpecError, match=r"index\.html exists and is no page of jembench"):

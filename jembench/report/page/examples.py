@@ -1,11 +1,8 @@
-"""Test images of a page: those at the ends of what models say of them, chosen by stored per-example values.
-
-Legend: N test images, C channels, H height, W width.
-"""
+"""Test images of a page: those at the ends of what models say of them, chosen by stored per-example values."""
 
 from __future__ import annotations
 
-import io
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,7 +10,7 @@ from jembench.catalog import registry, spec, trust
 from jembench.errors import SpecError
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
-from jembench.report.page.pictures import data_uri
+from jembench.report.page.pictures import png
 from jembench.report.protocols import parts_of
 from jembench.report.rows import grouped
 from jembench.report.table import fixed
@@ -21,17 +18,13 @@ from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from jembench.interfaces import DataSpec, Split
-
-    Values = Mapping[str, NDArray[Any]]
 
 _METRICS = ("energy-gap", "ece", "log-density")
 """The metrics with per-example values of the test images; of two with the same values the later one is read."""
 
 _SHOWN = 8  # images of a list, at most
-_SIDE = 64  # pixels, to which larger images are reduced
+_SIDE = 64  # pixels: smaller images are enlarged, larger ones reduced to less than twice as many
 _PIXELS = 2**19  # of all images of a dataset, which bounds their share of the page to about 2 MB
 
 
@@ -56,7 +49,6 @@ class Gallery(NamedTuple):
     """Lists of test images of a dataset; none, if its images are not there."""
 
     dataset: str
-    size: tuple[int, int] = (0, 0)  # width and height in pixels
     examples: Mapping[int, Example] = {}  # by index
     lists: Mapping[str, Mapping[str, Sequence[int]]] = {}  # indices, by the kind of the list and the model
 
@@ -70,8 +62,7 @@ def galleries(cells: Sequence[Cell], store: Store, names: Names = NO_NAMES) -> l
         names: display names by canonical specs and recipes.
     """
     of_images = [cell for cell in cells if cell.arrays and _is_plain(cell.metric)]
-    found = [_gallery(group, store, names) for group in grouped(of_images, lambda cell: cell.fit.dataset)]
-    return [gallery for gallery in found if gallery]
+    return [_gallery(group, store, names) for group in grouped(of_images, lambda cell: cell.fit.dataset)]
 
 
 def _is_plain(metric: str) -> bool:
@@ -79,9 +70,11 @@ def _is_plain(metric: str) -> bool:
     return bare_name(metric) in _METRICS and not {"data_noise", "scaling"} & dict(spec.parse(metric).arguments).keys()
 
 
-def _gallery(cells: Sequence[Cell], store: Store, names: Names) -> Gallery | None:
-    """Return the gallery of a dataset; None if nothing is known of its images one by one."""
+def _gallery(cells: Sequence[Cell], store: Store, names: Names) -> Gallery:
+    import numpy as np
+
     from jembench.report.figures.base import model_of
+    from jembench.report.figures.images import sheet
 
     models = {}
     try:
@@ -91,28 +84,24 @@ def _gallery(cells: Sequence[Cell], store: Store, names: Names) -> Gallery | Non
             models[model_of(first[0].fit, names)] = _values(first, store, len(test.images))
     except Exception:  # of a plugin's dataset
         return Gallery(cells[0].fit.dataset)
-    labels = None if test.labels is None else test.labels.numpy()
+    images, labels = test.images.numpy(), None if test.labels is None else test.labels.numpy()
     lists = {model: _lists(values, labels) for model, values in models.items()}
-    kinds = list(dict.fromkeys(kind for of_model in lists.values() for kind in of_model))
-    if not kinds:
-        return None
-    height, width = (min(side, _SIDE) for side in test.images.shape[2:])
-    count = max(1, min(_SHOWN, _PIXELS // (height * width * len(kinds) * len(models))))
+    kinds = dict.fromkeys(kind for of_model in lists.values() for kind in of_model)
+    pixels = min(2 * _SIDE, images.shape[2]) * min(2 * _SIDE, images.shape[3]) * len(kinds) * len(models)
+    count = max(1, min(_SHOWN, _PIXELS // max(1, pixels)))
     shown = {kind: {model: lists[model][kind][:count] for model in models if kind in lists[model]} for kind in kinds}
-    of_index: dict[int, set[str]] = {}
-    for model, chosen in (pair for of_kind in shown.values() for pair in of_kind.items()):
-        for index in chosen:
-            of_index.setdefault(index, set()).add(model)
+    places = {(index, model) for of_kind in shown.values() for model in of_kind for index in of_kind[model]}
+    holders, whole = Counter(sorted(index for index, _ in places)), np.zeros((1, 1), dtype=np.int64)
     examples = {
         index: Example(
             "" if labels is None else _class(data, labels[index]),
-            data_uri("image/png", _png(test.images[index].numpy())),
+            png(sheet(images[index, None, : 3 if images.shape[1] == 3 else 1], whole), _SIDE),
             {model: _verdict(values, index, data) for model, values in models.items()},
-            len(of_index[index]) > 1,
+            holders[index] > 1,
         )
-        for index in sorted(of_index)
+        for index in holders
     }
-    return Gallery(cells[0].fit.dataset, (width, height), examples, shown)
+    return Gallery(cells[0].fit.dataset, examples, shown)
 
 
 def _test_images(cell: Cell) -> tuple[DataSpec, Split]:
@@ -132,11 +121,11 @@ def _test_images(cell: Cell) -> tuple[DataSpec, Split]:
     return dataset.spec, limited(dataset.split("test"), cell.provenance.get("limit"))
 
 
-def _values(cells: Sequence[Cell], store: Store, n: int) -> Values:
+def _values(cells: Sequence[Cell], store: Store, n: int) -> dict[str, Any]:
     """Return what a trained model says of each image, as far as it is known.
 
     Returns:
-        ``predicted``, ``confidence``, ``log-odds`` and ``log-px``, (N,).
+        ``predicted``, ``confidence``, ``log-odds`` and ``log-px``, arrays (n,).
     """
     values: dict[str, Any] = {}
     for cell in sorted(cells, key=lambda cell: _METRICS.index(bare_name(cell.metric))):
@@ -148,7 +137,7 @@ def _values(cells: Sequence[Cell], store: Store, n: int) -> Values:
     return values
 
 
-def _lists(values: Values, labels: NDArray[Any] | None) -> dict[str, list[int]]:
+def _lists(values: Mapping[str, Any], labels: Any) -> dict[str, list[int]]:
     """Return the indices of the images in the order of each list."""
     from jembench.metrics.densities import highest_first
 
@@ -156,8 +145,8 @@ def _lists(values: Values, labels: NDArray[Any] | None) -> dict[str, list[int]]:
     if "predicted" in values:
         surest = highest_first(values.get("log-odds", values["confidence"]))
         if labels is not None:
-            is_wrong = values["predicted"] != labels
-            found["Most wrong: another class than the label, highest confidence"] = surest[is_wrong[surest]]
+            wrong = (values["predicted"] != labels)[surest]
+            found["Most wrong: another class than the label, highest confidence"] = surest[wrong]
         found |= {"Least confident": surest[::-1], "Most confident": surest}
     if "log-px" in values:
         likeliest = highest_first(values["log-px"])
@@ -165,27 +154,13 @@ def _lists(values: Values, labels: NDArray[Any] | None) -> dict[str, list[int]]:
     return {kind: order.tolist() for kind, order in found.items()}
 
 
-def _verdict(values: Values, index: int, data: DataSpec) -> Verdict:
-    found = Verdict()
+def _verdict(values: Mapping[str, Any], index: int, data: DataSpec) -> Verdict:
+    texts = {"log_px": fixed(float(values["log-px"][index]), 1)} if "log-px" in values else {}
     if "predicted" in values:
-        confidence = f"{100 * values['confidence'][index]:.1f} %"
-        found = found._replace(predicted=_class(data, values["predicted"][index]), confidence=confidence)
-    return found._replace(log_px=fixed(float(values["log-px"][index]), 1)) if "log-px" in values else found
+        texts["predicted"] = _class(data, values["predicted"][index])
+        texts["confidence"] = f"{100 * values['confidence'][index]:.1f} %"
+    return Verdict(**texts)
 
 
 def _class(data: DataSpec, number: int) -> str:
     return data.class_names[number] if number < len(data.class_names) else str(number)
-
-
-def _png(image: NDArray[Any]) -> bytes:
-    """Return an image (C, H, W) as PNG, enlarged pixel by pixel or reduced; of other than three channels the first."""
-    import numpy as np
-    from PIL import Image
-
-    from jembench.report.figures.images import sheet
-
-    stream = io.BytesIO()
-    picture = Image.fromarray(sheet(image[None, : 3 if len(image) == 3 else 1], np.zeros((1, 1), dtype=np.int64)))
-    picture.thumbnail((_SIDE, _SIDE), Image.Resampling.BOX)
-    picture.save(stream, "png")
-    return stream.getvalue()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,36 +49,30 @@ _VERIFIED = "Every file of these stores agreed with its digest when this page wa
 def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry], notes: Footnotes) -> Table:
     columns: dict[tuple[str, str], Heading] = {}
     for of_label in grouped(rows, lambda row: row.label):
-        protocols = list(dict.fromkeys(row.protocol for row in of_label))
-        texts = peculiarities(protocols) if len(protocols) > 1 else [""]
-        head = heading_of(of_label[0])
-        for protocol, text in zip(protocols, texts, strict=True):
-            columns[of_label[0].label, protocol] = head._replace(detail=", ".join(filter(None, (head.detail, text))))
-    first = next(iter(columns))
+        head, protocols = heading_of(of_label[0]), list(dict.fromkeys(row.protocol for row in of_label))
+        for protocol, text in zip(protocols, peculiarities(protocols), strict=True):
+            parts = (head.detail, text if len(protocols) > 1 else "")
+            columns[of_label[0].label, protocol] = head._replace(detail=", ".join(filter(None, parts)))
 
     def rank(line: Sequence[Row]) -> tuple[bool, float]:
-        values = [row.value or 0.0 for row in line if (row.label, row.protocol) == first]
+        values = [row.value or 0.0 for row in line if (row.label, row.protocol) == next(iter(columns))]
         return not values, -sum(values) if line[0].better == "higher" else sum(values)
 
     lines = sorted(grouped(rows, lambda row: (of_row[row].page, row.fit)), key=rank)
-    index: dict[str, Callable[[Row], str]] = {
-        "model": lambda row: row.name,
-        "store": lambda row: of_row[row].store,
-        "recipe": lambda row: row.recipe,
-    }
-    in_order = [row for line in lines for row in line]
-    title = f"Leaderboard · dataset {rows[0].dataset_name}"
-    return pivot(in_order, index, columns.values(), lambda row: columns[row.label, row.protocol], notes, title=title)
+    return pivot(
+        [row for line in lines for row in line],
+        {"model": lambda row: row.name, "store": lambda row: of_row[row].store, "recipe": lambda row: row.recipe},
+        columns.values(),
+        lambda row: columns[row.label, row.protocol],
+        notes,
+        title=f"Leaderboard · dataset {rows[0].dataset_name}",
+    )
 
 
 def _linked(line: Sequence[TableCell], of_row: Mapping[Row, Entry]) -> tuple[TableCell, ...]:
     """Return a line with the addresses that its cells lead to."""
     row = next(cell.row for cell in line if cell.row)
-    entry = of_row[row]
-    model, store, recipe, *values = line
-    return (
-        model._replace(href=f"{entry.page}{fit_anchor(entry.fits[row.fit])}"),
-        store._replace(href=f"{entry.page}#overview"),
-        recipe,
-        *(cell._replace(href=entry.page if cell.row else "") for cell in values),
-    )
+    entry, (model, store, recipe, *values) = of_row[row], line
+    model = model._replace(href=f"{entry.page}{fit_anchor(entry.fits[row.fit])}")
+    store = store._replace(href=f"{entry.page}#overview")
+    return (model, store, recipe, *(cell._replace(href=entry.page if cell.row else "") for cell in values))

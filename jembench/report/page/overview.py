@@ -16,7 +16,7 @@ from PIL import Image
 
 from jembench.experiment.names import Fit
 from jembench.experiment.sweep import bare_name
-from jembench.report.page.pictures import Picture, data_uri
+from jembench.report.page.pictures import Picture, png
 from jembench.report.rows import Better, Row
 from jembench.report.table import Footnotes, Table
 from jembench.report.tables import Best, Tables
@@ -177,7 +177,4 @@ def strip(grid: Picture) -> str:
     side = min(images[0].shape[:2])
     gap = np.full_like(images[0][:, : max(1, side // 8)], _GROUND)
     parts = [part for image in chosen for part in (gap, image)]
-    joined = Image.fromarray(np.concatenate(parts[1:], axis=1))
-    stream = io.BytesIO()
-    joined.reduce(max(1, side // _SIDE)).save(stream, format="PNG")
-    return data_uri("image/png", stream.getvalue())
+    return png(np.concatenate(parts[1:], axis=1), _SIDE)

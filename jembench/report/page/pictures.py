@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,6 +15,9 @@ from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
     from jembench.report.figures.base import Planned
 
 LARGEST = 2**20
@@ -80,6 +84,15 @@ class Pictures:
     def note(self, problem: str) -> None:
         """Add a sentence about something that cannot be read or drawn."""
         self.left_out[printable(problem)] = None
+
+
+def png(pixels: NDArray[np.uint8], side: int) -> str:
+    """Return an image (H, W, 3) as a data URI, reduced by a whole factor to less than twice ``side`` pixels."""
+    from PIL import Image
+
+    stream = io.BytesIO()
+    Image.fromarray(pixels).reduce(max(1, min(pixels.shape[:2]) // side)).save(stream, format="PNG")
+    return data_uri("image/png", stream.getvalue())
 
 
 def data_uri(kind: str, content: bytes) -> str:

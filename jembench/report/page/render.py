@@ -64,8 +64,8 @@ def _unique() -> Callable[[str], str]:
     taken = set[str]()
 
     def unique(name: str) -> str:
-        ids = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
-        taken.add(found := next(one for one in ids if one not in taken))
+        found = unique(f"{name}-2") if name in taken else name
+        taken.add(found)
         return found
 
     return unique
