@@ -17,7 +17,7 @@ from jembench.api import runs
 from jembench.cli import options, show
 from jembench.cli.options import RunCommand
 from jembench.cli.output import plugins_aside, print_json, print_table
-from jembench.cli.parameters import DATASETS, METRICS, MODELS, SEEDS, SETTING, SUITE
+from jembench.cli.parameters import DATASETS, METRICS, MODELS, SEEDS, SUITE
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import PRETRAINED, Plan
@@ -68,15 +68,7 @@ NAMED = 3
 )
 @click.option("--seeds", type=SEEDS, help="Seeds instead of the suite's own: 0,1,2.")
 @options.recipe
-@click.option(
-    "--set",
-    "settings",
-    type=SETTING,
-    envvar="JEMBENCH_SET",
-    multiple=True,
-    help="Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or an option of a metric "
-    "(ece.bins=15). May be repeated.",
-)
+@options.recipe_settings
 @options.names
 @options.limit
 @options.running
@@ -170,8 +162,8 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         print_json([fit._asdict() for fit in fits])
     else:
         columns = ("model", "dataset", "recipe", "seed", "training", "metrics")
-        names = [plan.names.get((f.model, f.recipe), f.model) for f in fits]
         rows = [(f.dataset, f.recipe, str(f.seed), _training(f), _measuring(f)) for f in fits]
+        names = (plan.names.get((f.model, f.recipe), f.model) for f in fits)
         print_table(columns, [(name, *row) for name, row in zip(names, rows, strict=True)])
         click.echo(
             f"\n{sum(fit.iterations != 0 for fit in fits)} of {len(fits)} models are still to be trained, and "
