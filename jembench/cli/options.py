@@ -248,8 +248,8 @@ recipe_settings = click.option(
     type=parameters.SETTING,
     envvar="JEMBENCH_SET",
     multiple=True,
-    help="Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or, of a command that computes metrics, "
-    "an option of one (ece.bins=15). May be repeated.",
+    help="Change a field of the recipe (epochs=5, optimizer.learning_rate=1e-3) or, in a command that computes "
+    "metrics, an option of one (ece.bins=15). May be repeated.",
 )
 
 columns = click.option("--columns", metavar="LABELS", help="Columns, in this order: accuracy,fid-inception.")
