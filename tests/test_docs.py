@@ -4,17 +4,24 @@ import pkgutil
 import re
 import shlex
 import tomllib
+from contextlib import suppress
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from torch import nn
 
 from jembench.catalog import discovery
 from jembench.cli.main import cli
 from jembench.data.digits import digits
+from jembench.errors import NotApplicable
 from jembench.experiment import recipe, suite
 from jembench.interfaces import API
+from jembench.interfaces.evaluation import Checked
 from jembench.models.capabilities import capabilities
+from jembench.models.objective import as_model
 from jembench.plugin import resolve
+from jembench.running.check import PlannedFit
 
 ROOT = Path(__file__).parent.parent
 PLUGINS = ROOT / "docs" / "reference" / "plugins.md"
@@ -101,6 +108,54 @@ def test_the_table_of_models_has_what_each_gives():
         density = "exact" if "log_prob" in found else "up to a constant"
         logits = "yes" if "logits" in found else "no"
         assert cells == [logits, density, "yes" if "samples" in found else "no"], name
+
+
+GIVES = {
+    "forward(x)": {"forward": lambda self, x: x.new_zeros(len(x), 10)},
+    "logits(x)": {"logits": lambda self, x: ...},
+    "energy(x)": {"energy": lambda self, x: ...},
+    "energy(x, y=None)": {"energy": lambda self, x, y=None: ...},
+    "energy(x, y)": {"energy": lambda self, x, y: ...},
+    "log_prob(x)": {"log_prob": lambda self, x: ...},
+    "log_prob(x, y=None)": {"log_prob": lambda self, x, y=None: ...},
+    "sample(n, y=None, *, generator)": {"sample": lambda self, n, y=None, *, generator: ...},
+    "training_loss(batch, negatives)": {"training_loss": lambda self, batch, negatives: ..., "chains": "marginal"},
+}
+
+
+def measured(methods, sampler=""):
+    """The metrics of hybrid that are not N/A for a model with these methods."""
+    data, found = digits(), []
+    model = as_model(type("Toy", (nn.Module,), methods)(), data.spec, "toy")
+    chains = SimpleNamespace(capacity=0) if "chains" in methods else None
+    planned = PlannedFit(dataset=data, test=data.split("test"), fetching=False, model=model, sampler=chains)
+    for name in ("accuracy", "ece", "nll", "is", "fid", "energy-gap"):
+        option = f":sampler={sampler}" if sampler and name in ("is", "fid", "energy-gap") else ""
+        metric = resolve("metrics", name + option).make()
+        with suppress(NotApplicable):
+            planned.require(metric.requires)
+            if isinstance(metric, Checked):
+                metric.check(planned)
+            found.append(name)
+    return found
+
+
+def test_the_table_of_methods_says_what_each_gives():
+    guide = (ROOT / "docs" / "how-to" / "own-model.md").read_text().split("## What a model may have")[1].split("##")[0]
+    stated = {}
+    for first, _, last in re.findall(r"^\| (`.*) \| (.*) \| (.*) \|$", guide, re.MULTILINE):
+        stated |= dict.fromkeys(re.findall(r"`(\w+\(.*?\))`", first), last)
+    assert stated.keys() == GIVES.keys()
+    for method, text in stated.items():
+        always, *more = re.split(r"(?:; )?with `--sampler`: ", text)
+        of_energy = "; with an energy: energy-gap"
+        if of_energy in always:
+            assert "energy-gap" in measured({**GIVES[method], **GIVES["energy(x)"]})
+            always = always.replace(of_energy, "").removeprefix('with `chains` other than `"none"`: ')
+        names = [name for name in always.split(", ") if name]
+        assert measured(GIVES[method]) == names, method
+        if more:
+            assert measured(GIVES[method], "sgld") == [*names, *more[0].split(", ")], method
 
 
 def test_the_science_names_code_that_exists():

@@ -49,13 +49,14 @@ class Fit:
     def __repr__(self) -> str:
         return f"<Fit {self.plan}>"
 
-    def sample(self, n: int, steps: int | None = None) -> Samples:
+    def sample(self, n: int, steps: int | None = None, sampler: str | None = None) -> Samples:
         """Return images of the model, the same in each call.
 
         Args:
             n: the number of images.
             steps: the length of new chains; None: n of the images of the buffer, or of the model's direct samples,
                 chosen at random.
+            sampler: spec of a sampler of new chains, ``sgld:steps=100``, for any model with a differentiable energy.
 
         Returns:
             the images, uint8 (n, C, H, W) on the CPU, and the class of each if its chain was conditioned on one.
@@ -71,7 +72,7 @@ class Fit:
 
         if n < 1 or (steps is not None and steps < 1):
             raise SpecError(f"n is {n} and steps is {steps}; both must be at least 1.")
-        samples = fit_samples.samples_of(self._evaluation, self.plan, steps, n)
+        samples = self._evaluation.samples(fit_samples.source_of(self.model, self.plan, steps, sampler, n))
         if len(samples.images) < n:
             raise SpecError(f"{self.plan.key.model} keeps {len(samples.images)} images, fewer than {n}. Give steps=.")
         if len(samples.images) == n:

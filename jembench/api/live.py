@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
+_ADVICE = 'Write {"train": (x, y), "test": (x, y)}; of a torch dataset, x, y = next(iter(DataLoader(data, len(data)))).'
+
 DISTRIBUTION = "live"
 """The name of the distribution of such a component."""
 
@@ -62,7 +64,7 @@ def dataset_spec(data: object) -> str:
     """Return the spec of a dataset that is given by its spec, as a dataset, or as arrays.
 
     Arrays are a mapping ``{"train": (images, labels), "test": (images, labels)}``: images uint8 (N, C, H, W) or
-    (N, H, W), labels whole numbers (N,) from 0 or None.
+    (N, H, W), labels whole numbers (N,) from 0 or None. A ``TensorDataset`` of both may take the place of a pair.
 
     Raises:
         SpecError: if it is none of these, or the arrays have other shapes.
@@ -77,10 +79,7 @@ def dataset_spec(data: object) -> str:
     elif isinstance(data, Dataset):
         made = data
     else:
-        raise SpecError(
-            f"A dataset is given as {type(data).__name__}; it must be a spec, a jembench.interfaces.Dataset, or a "
-            'mapping {"train": (images, labels), "test": (images, labels)}.'
-        )
+        raise SpecError(f"A dataset is given as {type(data).__name__}, which has no train and test parts. {_ADVICE}")
 
     def factory() -> Dataset:
         return made
@@ -154,14 +153,17 @@ def _split(name: str, pair: Any) -> Split:
 
     from jembench.interfaces import Split
 
-    images, labels = pair if isinstance(pair, tuple) and len(pair) == 2 else (pair, None)
+    pair = getattr(pair, "tensors", pair)
+    images, labels = pair if isinstance(pair, tuple | list) and len(pair) == 2 else (pair, None)
+    if not hasattr(images, "__array__"):
+        raise SpecError(f"The images of {name} are given as {type(images).__name__}. {_ADVICE}")
     images = torch.as_tensor(images)
     if images.ndim == 3:
         images = images[:, None]
     if images.dtype != torch.uint8 or images.ndim != 4 or not len(images):
         raise SpecError(
             f"The images of {name} are {images.dtype} of shape {tuple(images.shape)}; they must be uint8 (N, C, H, W) "
-            "or (N, H, W), at least one of them."
+            "or (N, H, W), at least one of them. Convert floats in [0, 1]: (255 * images).round().to(torch.uint8)."
         )
     if labels is None:
         return Split(images, None)

@@ -16,6 +16,8 @@ from jembench.api.fit import Fit
 from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
 from jembench.api.stored import Location, OpenStore, opened
+from jembench.catalog import discovery, registry
+from jembench.catalog.options import options_of
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.imports import plan_named, with_imports
@@ -45,6 +47,7 @@ def run(
     recipe: str | None = None,
     settings: Settings | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
+    sampler: str | None = None,
     limit: int | None = None,
     reference: str | Sequence[str] | None = None,
     store: Location | OpenStore | None = None,
@@ -70,6 +73,8 @@ def run(
         recipe: a name or a TOML file; None: the suite's, or the default of the dataset.
         settings: changes of the recipe and of metrics.
         names: display names by specs of models, and headings of columns by metrics.
+        sampler: spec of a sampler, such as ``sgld:steps=100``, that draws the samples of every model with a
+            differentiable energy for metrics with an option ``sampler``; None: models have samples of their own alone.
         limit: number of test images to evaluate on; None: all.
         reference: published tables to show beside the results, ``jem-iclr2020/table1``, or ``none``; None: the suite's.
         store: the folder of trained models and results; None: that of the file, or ``runs``. The defaults of the next
@@ -96,7 +101,8 @@ def run(
     options = {name: said[name] for name in (*given, "trackers") if name in said}
     place = opened(said.get("store", "runs") if store is None else store).store
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds, "names": names}
-    plan = plan_run(loaded, place, recipe=recipe, settings=setting_texts(settings), limit=limit, **chosen)
+    how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "sampler": sampler}
+    plan = plan_run(loaded, place, **how, **chosen)
     published = references.load(texts(reference), loaded.references)
     return _noted(carry_out(plan, place, RunOptions(**options), published, progress=progress))
 
@@ -110,11 +116,13 @@ def plan_run(
     datasets: Any = None,
     seeds: int | Iterable[int] | None = None,
     names: Mapping[str, str] = MappingProxyType({}),
+    sampler: str | None = None,
+    settings: Sequence[str] = (),
     **how_trained: Any,
 ) -> Plan:
     """Return the plan of :func:`run`, whose models may be the names of imported fits of the store.
 
-    ``how_trained`` has recipe, settings (``key=value``) and limit.
+    ``settings`` are texts, ``key=value``; ``how_trained`` has recipe and limit.
     """
     specs, names = model_specs(models, names)
     of_these = suite.replaced(
@@ -123,7 +131,13 @@ def plan_run(
         datasets=texts(datasets, dataset_spec),
         seeds=None if seeds is None else seed_numbers(seeds),
     )
-    return _named(make_plan(of_these, **how_trained), names)
+    if sampler is not None:
+        metrics = {name: discovery.load(discovery.find("metrics", name)) for name in of_these.metric_names}
+        sampled = [name for name in sorted(metrics) if "sampler" in options_of(metrics[name])]
+        if not sampled:
+            raise SpecError(f"No metric of the suite {suite.name} takes a sampler ({sampler}). Leave it out.")
+        settings = [*settings, *(f"{name}.sampler={registry.resolve('samplers', sampler)}" for name in sampled)]
+    return _named(make_plan(of_these, settings=settings, **how_trained), names)
 
 
 def _named(plan: Plan, names: Mapping[str, str]) -> Plan:

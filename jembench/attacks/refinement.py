@@ -17,7 +17,7 @@ from torch import Generator, Tensor, nn
 
 from jembench.attacks.gradient import gradient_of, settled
 from jembench.interfaces import ChainState, Classifier, Sampler
-from jembench.models.predictions import energy
+from jembench.models.energies import energy_function
 
 Way = Literal["through", "bpda"]
 """The treatment of the chain by gradients."""
@@ -93,7 +93,7 @@ class Refined(nn.Module):
         """Take one step with chains after ``taken`` steps; with ``differentiable``, a gradient towards x is kept."""
 
         def total(at: Tensor) -> tuple[Tensor, Tensor]:
-            energies = energy(self.model, at)
+            energies = energy_function(self.model)(at)
             return energies.sum(), energies
 
         def gradient(at: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:

@@ -52,6 +52,10 @@ class OnlyWith:
     value: Scalar
 
 
+class Added:
+    """An option that a later version added, no part of the identity at its default, so that ids remain."""
+
+
 class Names:
     """An option that is the spec of another component, whose identity and code are parts of the identity.
 

@@ -102,6 +102,9 @@ reference = click.option(
 
 listing_format = click.option("--format", type=click.Choice(["table", "json"]), default="table", help="Output format.")
 
+_SAMPLER = "Draw the samples of every model with a differentiable energy by this sampler, such as sgld:steps=100."
+sampler = click.option("--sampler", type=parameters.Text("SPEC", "samplers"), help=_SAMPLER)
+
 limit = click.option("--limit", type=parameters.COUNT, help="Evaluate on only N of the test images.")
 
 force = click.option("--force", is_flag=True, help="Replace files that exist.")

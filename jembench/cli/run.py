@@ -70,6 +70,7 @@ NAMED = 3
 @options.recipe
 @options.recipe_settings
 @options.names
+@options.sampler
 @options.limit
 @options.running
 @options.reference

@@ -112,7 +112,7 @@ def _texts(row: TrainingCost) -> tuple[str, ...]:
 SAMPLE_EXAMPLES = options.examples(
     "jembench sample jem",
     "jembench sample jem --steps 200 --output fresh.png",
-    "jembench sample jem-factored --seed 1 --columns 20",
+    "jembench sample baseline --sampler sgld:steps=200 --columns 20",
 )
 
 SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn directly"}
@@ -126,12 +126,13 @@ SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dire
     metavar="K",
     help="Run new chains of K steps instead of showing the images kept by training.",
 )
+@options.sampler
 @click.option("--columns", type=COUNT, default=10, help="Images per row.")
 @click.option("--output", type=PATH, default="samples.png", help="Output file (PNG).")
 @options.force
 @options.device
 @options.store
-def sample(steps: int | None, columns: int, output: Path, force: bool, device: str, store: Path, **which: Any) -> None:
+def sample(columns: int, output: Path, force: bool, device: str, store: Path, **which: Any) -> None:
     """Draw images from a trained model as a PNG: one row per class.
 
     MODEL is the model that `run` and `train` train with the same options. If it is not in the store, it is trained
@@ -142,14 +143,16 @@ def sample(steps: int | None, columns: int, output: Path, force: bool, device: s
 
     place = Store(store)
     with plugins_aside():
+        new = which.pop("steps"), which.pop("sampler")
         fit = plan_named(**which, store=place)
-        fit_samples.check_generative(make_model(fit, fit.dataset.make()), fit, steps)  # before training
+        source = fit_samples.source_of(make_model(fit, fit.dataset.make()), fit, *new)  # refused before training
         check_file(output, ".png", force=force)
         sweep(output.parent, below=False)
         show.twins([fit], place)
         with session.open_fit(fit, place, RunOptions(device, trackers=()), partial(Display, fit.names)) as evaluation:
-            samples = fit_samples.samples_of(evaluation, fit, steps)
+            samples = evaluation.samples(source)
             check_file(output, ".png", force=force)  # again, for training took its time
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")
-    source = SOURCES.get(samples.source) or f"from new chains of {samples.source.rpartition('=')[2]} steps"
-    click.echo(f"{output}: images of {fit}, {source}, {'a row for each class' if by_class else 'in no order'}")
+    how = source.sampler or f"{samples.source.rpartition('=')[2]} steps"
+    origin = SOURCES.get(samples.source, f"from new chains of {how}")
+    click.echo(f"{output}: images of {fit}, {origin}, {'a row for each class' if by_class else 'in no order'}")

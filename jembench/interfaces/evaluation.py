@@ -30,6 +30,7 @@ class Source:
     conditional: bool | None = None  #: new chains on E(x, y), with balanced classes; None: as the model was trained
     pooling: Literal["one", "five", "mean"] = "one"  #: of kept chains: the buffer; the buffers of the last five epochs;
     # or their pixel-wise mean, slot by slot
+    sampler: str | None = None  #: spec of the sampler of new chains on a differentiable energy; None: the model's own
 
 
 KEPT = Source()
@@ -186,6 +187,11 @@ class Planned(Protocol):
 
     @property
     def spec(self) -> DataSpec: ...
+    @property
+    def content(self) -> str:
+        """As for :class:`Data`."""
+        ...
+
     @property
     def fetching(self) -> bool:
         """True if files may be downloaded now where an option says so; False in a dry run."""

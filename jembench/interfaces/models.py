@@ -44,6 +44,9 @@ class Energy(Protocol):
     def energy(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return E(x), or E(x, y) for labels y (B,): (B, C, H, W) -> (B,), nats, up to one unknown constant.
 
+        A model without classes may leave out ``y``. One that was trained elsewhere may have E(x, y) alone, with ``y``
+        required: its logits are then -E(x, y).
+
         A model may have the attribute ``energy_follows_from_logits: bool``, True if E(x) is exactly -logsumexp of the
         logits, so that one pass computes both.
 
@@ -56,7 +59,7 @@ class Energy(Protocol):
 @runtime_checkable
 class Density(Protocol):
     def log_prob(self, x: Tensor, y: Tensor | None = None) -> Tensor:
-        """Return log p(x), or log p(x|y) for labels y (B,): (B, C, H, W) -> (B,), nats.
+        """Return log p(x), or log p(x|y) for labels y (B,): (B, C, H, W) -> (B,), nats. ``y`` as for ``energy``.
 
         The density integrates to 1 over all of R^(C H W), like that of a flow, or over ``DataSpec.bounds``.
 

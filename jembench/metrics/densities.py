@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jembench.catalog.spec import Scalar
-from jembench.interfaces import Classifier, Evaluation, Measurement, Need, Quantity, Resampling, Split
+from jembench.interfaces import Classifier, Evaluation, Measurement, Need, Quantity, Resampling, Source, Split
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, describe_test_images, mean, share
 from jembench.metrics.classification import classified, require_finite
+from jembench.metrics.sample_protocol import SamplerSpec
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -58,15 +59,20 @@ class EnergyGap(Metric):
     """Mean energy of the test images minus that of the model's samples, in nats; near 0 is good.
 
     Below 0 the samples are less likely than the data. The unknown constant of E cancels in the gap, but not in
-    the two means, which are in the details.
+    the two means, which are in the details. ``sampler``: as for ``is``.
     """
 
+    sampler: SamplerSpec = None
     name: ClassVar[str] = "energy-gap"
-    requires: ClassVar[frozenset[Need]] = frozenset({"energy", "samples"})
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """An energy and samples; for a sampler, the gradient of the energy in their place."""
+        return frozenset({"energy", "gradients" if self.sampler else "samples"})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the test images and the samples."""
-        samples = evaluation.samples()
+        samples = evaluation.samples(Source(sampler=self.sampler))
         arrays = {"energy-data": energies(evaluation), "energy-samples": energies(evaluation, samples.images)}
         parts = describe_test_images(len(arrays["energy-data"]))
         parts |= {"samples": len(samples.images), "source": samples.source}

@@ -35,8 +35,7 @@ URL = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights
 HOW_TO_GET = (
     "Let jembench fetch them (96 MB) with --set fid.features=inception:download=true, or download "
     f"{URL} elsewhere and give --set fid.features=inception:weights=PATH. Without a download, --set "
-    "fid.features=cnn trains a small network on the dataset. Each of fid, is, kid and prc has this option: "
-    "--set is.features=cnn --set fid.features=cnn."
+    "fid.features=cnn trains a small network on the dataset. Each of fid, is, kid and prc has this option."
 )
 WEIGHTS_FILE = URL.rpartition("/")[2]
 _INCEPTION_BATCH = 32

@@ -102,9 +102,11 @@ class IS(FeatureMetric):
     """Inception score of the model's samples, by torch-fidelity.
 
     ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is Inception for images
-    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones.
+    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones and for one's own images where
+    Inception's weights are missing.
     ``implementation=barratt-sharma`` divides the images into splits in their own order; torch-fidelity shuffles them
-    first. The options from ``source`` to ``top``, of all metrics of samples, choose the images.
+    first. The options from ``source`` to ``top``, of all metrics of samples, choose the images. ``sampler`` draws those
+    of a model with a differentiable energy, in place of its own.
     """
 
     splits: Count = 10

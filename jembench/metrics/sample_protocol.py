@@ -5,21 +5,26 @@ Legend: N generated images, n of them kept, M reference images, D features, K lo
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
+from jembench.catalog.options import Added, Names
 from jembench.catalog.spec import Scalar, format_value
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import DataSpec, Evaluation, FeatureNetwork, Features, Need, Planned, Quantity, Source
+from jembench.interfaces import Evaluation, FeatureNetwork, Features, Need, Planned, Quantity, Source
 from jembench.metrics.base import Array, OptionalCount
 from jembench.metrics.classification import log_odds, require_finite
+from jembench.metrics.features import cached_path
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int, UInt8
     from torch import Tensor
 
-_INCEPTION_FROM_HEIGHT = 32
+    from jembench.interfaces.evaluation import Data
+
+SamplerSpec = Annotated[str | None, Names("samplers"), Added()]
 _POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-buffers"}
 
 
@@ -44,6 +49,7 @@ class SampleProtocol:
     selection: Literal["none", "model", "features", "density"] = "none"
     per_class: bool = False  # keep equal numbers of each class that the selecting network predicts
     top: float = 1.0  # images to keep: a share of all in (0, 1], or a whole number above 1
+    sampler: SamplerSpec = None  # of new chains on a differentiable energy; None: images of the model's own
 
     def __post_init__(self) -> None:
         for contradiction in _contradictions(self):
@@ -52,14 +58,14 @@ class SampleProtocol:
     @property
     def wanted(self) -> Source:
         """The source of images to ask the evaluation for."""
-        chains: dict[str, Any] = {name: getattr(self, name) for name in ("steps", "images", "conditional", "pooling")}
-        return Source(chains=self.source, **chains)
+        return Source(chains=self.source, **{of.name: getattr(self, of.name) for of in dataclasses.fields(Source)[1:]})
 
     @property
     def requires(self) -> frozenset[Need]:
         """The needs of this metric."""
         by_selection: dict[str, tuple[Need, ...]] = {"model": ("logits",), "density": ("logits", "energy")}
-        return frozenset(("samples", *by_selection.get(self.selection, ())))
+        own: tuple[Need, ...] = () if self.sampler else ("samples",)  # in whose place it draws from an energy
+        return frozenset((*own, *by_selection.get(self.selection, ())))
 
     def count(self, n: int) -> int:
         """Return the number of images to keep of n.
@@ -83,17 +89,18 @@ class SampleProtocol:
 
 def _contradictions(asked: SampleProtocol) -> Iterator[str]:
     """Yield a sentence for each contradiction between options, and each option without effect."""
+    is_new = asked.source == "fresh" or asked.sampler is not None
     for name in ("steps", "images", "conditional"):
         value = getattr(asked, name)
-        if value is not None and asked.source != "fresh":
+        if value is not None and not is_new:
             yield (
                 f"{name}={format_value(value)} sets how new chains run, and source={asked.source} runs none. Add "
                 f"source=fresh, or leave {name} out."
             )
-    if asked.source == "fresh" and asked.pooling != "one":
+    if is_new and asked.pooling != "one":
         yield (
-            f"pooling={asked.pooling} uses the chains that training kept, and source=fresh runs new ones. Leave one "
-            "of the two out."
+            f"pooling={asked.pooling} uses the chains that training kept, and source=fresh or a sampler runs new ones. "
+            "Leave one of the two out."
         )
     top, selecting = format_value(asked.top), asked.selection != "none"
     if not (0 < asked.top <= 1 or (asked.top > 1 and asked.top % 1 == 0)):
@@ -125,11 +132,15 @@ def require_images(n: int | None, needed: int, what: str, metric: str, because: 
         )
 
 
-def features_spec(option: str, data: DataSpec) -> str:
-    """Return the spec of the feature network of the option ``features``; ``auto`` depends on the size of the images."""
+def features_spec(option: str, data: Data | Planned) -> str:
+    """Return the spec of the feature network of the option ``features``.
+
+    ``auto`` is Inception for images of 32 pixels and more, and ``cnn`` for smaller ones, and for the user's own files
+    where Inception's weights are missing. The identity of the network is part of protocols.
+    """
     if option != "auto":
         return option
-    return "inception" if data.shape[1] >= _INCEPTION_FROM_HEIGHT else "cnn"
+    return "cnn" if data.spec.shape[1] < 32 or (data.content and not cached_path().is_file()) else "inception"
 
 
 def foresee(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int | None, FeatureNetwork]:
@@ -138,7 +149,7 @@ def foresee(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int
     Raises:
         Unavailable: if the feature network is not available, or the model will have no such images, or too few.
     """
-    network = planned.features(features_spec(features, planned.spec))
+    network = planned.features(features_spec(features, planned))
     drawn = planned.samples(asked.wanted)
     n = None if drawn is None else asked.count(drawn)
     if asked.per_class and asked.selection != "features":
@@ -180,7 +191,7 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
     """
     import torch
 
-    spec = features_spec(features, evaluation.data.spec)
+    spec = features_spec(features, evaluation.data)
     samples = evaluation.samples(asked.wanted)
     network = evaluation.services.features(spec)
     pool, logits = (finite(part, "samples") for part in evaluation.services.features_of(spec, samples.images))
@@ -237,7 +248,7 @@ def pool_of(evaluation: Evaluation, features: str, images: Literal["train", "tes
     Raises:
         Diverged: if a feature is not finite.
     """
-    return finite(evaluation.services.features_of(features_spec(features, evaluation.data.spec), images).pool, what)
+    return finite(evaluation.services.features_of(features_spec(features, evaluation.data), images).pool, what)
 
 
 def canonical_order(images: UInt8[Tensor, "N C H W"]) -> Array:

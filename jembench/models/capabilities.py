@@ -46,6 +46,11 @@ def is_differentiable(model: Any) -> bool:
     return bool(getattr(model, "differentiable", True))
 
 
+def has_energy_gradient(model: Any) -> bool:
+    """Return whether a model has dE/dx, which chains follow."""
+    return "energy" in capabilities(model) and is_differentiable(model)
+
+
 def require_gradients(model: Any) -> None:
     """Check that a model's outputs have gradients towards the images.
 

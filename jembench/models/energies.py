@@ -13,11 +13,17 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+import inspect
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from jembench.interfaces import Energy, GradEnergy
+from jembench.errors import NotApplicable, PluginError
+from jembench.interfaces import Density, GradEnergy
 from jembench.models.execution import PLAIN, Execution, at_least_float32, autocast, compiled
 
 
@@ -66,7 +72,53 @@ class LogitModel(nn.Module):
         return energy_of(self.logits(x), y)
 
 
-def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str] | None = None) -> GradEnergy:
+class JointEnergyModel(LogitModel):
+    """The reading of a model that has E(x, y) alone: f(x)[y] = -E(x, y), which gives E(x) and p(y|x).
+
+    Args:
+        net: has the method ``energy(x, y)``, (B, C, H, W) and (B,) -> (B,).
+        num_classes: K. Logits of a batch take K passes.
+    """
+
+    def __init__(self, net: nn.Module, num_classes: int) -> None:
+        super().__init__(net)
+        self.num_classes = num_classes
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        labels = torch.arange(self.num_classes, device=x.device)
+        return -torch.stack([energy_function(self.net)(x, label.expand(len(x))) for label in labels], dim=1)
+
+
+def accepts(method: Callable[..., Any], arguments: int) -> bool:
+    """Return whether a method can be called with a number of positional arguments: 1 for E(x), 2 for E(x, y)."""
+    with suppress(TypeError):
+        inspect.signature(method).bind(*range(arguments))
+        return True
+    return False
+
+
+def energy_function(model: Any) -> Callable[..., Tensor]:
+    """Return the function from x, and labels y if given, to E(x) or E(x, y), (B,) in float32 or float64.
+
+    The model's method is ``energy(x)``, ``energy(x, y=None)``, or ``log_prob`` in either form, with E = -log p. The
+    function raises NotApplicable for labels that it does not take, and PluginError for a result of another shape.
+    """
+    is_density = isinstance(model, Density)
+    method = model.log_prob if is_density else model.energy
+    name, takes_labels = f"{type(model).__name__}.{method.__name__}", accepts(method, 2)
+
+    def energy(x: Tensor, y: Tensor | None = None) -> Tensor:
+        if y is not None and not takes_labels:
+            raise NotApplicable(f"{name}(x) takes no labels, so that E(x, y) is not defined.")
+        value: Tensor = method(x) if y is None else method(x, y)
+        if value.shape != x.shape[:1]:
+            raise PluginError(f"{name} returns {tuple(value.shape)} for {len(x)} images; return (B,), by squeeze(1).")
+        return at_least_float32(-value if is_density else value)
+
+    return energy
+
+
+def grad_energy(model: Any, execution: Execution = PLAIN, given_up: list[str] | None = None) -> GradEnergy:
     """Return the function (x, y) -> (E, dE/dx) of a model, which leaves the gradients of its parameters unchanged.
 
     E is float32, or float64 if the model's is; dE/dx has the type of x. Gradients of the parameters are not computed,
@@ -75,14 +127,15 @@ def grad_energy(model: Energy, execution: Execution = PLAIN, given_up: list[str]
     cosine between the two gradients is above .99.
 
     Args:
-        model: has an energy.
+        model: has an energy or a normalised density.
         execution: the precision, and whether the function is compiled.
         given_up: a list to which the reason is appended when compilation fails.
     """
+    of_model = energy_function(model)
 
     def energy_of_images(x: Tensor, y: Tensor | None) -> Tensor:
         with autocast(execution.precision, x.device):
-            return at_least_float32(model.energy(x, y))
+            return of_model(x, y)
 
     # a chain's steps are captured as one CUDA graph, or not at all
     energy = compiled(energy_of_images, given_up, captured=False) if execution.compiled else energy_of_images

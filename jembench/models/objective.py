@@ -22,9 +22,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from jembench.interfaces import Batch, Chains, Classifier, DataSpec, Energies, Loss, Negatives, Trainable
+from jembench.interfaces import Batch, Chains, Classifier, DataSpec, Energies, Energy, Loss, Negatives, Trainable
 from jembench.models.capabilities import capabilities
-from jembench.models.energies import LogitModel, joint_energy, marginal_energy
+from jembench.models.energies import JointEnergyModel, LogitModel, accepts, joint_energy, marginal_energy
 from jembench.models.execution import at_least_float32
 from jembench.models.nets import check_net
 
@@ -113,6 +113,8 @@ class PlainClassifier(LogitModel):
 def as_model(made: Any, data: DataSpec, name: str) -> Any:
     """Return a network without the methods of a model as a classifier, after a check on two images; else ``made``.
 
+    A model that is not trained here and has only E(x, y) becomes a :class:`JointEnergyModel`.
+
     Args:
         made: by the factory of a model.
         data: the description of the images.
@@ -121,7 +123,10 @@ def as_model(made: Any, data: DataSpec, name: str) -> Any:
     Raises:
         PluginError: if it fails on the images, or does not give a logit per class.
     """
-    if not isinstance(made, nn.Module) or capabilities(made) or isinstance(made, Trainable):
+    if not isinstance(made, nn.Module) or isinstance(made, Trainable):
         return made
+    if capabilities(made):
+        is_joint = isinstance(made, Energy) and data.num_classes and not accepts(made.energy, 1)
+        return JointEnergyModel(made, data.num_classes) if is_joint else made
     check_net(name, made, data)
     return PlainClassifier(made)

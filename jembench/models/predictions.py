@@ -16,10 +16,10 @@ from torch import Tensor, nn
 
 from jembench import progress, seeds
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
-from jembench.interfaces import Classifier, DataSpec, Density, Quantity
+from jembench.interfaces import Classifier, DataSpec, Quantity
 from jembench.limits import Limit
 from jembench.models.capabilities import require_gradients
-from jembench.models.energies import LogitModel, marginal_energy
+from jembench.models.energies import LogitModel, energy_function, marginal_energy
 from jembench.models.execution import at_least_float32, frozen, mode
 
 Done = TypeVar("Done")
@@ -121,7 +121,7 @@ def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) ->
             readings["logits"] = at_least_float32(cast(Classifier, model).logits(x))
         if wanted & {"energy", "grad-norm"}:
             logits = readings["logits"] if energy_follows_from_logits(model) else None
-            readings["energy"] = energy(model, x) if logits is None else marginal_energy(logits)
+            readings["energy"] = energy_function(model)(x) if logits is None else marginal_energy(logits)
         if "grad-norm" in wanted:
             (grad,) = torch.autograd.grad(readings["energy"].sum(), x)
             readings["grad-norm"] = grad.flatten(1).norm(dim=1)
@@ -132,9 +132,3 @@ def energy_follows_from_logits(model: Any) -> bool:
     """Return whether E(x) is -logsumexp of the logits by construction."""
     is_logit_model = isinstance(model, LogitModel) and type(model).energy is LogitModel.energy
     return is_logit_model or getattr(model, "energy_follows_from_logits", False)
-
-
-def energy(model: Any, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
-    """Return E(x), or -log p(x) of a model with a normalised density, in float32 or float64."""
-    value: Tensor = -model.log_prob(x) if isinstance(model, Density) else model.energy(x)
-    return at_least_float32(value)

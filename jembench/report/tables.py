@@ -13,7 +13,7 @@ from jembench.experiment.names import Fit
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, bare_name, covers
 from jembench.report import headings
-from jembench.report.protocols import DEFENCE, in_common, in_words, parts_of, peculiarities
+from jembench.report.protocols import DEFENCE, in_common, in_words, parsed, parts_of, peculiarities
 from jembench.report.rows import Row, grouped
 from jembench.report.select import T
 from jembench.report.table import ABSENT, DAGGER, ENDS, INTERVAL, Footnote, Footnotes, Heading, Table, detail, pivot
@@ -265,9 +265,22 @@ _REMARKS = {
 """Remarks on values of these labels, or of these with a suffix."""
 
 
+def _origins(row: Row) -> Iterator[str]:
+    """Yield that a given sampler drew the samples, and that features of one's own images are not Inception's."""
+    parts = parts_of(row.protocol)
+    sampler = parsed(parts.get("source", "")) if "sampler" in row.options else None
+    if sampler and sampler.arguments:
+        how = ", ".join(" ".join(option) for option in sampler.arguments)
+        yield f"samples by new chains, not by chains of the model: {sampler.name}, {how}."
+    if "data_content" in parts and "features" not in row.options and "-cnn@" in parts.get("features", ""):
+        yield "features of a small network trained on these images; Inception needs its weights and 32 pixels."
+
+
 def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
     """Yield what the intervals, deviations and signs in a table of some rows with these texts mean."""
     labels = [row.label for row in rows if row.low is not None and not row.label.startswith("fid-infinity")]
+    for origins in grouped(((text, row.heading[0]) for row in rows for text in _origins(row)), lambda one: one[0]):
+        yield f"{', '.join(dict.fromkeys(label for _, label in origins))}: {origins[0][0]}"
     if any(row.low is not None for row in rows):
         yield f"{INTERVAL} of the mean over other test images (samples, timed iterations), as many as were measured."
     for remark, names in _REMARKS.items():

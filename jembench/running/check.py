@@ -14,12 +14,12 @@ from jembench.data.datasets import absent, count, make
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import FitPlan, Plan
-from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Generative, Need, Sampler, Source, Split
+from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Generative, Need, Sampler, Source, Split, Trainable
 from jembench.interfaces.evaluation import KEPT, Checked
 from jembench.interfaces.models import Capability
 from jembench.metrics.attacks import Attack
 from jembench.models import devices
-from jembench.models.capabilities import capabilities, is_fitted, require_gradients
+from jembench.models.capabilities import capabilities, has_energy_gradient, is_fitted, require_gradients
 from jembench.models.settings import isolated
 from jembench.running.caches import FeatureBank
 from jembench.running.estimate import attack_seconds
@@ -146,7 +146,8 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
                 sampler, iterations, buffers = trainer.sampler, trainer.iterations, len(snapshots.moments(trainer))
         held = 0 if fit.is_pretrained else fit.recipe.data.validation
         start = {"model": model, "sampler": sampler, "validation": held, "buffers": buffers}
-        planned = replace(data, **start, pretrained=fit.is_pretrained)
+        start |= {"pretrained": fit.is_pretrained, "content": "" if fit.absent else fit.dataset.content}
+        planned = replace(data, **start)
         reasons: dict[str, Unavailable] = {}
         for name, metric in {str(cell.metric): cell.metric for fit in fits for cell in plan.cells_of(fit)}.items():
             with isolated(f"The metric {name}", _ignore):
@@ -180,6 +181,7 @@ class PlannedFit:
     dataset: Dataset
     test: Split  # the test images under evaluation
     fetching: bool  # whether downloads may be made now
+    content: str = ""  # a hash of the files of a dataset of the user's own files
     drawn: set[str] = field(default_factory=set)  # specs of OOD sets that can be drawn
     networks: dict[str, FeatureNetwork] = field(default_factory=dict)  # that can be used
     model: Any = None
@@ -195,7 +197,9 @@ class PlannedFit:
             NotApplicable: if it will not.
         """
         if missing := sorted(needs & set(get_args(Capability)) - capabilities(self.model)):
-            raise NotApplicable(f"needs {' and '.join(missing)}, which the model does not give")
+            chains = "samples" in missing and has_energy_gradient(self.model) and not isinstance(self.model, Trainable)
+            remedy = "; --sampler sgld:steps=100 draws samples from its energy" if chains else ""
+            raise NotApplicable(f"needs {' and '.join(missing)}, which the model does not give{remedy}")
         if "labels" in needs and self.test.labels is None:
             raise NotApplicable(f"The dataset {self.spec.name} has no labels, so that no class can be wrong.")
         if "validation" in needs and not self.validation:
@@ -220,6 +224,9 @@ class PlannedFit:
 
     def samples(self, source: Source = KEPT) -> int | None:
         """Return the number of generated images that the model will have; None if its sampler has no ``capacity``."""
+        if source.sampler and registry.resolve("samplers", source.sampler) and has_energy_gradient(self.model):
+            return source.images or FRESH_SAMPLES
+        self.require(frozenset({"samples"}))  # without such an energy, the model's own are used
         kept = self._kept()
         buffers = 0 if kept == 0 else self.buffers
         check_source(source, chains=self.sampler is not None, pretrained=self.pretrained, buffers=buffers)

@@ -20,6 +20,7 @@ from torch import Generator, Tensor
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.catalog.discovery import Component
+from jembench.catalog.spec import Spec, format_value
 from jembench.data.holdout import Holdout
 from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash, to_float, to_uint8
@@ -28,6 +29,7 @@ from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Features, Gen
 from jembench.interfaces.evaluation import KEPT, Evaluation, Quantity, Samples, Source, TrainingRecord
 from jembench.interfaces.samplers import ChainState, GradEnergy, Sampler
 from jembench.models import predictions
+from jembench.models.capabilities import has_energy_gradient
 from jembench.models.energies import grad_energy
 from jembench.progress import Phase
 from jembench.running.caches import FeatureBank, TensorCache
@@ -115,6 +117,8 @@ class TrainedFit:
 
     def _draw(self, source: Source) -> Samples:
         buffers = self.buffers() if source.pooling != "one" else ()
+        if source.sampler and has_energy_gradient(self.model):
+            return self._fresh(source)
         check_source(source, chains=self.sampler is not None, pretrained=self.pretrained, buffers=len(buffers))
         if source.pooling != "one":
             return (snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean)(buffers)
@@ -140,12 +144,16 @@ class TrainedFit:
     def _fresh(self, source: Source) -> Samples:
         """Return the ends of new chains. The sampler's state does not change."""
         sampler, data = self.sampler, self.dataset.spec
+        named = registry.resolve("samplers", source.sampler) if source.sampler else None
+        if named:
+            sampler = chain.make(named, data, self.held.train if self.held else self.dataset.split("train"))
         assert sampler is not None
         steps, n = sampler.steps if source.steps is None else source.steps, source.images or FRESH_SAMPLES
-        as_trained = self.conditional or self.model.chains == "conditional"
+        as_trained = self.conditional or getattr(self.model, "chains", "none") == "conditional"
         conditional = as_trained if source.conditional is None else source.conditional
-        unusual = "" if conditional == as_trained else f"conditional={conditional},".lower()
-        name = f"chains:{unusual}steps={steps}"
+        unusual = {} if conditional == as_trained else {"conditional": conditional}
+        options = {**(named.arguments if named else {}), **unusual, "steps": steps}
+        name = str(Spec(named.name if named else "chains", tuple((k, format_value(o)) for k, o in options.items())))
 
         def run() -> dict[str, Tensor]:
             generator = self.generator(name, self.device)
@@ -155,7 +163,7 @@ class TrainedFit:
             images, labels, *_ = self._as_samples(end, name)
             return {"images": images} | ({} if labels is None else {"labels": labels})
 
-        drawn = self.cache.once(f"samples-{n}-{steps}-{conditional}", run)
+        drawn = self.cache.once(f"samples-{n}-{steps}-{conditional}{f'-{named.id}' if named else ''}", run)
         return Samples(drawn["images"], drawn.get("labels"), name)
 
     def _as_samples(self, state: ChainState, source: str) -> Samples:

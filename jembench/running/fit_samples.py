@@ -6,34 +6,33 @@ from pathlib import Path
 
 from torch import nn
 
+from jembench.catalog import registry
 from jembench.data import grid
 from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
 from jembench.interfaces import Evaluation, Samples, Source
-from jembench.models.capabilities import capabilities
+from jembench.interfaces.evaluation import KEPT
+from jembench.models.capabilities import capabilities, has_energy_gradient
 
 
-def check_generative(model: nn.Module, fit: FitPlan, steps: int | None) -> None:
-    """Check that a model generates images and, for new chains of ``steps`` steps, has chains.
+def source_of(model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | None, n: int | None = None) -> Source:
+    """Return the source of a model's images: kept or direct ones; with steps or a sampler, the ends of n new chains.
 
     Raises:
-        SpecError: if it does not.
+        SpecError: if the model has none of these, or there is no such sampler.
     """
+    named = str(registry.resolve("samplers", sampler)) if sampler else None
+    if named and has_energy_gradient(model):
+        return Source(steps=steps, images=n, sampler=named)
     if "samples" not in capabilities(model):
         reason = "it neither draws them nor has chains" if fit.is_pretrained else "it is trained without chains"
-        raise SpecError(f"{fit.requested} generates no images: {reason}. Choose a model that does.")
-    if steps is not None and getattr(model, "chains", "none") == "none":
-        raise SpecError(f"{fit.requested} draws its images directly, without a chain. Leave --steps out.")
-
-
-def samples_of(evaluation: Evaluation, fit: FitPlan, steps: int | None, n: int | None = None) -> Samples:
-    """Return the kept or direct samples of a model; with ``steps``, the ends of n new chains.
-
-    Raises:
-        SpecError: as for :func:`check_generative`.
-    """
-    check_generative(evaluation.model, fit, steps)
-    return evaluation.samples() if steps is None else evaluation.samples(Source(chains="fresh", steps=steps, images=n))
+        remedy = ", or draw from its energy: --sampler sgld:steps=100" if has_energy_gradient(model) else ""
+        raise SpecError(f"{fit.requested} generates no images: {reason}. Choose a model that does{remedy}.")
+    if steps is None and named is None:
+        return KEPT
+    if getattr(model, "chains", "none") == "none":
+        raise SpecError(f"{fit.requested} draws its images directly, without a chain. Leave --steps and --sampler out.")
+    return Source(chains="fresh", steps=steps, images=n)
 
 
 def write_samples(

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import torch
 from torch import Generator, Tensor
 
 from jembench import progress
+from jembench.catalog.registry import Resolved
 from jembench.errors import NotApplicable
-from jembench.interfaces import ChainState, GradEnergy, Sampler
+from jembench.interfaces import ChainState, DataSpec, GradEnergy, Sampler, Split
+from jembench.models.memory import check_memory
+
+
+def make(named: Resolved, data: DataSpec, train: Split) -> Sampler:
+    """Make a sampler and give it the training images.
+
+    Raises:
+        SpecError: if it does not fit into the memory.
+    """
+    check_memory(lambda: named.make(data), f"The sampler {named}", torch.device("cpu"))
+    sampler: Sampler = named.make(data)
+    if hasattr(sampler, "inform"):
+        sampler.inform(train)
+    return sampler
 
 
 def require_chains(sampler: Sampler | None) -> Sampler:

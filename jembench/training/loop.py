@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Mapping
 from contextlib import nullcontext
 from functools import cached_property
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Generator, Tensor
@@ -23,8 +23,7 @@ from jembench.experiment import effects
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, GradEnergy, Loss, Negatives, Sampler, Split
 from jembench.models import devices, execution, predictions
-from jembench.models.energies import LogitModel, grad_energy
-from jembench.models.memory import check_memory
+from jembench.models.energies import LogitModel, energy_function, grad_energy
 from jembench.models.objective import has_batch_norm
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
@@ -256,8 +255,7 @@ class Trainer:
             execution.mode(self.model, train=self.recipe.chains.mode == "train"),
             execution.autocast(self.execution.precision, self.device),
         ):
-            energy: Tensor = self.model.energy(state.x, state.y)
-        return energy.float()
+            return energy_function(self.model)(state.x, state.y).float()
 
     def adjust(self, adjustment: Adjustment) -> None:
         """Apply the remedies of the guard: longer chains, a lower learning rate or a penalty.
@@ -338,9 +336,4 @@ def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sa
             f"The recipe {recipe.label} names no sampler, and a {type(model).__name__} is trained with chains. Choose "
             "another recipe, or name one: --set chains.sampler=pcd."
         )
-    named = registry.resolve("samplers", recipe.chains.sampler)
-    check_memory(lambda: named.make(data), f"The sampler {named}", torch.device("cpu"))
-    sampler: Any = named.make(data)
-    if hasattr(sampler, "inform"):
-        sampler.inform(train)
-    return cast(Sampler, sampler)
+    return chain.make(registry.resolve("samplers", recipe.chains.sampler), data, train)

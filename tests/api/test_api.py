@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader, TensorDataset
 
 import jembench as jb
 from jembench.api import arguments, comparison, live, results, runs, status, stored
@@ -166,6 +167,11 @@ def test_a_suite_may_be_a_file(zoo_of_tests, tmp_path):
         ({"executor": "nosuch"}, "no executor named 'nosuch'"),
         ({"reference": "nosuch/table1"}, "no published table named 'nosuch/table1'"),
         ({"settings": ["epochs=5"]}, "mapping"),
+        ({"sampler": "sgdl"}, "no sampler named 'sgdl'"),
+        ({"sampler": "sgld", "metrics": "accuracy"}, "No metric of the suite hybrid takes a sampler"),
+        ({"datasets": (*arrays()["train"],)}, r'given as ndarray, .* Write {"train": \(x, y\)'),
+        ({"datasets": TensorDataset(torch.zeros(2))}, r"given as TensorDataset, .* of a torch dataset, x, y = next"),
+        ({"datasets": {**arrays(), "test": DataLoader([1])}}, "images of test are given as DataLoader. Write"),
         ({"datasets": {"test": np.zeros((2, 4, 4), np.uint8)}}, "train and test"),
         ({"datasets": {**arrays(), "test": np.zeros((2, 4, 4))}}, "uint8"),
         ({"datasets": {**arrays(), "test": np.zeros((2, 5, 4), np.uint8)}}, "different shapes"),
@@ -192,6 +198,42 @@ def test_a_module_and_arrays_are_measured_as_they_are(tmp_path):
     assert record.value == pytest.approx(100 * (predicted == labels).mean())
     assert model.training
     assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
+
+
+def test_tensor_datasets_and_the_line_that_an_error_shows_are_arrays():
+    images, labels = (torch.as_tensor(array) for array in arrays()["train"])
+    data = TensorDataset(images, labels)
+    x, y = next(iter(DataLoader(data, len(data))))
+    of_pairs = live.dataset_spec({"train": (images, labels), "test": (images, labels)})
+    assert of_pairs == live.dataset_spec({"train": data, "test": [x, y]})
+
+
+class Bowl(torch.nn.Module):
+    """A model that was not written for jembench: E(x) = |x - c|^2 / 2, without labels, trained elsewhere."""
+
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("c", torch.full((1, 4, 4), 0.25))
+
+    def energy(self, x):
+        return (x - self.c).square().flatten(1).sum(1) / 2
+
+
+def test_a_sampler_is_given_to_any_energy_and_is_part_of_what_is_measured(tmp_path):
+    def gap(sampler):
+        how = {"models": Bowl(), "datasets": arrays(), "metrics": "energy-gap", "progress": False}
+        (record,) = jb.run("hybrid", sampler=sampler, store=tmp_path, **how)
+        return record
+
+    assert "--sampler sgld:steps=100" in gap(None).reason
+    ends = gap("sgld:steps=1,step_size=1,noise=0")  # one step of size 1 leads to the minimum
+    images = torch.as_tensor(arrays()["test"][0])[:, None].float() / 127.5 - 1
+    in_8_bits = (0.25 - (round(1.25 * 127.5) / 127.5 - 1)) ** 2 * 16 / 2
+    assert ends.value == pytest.approx(Bowl().energy(images).mean().item() - in_8_bits, rel=1e-4)
+    other = gap("sgld:steps=2,step_size=1,noise=0")
+    assert other.protocol == ends.protocol.replace("steps=1", "steps=2") != ends.protocol
+    assert len(list((tmp_path / "cells").iterdir())) == 3
+    assert gap("sgld:noise=0,step_size=1.0,steps=2") == other  # spelled in another way
 
 
 def test_other_weights_and_other_layers_are_other_models():

@@ -43,10 +43,21 @@ def test_a_model_that_draws_directly(sample):
     assert Path("samples.png").exists()
 
 
+def test_a_sampler_draws_from_any_energy(sample):
+    done = sample("zoo_of_tests:classifier", "--sampler", "sgld:steps=3,bounded=true")
+    assert done.code == 0, done.err
+    assert ", from new chains of sgld:bounded=true,steps=3, a row for each class" in done.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["zoo_of_tests:classifier"], "zoo_of_tests:classifier generates no images: it is trained without chains."),
+        (
+            ["zoo_of_tests:classifier"],
+            "it is trained without chains. Choose a model that does, or draw from its",
+        ),
+        (["zoo_of_tests:painter_alone", "--sampler", "sgld"], "draws its images directly, without a chain."),
+        (["zoo_of_tests:jem", "--sampler", "sgdl"], "no sampler named 'sgdl'"),
         (["zoo_of_tests:painter", "--steps", "5"], "zoo_of_tests:painter draws its images directly, without a chain."),
         (["zoo_of_tests:jem", "--steps", "0"], "0 is not in the range x>=1"),
         (["zoo_of_tests:jem", "--output", "/proc/x.png"], "Cannot write /proc/x.png: "),

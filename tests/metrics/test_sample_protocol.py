@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -10,10 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import Samples, Source
+from jembench.interfaces import DataSpec, Samples, Source
 from jembench.interfaces.evaluation import KEPT
 from jembench.metrics.base import protocol_id
-from jembench.metrics.sample_protocol import SampleProtocol, generated
+from jembench.metrics.features import cached_path
+from jembench.metrics.sample_protocol import SampleProtocol, features_spec, generated
 
 
 @pytest.mark.parametrize(
@@ -23,6 +25,7 @@ from jembench.metrics.sample_protocol import SampleProtocol, generated
         ({"images": 5}, "images=5 sets how new chains run"),
         ({"conditional": False}, "conditional=false sets how new chains run"),
         ({"source": "fresh", "pooling": "five"}, "pooling=five uses the chains that training kept"),
+        ({"sampler": "sgld", "pooling": "five"}, "pooling=five uses the chains that training kept"),
         ({"selection": "model", "top": 0.0}, "top is 0.0; it must be a share"),
         ({"selection": "model", "top": -0.1}, "top is -0.1"),
         ({"selection": "model", "top": 2.5}, "top is 2.5"),
@@ -58,6 +61,25 @@ def test_an_evaluation_is_asked_for_what_the_options_say():
     asked = SampleProtocol(source="fresh", steps=5, images=100, conditional=True)
     assert asked.wanted == Source(chains="fresh", steps=5, images=100, conditional=True)
     assert SampleProtocol(pooling="mean", selection="model", top=0.1).wanted == Source(pooling="mean")
+
+
+@pytest.mark.parametrize(
+    ("pixels", "content", "weights", "network"),
+    [
+        (31, "own", True, "cnn"),
+        (32, "own", True, "inception"),
+        (32, "own", False, "cnn"),
+        (32, "", False, "inception"),
+    ],
+)
+def test_own_images_have_features_without_inceptions_weights(tmp_path, monkeypatch, pixels, content, weights, network):
+    monkeypatch.setenv("TORCH_HOME", str(tmp_path))
+    if weights:
+        cached_path().parent.mkdir(parents=True)
+        cached_path().touch()
+    data = SimpleNamespace(spec=DataSpec(name="any", shape=(3, pixels, pixels), num_classes=2), content=content)
+    assert features_spec("auto", data) == network
+    assert features_spec("inception", data) == "inception"
 
 
 def chosen():

@@ -6,7 +6,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jembench.models.energies import LogitModel, grad_energy, joint_energy, marginal_energy
+from jembench.errors import NotApplicable, PluginError
+from jembench.interfaces import DataSpec
+from jembench.models.energies import LogitModel, energy_function, grad_energy, joint_energy, marginal_energy
+from jembench.models.objective import as_model
 
 
 def logits(seed=0, n=6, k=4):
@@ -65,3 +68,53 @@ def test_the_gradient_is_that_of_finite_differences():
 def test_shapes_and_types_in_signatures_are_checked_while_tests_run(labels):
     with pytest.raises(jaxtyping.TypeCheckError):
         joint_energy(torch.zeros(3, 4), labels)
+
+
+# --- methods of models that were not written for jembench -------------------------------------------------------------
+
+
+class Marginal(torch.nn.Module):
+    def energy(self, x):
+        return x.square().flatten(1).sum(1)
+
+
+class NormalDensity(torch.nn.Module):
+    def log_prob(self, x):
+        return -x.square().flatten(1).sum(1) / 2
+
+
+class Joint(torch.nn.Module):
+    """E(x, y) = y |x|^2."""
+
+    def energy(self, x, y):
+        return y * x.square().flatten(1).sum(1)
+
+
+class Column(Marginal):
+    def energy(self, x):
+        return super().energy(x)[:, None]
+
+
+def test_an_energy_or_a_density_need_not_take_labels():
+    x = torch.randn(3, 1, 2, 2)
+    energy, grad = grad_energy(Marginal())(x, None)
+    assert torch.equal(energy, Marginal().energy(x))
+    torch.testing.assert_close(grad, 2 * x)
+    torch.testing.assert_close(grad_energy(NormalDensity())(x, None)[1], x)
+    for model, call in ((Marginal(), r"Marginal\.energy"), (NormalDensity(), r"NormalDensity\.log_prob")):
+        with pytest.raises(NotApplicable, match=rf"{call}\(x\) takes no labels, so that E\(x, y\) is not defined"):
+            energy_function(model)(x, torch.zeros(3, dtype=torch.int64))
+
+
+def test_a_joint_energy_alone_gives_logits_and_the_marginal():
+    x, y = torch.randn(3, 1, 2, 2), torch.tensor([0, 3, 1])
+    model = as_model(Joint(), DataSpec(name="tiny", shape=(1, 2, 2), num_classes=4), "joint")
+    squares = x.square().flatten(1).sum(1)
+    torch.testing.assert_close(model.logits(x), -squares[:, None] * torch.arange(4.0))
+    torch.testing.assert_close(model.energy(x, y), y * squares)
+    torch.testing.assert_close(model.energy(x).exp(), 1 / sum((-k * squares).exp() for k in range(4)))
+
+
+def test_an_energy_of_another_shape_is_refused():
+    with pytest.raises(PluginError, match=r"Column\.energy returns \(3, 1\) for 3 images; .* by squeeze\(1\)"):
+        energy_function(Column())(torch.zeros(3, 1, 2, 2))

@@ -41,6 +41,24 @@ def only(tables):
     return table
 
 
+def test_samples_by_a_given_sampler_and_features_of_own_images_have_one_note_each(cell):
+    drawn = 'source="sgld:start=uniform,steps=20"'
+    own = f"data=photos,data_content=1,features=photos-cnn@2,{drawn}"
+    protocols = {"is:sampler=sgld": f"is:{own}", "fid:sampler=sgld": f"fid:{own}", "kid": "kid:features=digits-cnn@3"}
+    labels = {"is:sampler=sgld": "is-photos-cnn", "fid:sampler=sgld": "fid-photos-cnn", "kid": "kid-digits-cnn"}
+    cells = [
+        cell(metric=metric, outcome=Outcome(status="ok", protocol=protocol, values={labels[metric]: Value(1, 0, 2, 9)}))
+        for metric, protocol in protocols.items()
+    ]
+    remarks = [note.text for note in only(build(cells).tables()).footnotes]
+    assert remarks[:2] == [
+        "Inception score, FID: samples by new chains, not by chains of the model: sgld, start uniform, steps 20.",
+        "Inception score, FID: features of a small network trained on these images; Inception needs its weights and 32 "
+        "pixels.",
+    ]
+    assert not any("KID" in remark for remark in remarks)
+
+
 # --- values -----------------------------------------------------------------------------------------------------------
 
 

@@ -6,6 +6,7 @@ import torch
 from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Split
 from jembench.models.energies import LogitModel
+from jembench.models.objective import PlainClassifier
 from jembench.running.check import PlannedFit
 
 SPEC = DataSpec(name="toy", shape=(1, 4, 4), num_classes=10)
@@ -35,8 +36,9 @@ def planned(model=None, labels=LABELS, **known):
 @pytest.mark.parametrize(
     ("fit", "needs", "reason"),
     [
-        (planned(), {"samples"}, r"^needs samples, which the model does not give$"),
-        (planned(Density()), {"log_prob", "samples"}, "^needs log_prob and samples, which the model does not give$"),
+        (planned(), {"samples"}, r"^needs samples, which the model does not give; --sampler sgld:steps=100 draws"),
+        (planned(PlainClassifier(torch.nn.Flatten())), {"samples"}, r"^needs samples, which the model does not give$"),
+        (planned(Density()), {"log_prob", "energy"}, "^needs log_prob, which the model does not give$"),
         (planned(torch.nn.Flatten()), {"logits"}, "^needs logits, which the model does not give$"),
         (planned(labels=None), {"logits", "labels"}, "The dataset toy has no labels"),
         (planned(), {"validation"}, "trained without validation images"),

@@ -56,9 +56,9 @@ class Unclamped(Mixture):
         return 3 * super().sample(n, y, generator=generator)
 
 
-class NoLabelArgument(EnergyAlone):
+class NoLabelArgument(Mixture):
     def energy(self, x):
-        return self.value(x)
+        return super().energy(x)
 
 
 class NotANumber(Mixture):

@@ -14,6 +14,7 @@ from torch import Tensor
 from jembench.errors import SpecError
 from jembench.interfaces import DataSpec, Fittable, Trainable
 from jembench.models.capabilities import capabilities
+from jembench.models.energies import accepts
 from jembench.testing.checks import DoesNotApply, only_if, promise, require
 from jembench.testing.models.subject import IMAGES, ModelSubject, close, has, needs, require_equal
 
@@ -86,9 +87,12 @@ def shapes_from_data(subject: ModelSubject) -> None:
 def labels_taken_or_refused(subject: ModelSubject) -> None:
     """energy, log_prob and sample take y, which may be None; a model without classes raises a SpecError for labels.
 
-    Define y=None, and raise jembench.plugin.SpecError for labels if the model has no classes.
+    Define y=None, and raise jembench.plugin.SpecError for labels if the model has no classes. energy and log_prob of a
+    model without logits may leave out y.
     """
-    methods = [method for method in ("energy", "log_prob", "sample") if has(subject.model, method)]
+    model = subject.model
+    named = [method for method in ("energy", "log_prob", "sample") if has(model, method)]
+    methods = [one for one in named if one == "sample" or has(model, "logits") or accepts(getattr(model, one), 2)]
     only_if(bool(methods), "It has no method that takes labels.")
     for method in methods:
         with torch.no_grad(), suppress(SpecError):
