@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from jembench import drawing
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_of
 from jembench.report.figures.images import draw_sheet, sheet
+from jembench.report.headings import in_words
 from jembench.report.protocols import in_common
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def images_of(result: Result) -> Iterator[Planned]:
     if rightly_classified(result.arrays).any():
         within = f" within {result.protocol['eps']}" if "eps" in result.protocol else ""
         spent = in_common([result.cell.outcome.protocol])
-        title = f"{result.metric}{within}: {result.title}\n{spent}".strip()
+        title = f"{in_words(result.metric)}{within}: {result.title}\n{spent}".strip()
         yield result.figure(f"{result.metric}-images", changes, title, result.arrays, norms_of(result))
 
 

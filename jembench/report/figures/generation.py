@@ -11,6 +11,7 @@ from fractions import Fraction
 from jembench import drawing
 from jembench.interfaces import Value
 from jembench.report.figures.base import Drawing, Planned, Result, error_bars, figure_of
+from jembench.report.headings import in_words
 from jembench.report.rows import grouped
 
 _SCALES = {"kept": "share of the samples kept, %", "steps": "steps of new chains"}
@@ -45,7 +46,8 @@ def _planned(
         of_all = list(zip(curves_of, places, results, strict=True))
         for label in dict.fromkeys(label for result in results for label in result.values):
             points = [(curve, x, result.values[label]) for curve, x, result in of_all if label in result.values]
-            yield figure_of(results, f"{label}-{scale}", curves, f"{label} of {results[0].title}", label, scale, points)
+            title = f"{in_words(label)} of {results[0].title}"
+            yield figure_of(results, f"{label}-{scale}", curves, title, label, scale, points)
 
 
 def _selection(result: Result) -> str:
@@ -75,7 +77,7 @@ def curves(title: str, label: str, scale: str, points: Sequence[tuple[str, float
         style = {**drawing.line(index), "elinewidth": 0.8}
         axes.errorbar(places, heights, yerr=error_bars(values), label=group[0][0], **style)
     ticks = sorted({x for _, x, _ in points})
-    axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=label)
+    axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=in_words(label))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
     if len(found) > 1:

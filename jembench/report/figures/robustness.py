@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from jembench import drawing
 from jembench.report.figures import adversarial
 from jembench.report.figures.base import Drawing, Numbers, Planned, Result, figure_of, rows_of
+from jembench.report.headings import in_words
 from jembench.report.protocols import DEFENCE, RULE, in_common, values_of
 from jembench.report.rows import grouped
 from jembench.stats.intervals import wilson
@@ -61,7 +62,7 @@ def of_attack(results: Sequence[Result]) -> Drawing:
     """Draw the curves of one attack under one budget."""
     attack = results[0].metric
     spent = in_common(result.cell.outcome.protocol for result in results)
-    title = f"{_TITLES.get(attack, f'{attack} attack')}: {results[0].trained_on}\n{spent}".strip()
+    title = f"{_TITLES.get(attack, f'{in_words(attack)} attack')}: {results[0].trained_on}\n{spent}".strip()
     return curves(title, curves_of(results))
 
 

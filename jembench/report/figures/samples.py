@@ -13,6 +13,7 @@ import numpy as np
 from jembench import drawing
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, histograms, rows_of
 from jembench.report.figures.images import Panel, draw_sheet, grid_of, grids, sheet
+from jembench.report.headings import in_words
 
 _PERCENTILES = {"p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
 _PAIRS_IN_A_ROW = 4
@@ -120,7 +121,7 @@ def distances(title: str, arrays: Arrays) -> Drawing:
     rows: list[dict[str, Any]] = []
     for axes, space in zip(axes_of_spaces, spaces, strict=True):
         measured = {"test images": arrays[f"test-distance{space}"], "samples": arrays[f"distance{space}"]}
-        name = {"": "features of Inception", _PIXELS: "pixels"}.get(space, f"features of {space[1:]}")
+        name = {"": "features of Inception", _PIXELS: "pixels"}.get(space, f"features of {in_words(space[1:])}")
         rows += histograms(axes, measured, space=name)
         axes.set_xlabel(f"distance in {name}")
     axes_of_spaces[0].set_title("to the nearest training image")

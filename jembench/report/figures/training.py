@@ -32,6 +32,7 @@ from jembench.report.figures.base import (
     title_of,
 )
 from jembench.report.figures.images import Panel, grid_of, grids
+from jembench.report.headings import in_words
 from jembench.report.rows import grouped
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
@@ -234,9 +235,9 @@ def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned
     for group in grouped(measured, lambda c: (c.metric, c.outcome.protocol, c.fit.dataset, c.provenance.get("limit"))):
         if max(map(len, grouped(group, lambda cell: cell.fit.names))) > 1:
             results = [Result(cell, {}, names) for cell in group]
-            metric = ", ".join((results[0].metric, *(f"{key} {value}" for key, value in results[0].options.items())))
-            title = f"{metric} on {dataset_of(group[0].fit, names)}"
-            yield figure_of(results, f"seeds-{results[0].metric}", strips, title, group, names)
+            metric, options = results[0].metric, (f"{key} {value}" for key, value in results[0].options.items())
+            title = f"{', '.join((in_words(metric), *options))} on {dataset_of(group[0].fit, names)}"
+            yield figure_of(results, f"seeds-{metric}", strips, title, group, names)
 
 
 def strips(title: str, cells: Sequence[Cell], names: Names = NO_NAMES) -> Drawing:
@@ -248,7 +249,7 @@ def strips(title: str, cells: Sequence[Cell], names: Names = NO_NAMES) -> Drawin
     figure, panels = drawing.panels(title, height, len(units), columns, sharey=True)
     rows = []
     for axes, (label, unit) in zip(panels, units.items(), strict=True):
-        name = f"{label}, {unit}" if unit else label
+        name = ", ".join(filter(None, (in_words(label), unit)))
         for place, model in enumerate(models):
             own = [cell for cell in cells if model_of(cell.fit, names) == model and label in cell.outcome.values]
             numbers = {cell.fit.seed: cell.outcome.values[label].value for cell in own}

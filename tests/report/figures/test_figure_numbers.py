@@ -210,8 +210,8 @@ def test_distances_of_samples_and_test_images_are_counted_in_every_space(neighbo
     for row in rows:
         totals[row["space"], row["images"]] = totals.get((row["space"], row["images"]), 0) + row["count"]
     assert totals == {
-        ("features of digits-cnn", "test images"): 30,
-        ("features of digits-cnn", "samples"): 60,
+        ("features of digits CNN", "test images"): 30,
+        ("features of digits CNN", "samples"): 60,
         ("pixels", "test images"): 30,
         ("pixels", "samples"): 60,
     }

@@ -87,7 +87,7 @@ def test_each_norm_has_a_panel_with_its_models(planned):
     legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
     assert legend == ["jem", "jem, 10 refinement steps", "baseline"]
     assert drawing.figure.get_suptitle().splitlines() == [
-        "pgd attack: digits, seed 0",
+        "PGD attack: digits, seed 0",
         "images 60, restarts 20, steps 40, eot 5, grad through",
     ]
 
@@ -174,7 +174,7 @@ def test_an_attack_of_one_size_has_images_and_no_curve(cell, attack_arrays):
     found = results(cell, attack_arrays, ("jem", "eps=8/255,norm=linf", {}))
     (planned,) = robustness.plan(found)
     assert "images" in planned.stem
-    assert planned.draw().figure.get_suptitle() == "pgd within 8/255: jem on digits, seed 0"
+    assert planned.draw().figure.get_suptitle() == "PGD within 8/255: jem on digits, seed 0"
 
 
 # --- images ---
