@@ -16,7 +16,6 @@ from jembench.api import fit as fit_module
 from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.experiment.plan import plan_again
 from jembench.interfaces import DataSpec, Split
-from jembench.running import fits
 
 TINY = str(Path(__file__).parents[1] / "zoo" / "tiny.toml")
 RUN = {"datasets": "zoo_of_tests:data", "recipe": TINY, "progress": False}
@@ -107,22 +106,10 @@ def test_tables(folder):
     _, found = folder
     assert "zoo_of_tests:classifier" in str(found)
     assert found.table("csv").startswith("model,name,")
+    assert found._repr_markdown_() == found.table("markdown")  # in a notebook
     assert repr(found) == "<Results: 4 rows of 2 models>"
     with pytest.raises(SpecError, match="nosuch"):
         found.table("nosuch")
-
-
-def test_a_notebook_shows_the_tables(folder):
-    found = folder[1]
-    assert found._repr_markdown_() == found.table("markdown")
-
-
-def test_a_finished_run_is_found_again(folder, zoo_of_tests, monkeypatch):
-    root, found = folder
-    monkeypatch.setattr(fits.FitWork, "_train", None)
-    again = jb.run("hybrid", models=MODELS, metrics=["accuracy", "ece"], seeds=[0, 1], store=root, **RUN)
-    assert list(again) == list(found)
-    assert {record.label for record in jb.open_store(root).results()} >= {"accuracy", "ece"}
 
 
 @pytest.mark.parametrize(
@@ -133,27 +120,6 @@ def test_the_published_tables_that_are_shown(folder, zoo_of_tests, reference, pu
     for found in (again, jb.open_store(folder[0]).results("hybrid", reference=reference)):
         sources = [row["source"] for row in found.document.records()]
         assert {source.split(", ")[2] for source in sources if source} == published
-
-
-def test_what_was_finished_before_an_interrupt_is_kept(folder, zoo_of_tests, monkeypatch, tmp_path):
-    def interrupted(*arguments, **options):
-        raise KeyboardInterrupt
-
-    call = {"models": MODELS, "metrics": "accuracy", "store": tmp_path, **RUN}
-    jb.run("hybrid", **{**call, "models": MODELS[0]})
-    with monkeypatch.context() as patch:
-        patch.setattr("jembench.training.loop.Trainer.iterate", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            jb.run("hybrid", **call)
-    assert [fit.model for fit in jb.open_store(tmp_path).fits] == MODELS[:1]
-    assert {record.status for record in jb.run("hybrid", **call)} == {"ok"}
-
-
-def test_a_suite_may_be_a_file(zoo_of_tests, tmp_path):
-    path = tmp_path / "own.toml"
-    path.write_text('title = "Own"\nmodels = ["jem"]\ndatasets = ["digits"]\nmetrics = ["accuracy"]\n')
-    (record,) = jb.run(path, models=MODELS[1], store=tmp_path / "store", **RUN)
-    assert (record.model, record.label) == (MODELS[1], "accuracy")
 
 
 @pytest.mark.parametrize(

@@ -80,17 +80,6 @@ def test_the_environment_is_stronger_than_the_file_and_the_command_line_than_bot
     assert planned("--seeds", "6", "--set", "epochs=1") == {(jem, "tiny+epochs=1", 6)}
 
 
-def test_where_it_is_carried_out(experiment, jembench, monkeypatch):
-    def store_of(*arguments):
-        out = jembench("run", experiment(), "--models", "zoo_of_tests:classifier", *arguments).out
-        return [line.split()[1].partition("/")[0] for line in out.splitlines() if line.startswith(" results ")]
-
-    assert store_of() == ["mine"]
-    monkeypatch.setenv("JEMBENCH_STORE", "of-environment")
-    assert store_of() == ["of-environment"]
-    assert store_of("--store", "of-command-line") == ["of-command-line"]
-
-
 def test_workers_of_the_command_line_stand_in_place_of_the_executor_of_the_file(experiment, jembench):
     text = 'executor = "slurm-of-nowhere"\n'
     preview = ("--dry-run", "--models", "zoo_of_tests:classifier")

@@ -33,7 +33,8 @@ def test_an_existing_file_is_replaced_by_force_alone(here):
         ("dangling.png", "which is no ordinary file"),
         ("pipe.png", "which is no ordinary file"),
         ("thesis.tex", "its name must end in .png"),
-        ("file/a.png", "Not a directory"),
+        ("file/a.png", r"Not a directory\. Choose another folder with --output\."),
+        ("/proc/x.png", r"Cannot write /proc/x\.png: "),
         ("x" * 300 + ".png", "File name too long"),
     ],
 )

@@ -46,8 +46,3 @@ def test_each_spec_of_a_list_is_completed():
 def test_what_is_no_name_may_be_a_file():
     assert {name for name, _ in complete(RECIPE, "")} == set(recipe.names())
     assert complete(RECIPE, "mine.to") == [("mine.to", "file")]
-
-
-def test_it_needs_no_torch():
-    code = "import sys, jembench.cli.run, jembench.cli.parameters; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,7 +1,5 @@
 """``jembench run``: what it prints, and what it does not do twice."""
 
-import itertools
-import json
 import os
 import shlex
 import signal
@@ -87,22 +85,6 @@ def test_the_commands_that_it_suggests_can_be_pasted(run, jembench):
     assert "recipe tiny+epochs=2 · seeds 0, 1, 2" in report.out
 
 
-def test_several_datasets(run, tmp_path):
-    from PIL import Image
-
-    for split, label, number in itertools.product(["train", "test"], ["dark", "light"], range(20)):
-        path = tmp_path / "mine" / split / label / f"{number}.png"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        Image.new("L", (4, 4), 20 + number + 150 * (label == "light")).save(path)
-    mine = f"imagefolder:root={tmp_path / 'mine'},grey=true"
-    data = ["--dataset", f"zoo_of_tests:data,{mine}", "--format", "json"]
-    done = run(*data, models="zoo_of_tests:classifier", metrics="accuracy")
-    assert done.code == 0
-    rows = [row for row in json.loads(done.out)["rows"] if not row["source"]]
-    assert [row["dataset"].split(":")[0] for row in rows] == ["zoo_of_tests", "imagefolder"]
-    assert "zoo_of_tests:classifier on imagefolder:" in done.err
-
-
 # --- plans ------------------------------------------------------------------------------------------------------------
 
 
@@ -165,12 +147,6 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, 
 
 
 # --- the environment --------------------------------------------------------------------------------------------------
-
-
-def test_the_device_comes_from_the_environment_and_the_command_line_is_stronger(run, monkeypatch):
-    monkeypatch.setenv("JEMBENCH_DEVICE", "cuda:99")
-    assert "no device cuda:99" in run().err
-    assert run("--device", "cpu").code == 0
 
 
 @pytest.mark.parametrize("command", ["run", "train", "sample", "report"])

@@ -1,8 +1,6 @@
 """``jembench run``: what it refuses, and what it keeps when something goes wrong."""
 
-import errno
 import json
-import os
 import shlex
 import sys
 from pathlib import Path
@@ -28,47 +26,6 @@ def test_data_that_are_missing_are_told_with_the_way_to_get_them(jembench, monke
 
 
 # --- stores that cannot be used ---------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("store", "text"),
-    [
-        ("file", "The store file is a file, not a folder. Choose another place with --store."),
-        ("file/below", "Not a directory. Choose another folder with --store."),
-        ("/proc/jembench", "Choose another folder with --store."),
-    ],
-)
-@pytest.mark.parametrize("by", ["option", "environment"])
-def test_a_store_that_cannot_be_written(run, monkeypatch, store, text, by):
-    Path("file").write_text("mine")
-    if by == "environment":
-        monkeypatch.setenv("JEMBENCH_STORE", store)
-    done = run(*(["--store", store] if by == "option" else []))
-    assert (done.code, done.out) == (2, "")
-    assert done.err.count("\n") == 1
-    assert text in done.err
-    assert [path.name for path in Path.cwd().iterdir()] == ["file"]
-    assert Path("file").read_text() == "mine"
-
-
-def test_a_full_disk_ends_the_run_and_loses_nothing(run, contents, monkeypatch, outcomes):
-    def no_space(descriptor):
-        cells = Path(f"/proc/self/fd/{descriptor}").readlink().parent
-        if cells.name == "cells" and any(cells.glob("accuracy-*")):
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    with monkeypatch.context() as full:
-        full.setattr("jembench.files.os.fsync", no_space)
-        done = run()
-    assert (done.code, done.out) == (2, "")
-    paragraph = done.err.splitlines()[-1]
-    assert "No space left on device. Free some space and run the same command again" in paragraph
-    kept = contents("runs")
-    assert [key[2] for key in outcomes("runs")] == ["accuracy"]
-    assert not [path for path in kept if path.name.endswith(".tmp")]
-    assert run().code == 0
-    now = contents("runs")
-    assert all(now[path] == kept[path] for path in kept if path.suffix == ".json" and path.parts[0] != "works")
 
 
 # --- models that fail -------------------------------------------------------------------------------------------------

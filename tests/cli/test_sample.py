@@ -52,19 +52,12 @@ def test_a_sampler_draws_from_any_energy(sample):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (
-            ["zoo_of_tests:classifier"],
-            "it is trained without chains. Choose a model that does, or draw from its",
-        ),
+        (["zoo_of_tests:classifier"], "it is trained without chains. Choose a model that does, or draw from its"),
         (["zoo_of_tests:painter_alone", "--sampler", "sgld"], "draws its images directly, without a chain."),
         (["zoo_of_tests:jem", "--sampler", "sgdl"], "no sampler named 'sgdl'"),
         (["zoo_of_tests:painter", "--steps", "5"], "zoo_of_tests:painter draws its images directly, without a chain."),
         (["zoo_of_tests:jem", "--steps", "0"], "0 is not in the range x>=1"),
-        (["zoo_of_tests:jem", "--output", "/proc/x.png"], "Cannot write /proc/x.png: "),
-        (["zoo_of_tests:jem", "--output", "/proc/x/y.png"], "Choose another folder with --output."),
-        (["zoo_of_tests:jem", "--output", "."], "--output is .; its name must end in .png."),
         (["zoo_of_tests:jem", "--output", "thesis.tex"], "--output is thesis.tex; its name must end in .png."),
-        (["zoo_of_tests:jem", "--output", "/dev/null"], "--output is /dev/null; its name must end in .png."),
         (["jemm"], "Nearest: jem, timm, igebm."),
     ],
 )

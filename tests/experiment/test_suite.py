@@ -272,7 +272,6 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers_and_each_once(i
     ("text", "expected"),
     [
         ("title = ", "zoo.toml is not valid TOML: "),
-        (b"\xff", "zoo.toml is not valid TOML: "),
         ("title = " + "[" * 5000 + "]" * 5000, "zoo.toml is not valid TOML: maximum recursion depth"),
         ("title = " + "9" * 5000, "zoo.toml is not valid TOML: Exceeds the limit"),
         ('title = ""\nmodles = ["jem"]', "There is no key in suite zoo named 'modles'. Nearest: models"),
@@ -281,10 +280,8 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers_and_each_once(i
         (FEW, "suite zoo lacks metrics. Add it to the file."),
         (FEW + NLL + 'seeds = ["0"]', "In suite zoo, seeds[0] is '0'; "),
         (FEW + NLL + "claim = 3", "In suite zoo, claim is 3; it must be tables, each under a line [[claim]]."),
-        (FEW + '[[variant]]\nname = "v"', "There is no key in suite zoo named 'variant'."),
         (FEW + GRID + 'on = ["digits"]', "There is no key in grid[0] of suite zoo named 'on'."),
         (FEW + '[run]\nstore = "runs"', "it must be tables, each under a line [[run]]."),
-        (FEW + "run = 3", "In suite zoo, run is 3; it must be tables, each under a line [[run]]."),
         (
             FEW + '[[run]]\n[[run]]\nlabels = ""',
             "There is no key in run[1] of suite zoo named 'labels'. Nearest: label",
@@ -293,7 +290,6 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers_and_each_once(i
             FEW + '[[run]]\nname = "A"\nmodels = ["a", "b"]',
             "suite zoo gives a, b the name 'A', which is that of one model",
         ),
-        (FEW + GRID.replace("columns", "colums"), "There is no key in grid[0] of suite zoo named 'colums'."),
         (FEW + GRID + 'datasets = ["digits"]', "In suite zoo, grid[0].datasets is ['digits']; it must be left out"),
         (FEW + '[[run]]\ninclude = "few"', "include of suite zoo is 'few'; it must be a list of suites' names."),
         (FEW + 'include = ["nowhere"]', "There is no suite named 'nowhere'."),
@@ -307,7 +303,7 @@ def test_a_suite_makes_claims_with_the_fields_of_those_of_papers_and_each_once(i
 )
 def test_a_suite_is_read_strictly(tmp_path, monkeypatch, text, expected):
     path = tmp_path / "zoo.toml"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    path.write_text(text)
     monkeypatch.setattr(packages, "files", lambda folder: {"zoo": path})
     with pytest.raises(SpecError) as caught:
         suites.load("zoo")

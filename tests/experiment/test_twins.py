@@ -53,6 +53,7 @@ def told(store, fits):
         (("model", "arguments", "net"), "small-2", "model.net: small-2 -> auto"),
         (("recipe", "epochs"), 3.0, "recipe.epochs: 3.0 -> "),
         (("recipe", "of_old"), 1, "recipe.of_old: 1 -> none"),
+        (("recipe", "optimizer", "betas"), [0.5, 0.9], "recipe.optimizer.betas: [0.5, 0.9] -> [0.9, 0.999]"),
         (("recipe", "chains", "sampler", "arguments", "steps"), 7, "recipe.chains.sampler.steps: 7 -> "),
         (("recipe", "chains", "sampler"), None, "recipe.chains.sampler: none -> pcd"),
     ],

@@ -126,46 +126,17 @@ def test_a_training_of_several_processes_wants_as_many_gpus(make):
     assert [unit.gpus for unit in works(plan, lambda key: True)] == [1]
 
 
-def test_units_stand_behind_those_that_they_wait_for(make):
-    units = works(make("jem classifier", f"accuracy {QUICK_PGD}", seeds=range(3)), untrained, slots=40)
-    places = {unit.id: place for place, unit in enumerate(units)}
-    assert all(places[before] < place for place, unit in enumerate(units) for before in unit.after)
-
-
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
-def changed(identity, value, *keys):
-    """A copy of an identity with another value in it."""
-    copied = json.loads(json.dumps(identity))
-    place = copied
-    for key in keys[:-1]:
-        place = place[key]
-    assert keys[-1] in place
-    place[keys[-1]] = value
-    return copied
-
-
-@pytest.mark.parametrize(
-    ("keys", "value", "named"),
-    [
-        (("model", "code"), "0" * 64, "the code of the model"),
-        (("dataset", "code"), "0" * 64, "the code of the dataset"),
-        (("recipe", "optimizer", "betas"), [0.5, 0.9], "recipe.optimizer.betas: [0.5, 0.9] -> [0.9, 0.999]"),
-        (("recipe", "chains", "sampler", "distribution"), "mine", "sampler.distribution: mine -> jembench"),
-    ],
-)
-def test_a_fit_that_is_another_one_here_is_refused_with_what_differs(make, trusted, keys, value, named):
+def test_a_fit_that_is_another_one_here_is_refused_with_what_differs(make, trusted):
     (unit,) = works(make(), untrained)
     trusted([unit])
-    elsewhere = dataclasses.replace(
-        travelled(unit), identity=changed(unit.identity, value, *keys), fit=dataclasses.replace(unit.fit, id="f0")
-    )
-    with pytest.raises(SpecError) as caught:
+    identity = {**unit.identity, "model": {**unit.identity["model"], "code": "0" * 64}}
+    elsewhere = dataclasses.replace(travelled(unit), identity=identity, fit=dataclasses.replace(unit.fit, id="f0"))
+    text = "is not the same here as where it was planned, and nothing was done. It differs in: the code of the model. "
+    with pytest.raises(SpecError, match=text):
         planned(elsewhere, "here")
-    text = str(caught.value)
-    assert "is not the same here as where it was planned, and nothing was done. It differs in: " in text
-    assert named in text
 
 
 def test_another_version_is_refused(make, trusted):
@@ -196,13 +167,6 @@ def test_a_metric_that_is_another_one_here_is_refused(make, trusted):
         planned(dataclasses.replace(unit, cells=(first, dataclasses.replace(second, id="c0"))), "here")
 
 
-def test_a_component_that_is_not_here_is_refused_with_its_name(make, trusted):
-    (unit,) = works(make(), untrained)
-    trusted([unit])
-    with pytest.raises(SpecError, match="There is no model named 'jemm'"):
-        planned(dataclasses.replace(unit, model="jemm"), "here")
-
-
 @pytest.mark.parametrize("place", ["model", "dataset", "cells", "recipe"])
 def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
     """Wherever it stands; the user's own are allowed."""
@@ -229,17 +193,10 @@ def test_a_unit_without_metrics_is_refused(make, trusted):
 @pytest.mark.parametrize(
     ("field", "value", "wrong"),
     [
-        ("kind", "dance", "kind is 'dance'; it must be one of fit, attack-part"),
-        ("part", [0, 2, 4], "part is [0, 2, 4]; it must be a list of 2"),
         ("part", [2, 2], "part is [2, 2]; it must be [number, of] with 0 <= number < of"),
         ("part", [-1, 2], "part is [-1, 2]; it must be [number, of]"),
-        ("part", [0, 10**30], "part[1] is 1000000000000000000000000000000; it must be a whole number"),
-        ("cells", {"metric": "ece"}, "it must be a list"),
-        ("recipe", 3, "recipe is 3; it must be a table"),
-        ("deadline", "soon", "deadline is 'soon'; it must be a number"),
         ("gpus", 0, "gpus is 0; it must be at least 1"),
         ("cells", [{"metric": "ece", "id": "../../x"}], "cells[0].id is '../../x'; it must be a part of a file's name"),
-        ("cells", [{"id": "c0"}], "lacks cells[0].metric"),
         ("limit", 0, "limit is 0; it must be at least 1"),
         ("model", "a\nb", "it must be a spec"),
     ],

@@ -15,10 +15,7 @@ class Chained(LogitModel):
         self.chains = chains
 
 
-class Painter(LogitModel):
-    def __init__(self):
-        super().__init__(torch.nn.Flatten())
-
+class Painter(Chained):
     def sample(self, n, y=None, *, generator):
         raise NotImplementedError
 
@@ -34,11 +31,12 @@ class Flow(torch.nn.Module):
     ("model", "expected"),
     [
         (torch.nn.Flatten(), set()),
+        (torch.nn.ModuleDict({"logits": torch.nn.Flatten()}), set()),  # a layer is no method
         (LogitModel(torch.nn.Flatten()), {"logits", "energy"}),
         (Chained("none"), {"logits", "energy"}),
         (Chained("marginal"), {"logits", "energy", "samples"}),
         (Chained("conditional"), {"logits", "energy", "samples"}),
-        (Painter(), {"logits", "energy", "samples"}),
+        (Painter("none"), {"logits", "energy", "samples"}),
         (Flow(), {"energy", "log_prob"}),
     ],
 )

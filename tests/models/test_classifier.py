@@ -23,18 +23,6 @@ def test_it_is_trained_by_cross_entropy(net, data):
     torch.testing.assert_close(loss.total, F.cross_entropy(net(x), y))
 
 
-def test_a_layer_named_like_a_method_is_none(data):
-    class Head(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.logits = nn.Linear(64, 3)
-
-        def forward(self, x):
-            return self.logits(x.flatten(1))
-
-    assert capabilities(Head()) == frozenset()
-
-
 def test_resnet18_of_torchvision_is_a_model(data):
     """With a first convolution for small grey images, as the guide has it."""
     from torchvision.models import resnet18

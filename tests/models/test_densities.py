@@ -7,7 +7,6 @@ from torch import nn
 from torch.distributions import MixtureSameFamily, Normal
 
 from jembench.interfaces import DataSpec
-from jembench.models.capabilities import capabilities
 from jembench.models.densities import ByBayes
 
 MEANS = torch.tensor([-1.0, 2.0])
@@ -43,7 +42,3 @@ def test_samples_are_of_the_classes_asked_for_or_of_all():
     assert abs(float(of_one.mean()) - 2) < 4 / math.sqrt(2000)
     of_all = model.sample(2000, generator=generator)
     assert abs(float(of_all.mean()) - 0.5) < 4 * math.sqrt(1 + 1.5**2) / math.sqrt(2000)
-
-
-def test_it_claims_what_it_has():
-    assert capabilities(TwoGaussians()) == {"logits", "energy", "log_prob", "samples"}

@@ -175,9 +175,3 @@ def test_tensors_that_are_not_plain_numbers_are_refused(tensor, path):
     torch.save({"a": torch.ones(1), "b": tensor}, path)
     with pytest.raises(CheckpointError, match="holds no state_dict, a dictionary of dense tensors alone"):
         importing.state_dict(importing.read(path), path)
-
-
-@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module._orig_mod."])
-def test_wrappers_are_taken_off_in_whatever_order(prefix):
-    one = torch.ones(1)
-    assert importing.unwrapped({f"{prefix}a": one, f"{prefix}module.b": one}).keys() == {"a", "module.b"}

@@ -80,23 +80,6 @@ def test_a_network_that_nearly_fits_is_told_in_its_own_names(model, data, tmp_pa
         read(tmp_path / "w.pt", data)
 
 
-@pytest.mark.parametrize("dtype", [torch.complex64, torch.int32], ids=str)
-def test_numbers_of_another_kind_are_refused(dtype, model, data, tmp_path):
-    weights = model.state_dict()
-    weights["net.class_output.bias"] = weights["net.class_output.bias"].to(dtype)
-    torch.save(weights, tmp_path / "w.pt")
-    name = str(dtype).removeprefix("torch.")
-    with pytest.raises(CheckpointError, match=f"imported: net.class_output.bias holds {name} instead of float32. Name"):
-        read(tmp_path / "w.pt", data)
-
-
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16], ids=str)
-def test_other_precisions_fit(dtype, model, data, tmp_path):
-    torch.save({name: value.to(dtype) for name, value in model.state_dict().items()}, tmp_path / "w.pt")
-    for name, value in read(tmp_path / "w.pt", data).state_dict().items():
-        assert torch.equal(value, model.state_dict()[name].to(dtype).float())
-
-
 def test_the_model_must_be_named(model, data, tmp_path):
     torch.save(model.state_dict(), tmp_path / "w.pt")
     with pytest.raises(SpecError, match=r"does not say which model it is of\. Name it: --model"):

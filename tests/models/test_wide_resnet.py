@@ -17,23 +17,6 @@ def parameters_of(net):
     return sum(p.numel() for p in net.parameters())
 
 
-def conv_parameters(inputs, outputs, size):
-    return inputs * outputs * size**2 + outputs
-
-
-def expected_parameters(channels, classes, stem, widths, blocks):
-    """Counted from the description: two 3x3 convolutions a block, a 1x1 where the shape changes, all with bias."""
-    total = conv_parameters(channels, stem, 3)
-    inputs = stem
-    for group, width in enumerate(widths):
-        for block in range(blocks):
-            total += conv_parameters(inputs, width, 3) + conv_parameters(width, width, 3)
-            if inputs != width or (group > 0 and block == 0):
-                total += conv_parameters(inputs, width, 1)
-            inputs = width
-    return total + inputs * classes + classes
-
-
 def functional_forward(state, x):
     """The network without a norm, from its state dict alone."""
 
@@ -56,14 +39,6 @@ def functional_forward(state, x):
     return activate(x).mean((2, 3)) @ state["class_output.weight"].T + state["class_output.bias"]
 
 
-@pytest.mark.parametrize(("depth", "width"), [(28, 10), (10, 1), (16, 4), (40, 2)])
-def test_parameter_count(depth, width):
-    with torch.device("meta"):
-        net = ResidualNet(3, 10, wide(depth, width))
-    blocks = (depth - 4) // 6
-    assert parameters_of(net) == expected_parameters(3, 10, 16, (16 * width, 32 * width, 64 * width), blocks)
-
-
 def test_parameter_counts_known_by_number():
     assert parameters_of(ResidualNet(1, 10, small(8))) == 19_642
     with torch.device("meta"):
@@ -80,22 +55,6 @@ def test_names_are_those_of_the_published_weights_without_their_prefix(depth):
     assert f"layer3.{last}.conv2.weight" in names
     assert f"layer3.{last}.shortcut.0.weight" not in names
     assert not any("norm" in name for name in names)
-
-
-def test_stride_is_on_the_second_convolution():
-    net = ResidualNet(3, 10, wide(10, 1))
-    strides = {name: module.stride for name, module in net.named_modules() if isinstance(module, torch.nn.Conv2d)}
-    assert {name for name, stride in strides.items() if stride == (2, 2)} == {"layer2.0.conv2", "layer3.0.conv2"}
-
-
-@pytest.mark.parametrize("size", [8, 7])
-def test_the_shortcut_is_a_strided_1x1_convolution(size):
-    block = ResidualNet(3, 10, wide(10, 1)).double().layer2[0]
-    for parameter in block.conv2.parameters():
-        torch.nn.init.zeros_(parameter)
-    x = torch.randn(2, 16, size, size, dtype=torch.float64)
-    expected = torch.nn.functional.conv2d(x, block.shortcut[0].weight, block.shortcut[0].bias, stride=2)
-    torch.testing.assert_close(block(x), expected)
 
 
 @pytest.mark.parametrize(
@@ -133,19 +92,6 @@ def test_first_and_second_derivatives_agree_with_the_definition():
         if mine is not None:
             torch.testing.assert_close(mine, expected)
     assert ours[1].abs().sum() > 0
-
-
-def test_the_shortcut_sees_the_raw_input_of_the_block():
-    """With the second convolution silenced, a block is its shortcut: linear in x, whatever its sign."""
-    torch.manual_seed(0)
-    block = ResidualNet(3, 10, wide(10, 2)).layer1[0]
-    torch.nn.init.zeros_(block.conv2.weight)
-    torch.nn.init.zeros_(block.conv2.bias)
-    torch.nn.init.zeros_(block.shortcut[0].bias)
-    x = images(2, 16, 4, 4)
-    before = x.clone()
-    torch.testing.assert_close(block(-x), -block(x))
-    assert torch.equal(x, before)
 
 
 @pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer", "act"])
@@ -193,9 +139,11 @@ def test_the_first_training_batch_sets_an_activation_norm_and_no_other_does():
     norm.train()
     for batch in (x, 7 * x + 1):
         torch.testing.assert_close(norm(batch), (batch - mean) / (std + 1e-6))
-    loaded = ActNorm(2).double().train()
+    fresh, loaded = ActNorm(2).double().state_dict(), ActNorm(2).double().train()
     loaded.load_state_dict(norm.state_dict())
     assert torch.equal(loaded(7 * x), norm(7 * x))
+    loaded.load_state_dict(fresh)
+    assert not torch.equal(loaded(7 * x), norm(7 * x))  # its first batch is to come again
 
 
 def test_dropout_stands_before_the_second_norm():

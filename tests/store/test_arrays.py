@@ -100,10 +100,11 @@ def test_arrays_that_are_no_file_are_refused_at_once(store, written):
 def test_equal_arrays_are_equal_files(store, monkeypatch):
     import time
 
-    store.write_cell(CELL, {"a": np.arange(5)})
+    arrays = {"b": np.ones(2), "a": np.arange(5)}
+    store.write_cell(CELL, arrays)
     first = store.arrays_path(CELL).read_bytes()
     monkeypatch.setattr(time, "localtime", lambda *_: (2031, 1, 1, 1, 1, 1, 1, 1, 1))
-    store.write_cell(CELL, {"a": np.arange(5)})
+    store.write_cell(CELL, dict(reversed(arrays.items())))
     assert store.arrays_path(CELL).read_bytes() == first
 
 

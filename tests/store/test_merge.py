@@ -76,13 +76,6 @@ def test_pictures_are_copied_and_foreign_files_are_not(source, target):
     assert copied & {"samples.png", "notes.txt", "notes.json"} == {"samples.png"}
 
 
-def test_a_name_with_dots_is_no_other_fit(source, target):
-    folder = next(source.root.glob("fits/jem*s0*"))
-    folder.rename(folder.with_name("jem-digits-digits+chains.steps=5-s0-jem000"))
-    assert set(statuses(source, target)) == {"copied"}
-    assert content(target) == content(source)
-
-
 def test_two_halves_become_one(source, target, whole):
     other = Store(shutil.copytree(source.root, source.root.with_name("other")))
     for path in source.root.glob("*/*jem*"):

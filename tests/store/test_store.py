@@ -271,15 +271,6 @@ def test_a_write_that_fails_keeps_what_was_there(store, monkeypatch, call):
         write()
 
 
-def test_the_order_of_arrays_changes_no_file(store):
-    arrays = {"b": np.ones(2), "a": np.zeros(3)}
-    files = set()
-    for given in (arrays, dict(reversed(arrays.items()))):
-        store.write_cell(CELL, given)
-        files |= {path.read_bytes() for path in (store.root / "arrays").iterdir()}
-    assert len(files) == 1
-
-
 def test_the_arrays_are_there_before_the_cell(store, monkeypatch):
     order = []
     replace = os.replace
