@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.errors import DamagedError, SpecError
+from jembench.experiment.names import recorded
 from jembench.experiment.works import Work
 from jembench.running.driver import is_done
 from jembench.store.lease import in_work
@@ -23,6 +24,7 @@ class UnitStatus(NamedTuple):
     id: str
     kind: str
     model: str
+    name: str  #: the model as it was requested
     dataset: str
     recipe: str
     seed: int
@@ -72,6 +74,7 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
             if at.state in ("queued", "running") or not is_done(work, place):
                 since = (at.since if at.state == "running" else at.time) or None
                 same = {name: getattr(at, name) for name in ("worker", "done", "total", "counted", "text", "log")}
-                fit = (*work.fit.names, work.fit.seed, work.fit.id)
+                name = recorded(work.fit.model, work.identity, work.recipe)
+                fit = (work.fit.model, name, *work.fit.names[1:], work.fit.seed, work.fit.id)
                 units.append(UnitStatus(unit, work.kind, *fit, at.state, since=since, command=work.command, **same))
     return units

@@ -22,6 +22,7 @@ _NAME = r"[A-Za-z_][\w.-]*(?:/[A-Za-z_][\w.-]*)?"
 _HEAD = re.compile(rf"(?P<name>{_NAME}(?::[A-Za-z_][\w.]*(?=:|\Z))?)(?::(?P<arguments>.*))?", re.DOTALL)
 _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^,"]*)(?:,|\Z)')
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')  # the last branch keeps an open quote, which parse refuses
+_FILE = re.compile(r"(?:.*/)?(?P<module>[A-Za-z_]\w*)\.py:(?P<rest>[A-Za-z_].*)")
 # these names are components, never modules of an import path; model= may be left out
 _LIBRARY = re.compile(r"\A((?:[\w.-]+/)?(?:hf|timm|torchvision)):(?:model=)?(?![A-Za-z_]\w*=|\Z)")
 
@@ -48,6 +49,9 @@ def parse(text: str) -> Spec:
     Raises:
         SpecError: if the text does not have the form ``name:key=value,...`` or has a key twice.
     """
+    if file := _FILE.fullmatch(text.strip()):
+        name = file["module"]
+        raise SpecError(f"{text!r} is a file. Write {name}:{file['rest']}, in the folder that holds {name}.py.")
     if not (match := _HEAD.fullmatch(_LIBRARY.sub(r"\1:model=", text.strip()))):
         raise SpecError(f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
     parsed: dict[str, str] = {}

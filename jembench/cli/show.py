@@ -71,7 +71,8 @@ def _following(
         data = ["--dataset", fit.dataset.text(), "--seed", str(fit.seed), *changes]
         yield "next", ["sample", fit.requested, *data, *_given(ctx, "recipe", "device", "store"), *plugins(ctx)]
     suite = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]
-    yield "next", ["report", *suite, *_given(ctx, "limit", "store"), *plugins(ctx), "--format", "markdown"]
+    given = [*named(ctx, plan), *_given(ctx, "limit", "store"), *plugins(ctx)]
+    yield "next", ["report", *suite, *given, "--format", "markdown"]
 
 
 def _given(ctx: click.Context, *names: str) -> list[str]:
@@ -79,6 +80,14 @@ def _given(ctx: click.Context, *names: str) -> list[str]:
     sources = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
     stood = [name for name in names if ctx.get_parameter_source(name) in sources]
     return [word for name in stood for word in (f"--{name}", str(ctx.params[name]))]
+
+
+def named(ctx: click.Context, plan: Plan) -> list[str]:
+    """Return the options ``--name`` and ``--heading`` of the command of a plan, those of the environment included."""
+    words: list[str] = []
+    for text, name in ctx.params.get("names", {}).items():
+        words += ["--heading", f"{text}={name}"] if ("", text) in plan.names else ["--name", f"{name}={text}"]
+    return words
 
 
 def plugins(ctx: click.Context) -> list[str]:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from jembench.cli import show
 from jembench.cli.figures import figures
 from jembench.cli.report import report
 from jembench.errors import unknown
@@ -23,13 +24,14 @@ def contexts(ctx: click.Context, plan: Plan, file: str, store: Path) -> list[cli
         SpecError: if a key is no option; the message has the nearest names.
         UsageError: for a value that the option cannot have.
     """
-    fits = [fit.key for fit in plan.fits]
+    fits, limit = [fit.key for fit in plan.fits], plan.cells[0].limit
     of_plan: Shown = {
         "store": str(store),
         "models": tuple(dict.fromkeys(fit.model for fit in fits)),
         "dataset": tuple(dict.fromkeys(fit.dataset for fit in fits)),
         "recipe": tuple(dict.fromkeys(fit.recipe for fit in fits)),
         "seeds": tuple(dict.fromkeys(str(fit.seed) for fit in fits)),
+        **({"limit": str(limit)} if limit else {}),
     }
     found = []
     for name, tables in (("report", plan.suite.report), ("figures", plan.suite.figures)):
@@ -40,7 +42,8 @@ def contexts(ctx: click.Context, plan: Plan, file: str, store: Path) -> list[cli
             if "claims" in table and not plan.suite.claims:  # those of papers are judged by all that the store holds
                 words = _words(name, {"store": of_plan["store"], **table})
             else:
-                words = [file, *_words(name, {**of_plan, **table})]
+                names = [] if {"models", "metrics"} & table.keys() else show.named(ctx, plan)  # of all that is shown
+                words = [file, *names, *_words(name, {**of_plan, **table})]
             found.append(COMMANDS[name].make_context(name, words, parent=ctx.parent))
     return found
 

@@ -64,7 +64,7 @@ def status(store: Path, format: str) -> None:
 
 def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
     """Yield what a unit is, its progress or the reason why it has stopped, and its worker or log."""
-    model, recipe = map(_shortened, (unit.model, unit.recipe))
+    model, recipe = map(_shortened, (unit.name, unit.recipe))
     yield f"{unit.kind} {model} on {unit.dataset}, recipe {recipe}, seed {unit.seed}"
     counted = f"{unit.done:,} of {unit.total:,} {unit.counted}" if unit.total and unit.state == "running" else ""
     yield from filter(None, [", ".join(filter(None, [counted, unit.text])), unit.worker and f"worker {unit.worker}"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
+from contextlib import suppress
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
@@ -45,6 +46,19 @@ def requested(model: str, arguments: Mapping[str, Any], of_recipe: Mapping[str, 
         if value != of_recipe[key]:  # the recipe was overridden
             options[key] = value
     return str(Spec(without_digest(parsed.name), tuple(options.items())))
+
+
+def recorded(model: str, identity: Mapping[str, Any], recipe: Mapping[str, Any]) -> str:
+    """Return the spec of a model as it was requested, by the identity and the recipe in a file; else the canonical one.
+
+    Args:
+        model: the canonical spec.
+        identity: of the fit.
+        recipe: every field.
+    """
+    with suppress(AttributeError, KeyError, TypeError):
+        return requested(model, identity["model"]["arguments"], recipe["model"])
+    return model
 
 
 def display_names(

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
 from jembench.catalog import discovery, registry, spec
-from jembench.catalog.options import Content, marked
+from jembench.catalog.discovery import Kind
+from jembench.catalog.options import Added, Content, marked
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option, Rule
 from jembench.errors import JembenchError
@@ -97,12 +99,22 @@ def compares_with_itself(metric: str, dataset: str) -> bool:
 
 def _paths(text: str, name: str) -> list[str]:
     """Return the values of the options of a dataset's spec that are paths of its files."""
-    known = [component for component in discovery.components("datasets") if component.name == name]
-    try:
-        options = {option for component in known for option in marked(discovery.load(component), Content)}
-    except JembenchError:  # no longer installed
-        return []
-    return [value for key, value in spec.parse(text).arguments if key in options]
+    paths = _marked("datasets", name, Content)
+    return [value for key, value in spec.parse(text).arguments if key in paths]
+
+
+def without_added(metric: str) -> str:
+    """Return the spec of a metric without options that are marked as added."""
+    parsed, added = spec.parse(metric), _marked("metrics", bare_name(metric), Added)
+    return str(Spec(parsed.name, tuple((key, value) for key, value in parsed.arguments if key not in added)))
+
+
+def _marked(kind: Kind, name: str, mark: type) -> set[str]:
+    """Return the options of the components of a name that have a mark; none of components that are not installed."""
+    known = [component for component in discovery.components(kind) if component.name == name]
+    with suppress(JembenchError):
+        return {option for component in known for option in marked(discovery.load(component), mark)}
+    return set()
 
 
 def with_options(text: str, options: Mapping[str, str]) -> str:

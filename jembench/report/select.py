@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,10 +14,10 @@ from typing import TypeVar
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, SpecError, unknown
 from jembench.experiment.imports import with_imports
-from jembench.experiment.names import NO_NAMES, Fit, Names, display_names, matching, requested
+from jembench.experiment.names import NO_NAMES, Fit, Names, display_names, matching, recorded
 from jembench.experiment.plan import Part, fit_names_of, presentation
 from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import bare_name
+from jembench.experiment.sweep import bare_name, without_added
 from jembench.report.headings import known_as
 from jembench.store import fits
 from jembench.store.fits import UNREADABLE
@@ -165,6 +165,7 @@ class Selection:
             cells = self.among(cells, store)
         shown = {cell.fit.names: cell.fit for cell in cells}
         parts, of_suite = presentation(self.suite, shown.values()) if self.suite else ((), NO_NAMES)
+        parts = tuple(_measured(part, {cell.metric for cell in cells}) for part in parts)
         places = {(cell.metric, label) for cell in cells for label in ("", *cell.outcome.values)}
         places |= {(metric, "") for part in parts for metric in part.metrics}
         columns = {text for place in places for text in known_as(*place) if text}
@@ -210,10 +211,23 @@ class Selection:
 
 def _requested(fit: FitKey, store: Store) -> str:
     """Return the spec of a model as it was requested, or the canonical one of a fit without a sound record."""
-    with suppress(*UNREADABLE, AttributeError, KeyError, TypeError):
+    with suppress(*UNREADABLE):
         record = fits.read(store.fit_folder(fit))
-        return requested(fit.model, record.identity["model"]["arguments"], record.recipe["model"])
+        return recorded(fit.model, record.identity, record.recipe)
     return fit.model
+
+
+def _measured(part: Part, measured: Set[str]) -> Part:
+    """Return a part of a suite with the metrics that were measured under added options, such as a sampler.
+
+    They take the place of metrics without these options that were not measured.
+    """
+    found = {plain: metric for metric in sorted(measured) if (plain := without_added(metric)) not in measured}
+
+    def of(metrics: Sequence[str]) -> tuple[str, ...]:
+        return tuple(found.get(metric, metric) for metric in metrics)
+
+    return part._replace(metrics=of(part.metrics), rows={fit: of(metrics) for fit, metrics in part.rows.items()})
 
 
 WHOLE = Selection()

@@ -69,6 +69,11 @@ def test_parse(text, name, arguments):
     [
         ("", "'' is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10."),
         ("3d net", "'3d net' is not a spec."),
+        ("./my_zoo.py:Net", "'./my_zoo.py:Net' is a file. Write my_zoo:Net, in the folder that holds my_zoo.py."),
+        (
+            "my_zoo.py:Net:a=1",
+            "'my_zoo.py:Net:a=1' is a file. Write my_zoo:Net:a=1, in the folder that holds my_zoo.py.",
+        ),
         ("jem:lr 1", "In 'jem:lr 1', 'lr 1' is not key=value. Write name:key=value,key=value;"),
         ("jem:a=1,b", "In 'jem:a=1,b', 'b' is not key=value."),
         (split_list('jem:a="1,baseline')[0], "is not key=value."),

@@ -121,12 +121,14 @@ format = "png"
 
 def test_files_that_are_written_after_a_run(experiment, jembench):
     assert jembench("run", experiment(), "--seeds", "9").code == 0  # results that the next run has no part in
-    done = jembench("run", experiment(SHOWN.replace("[[report]]", 'executor = "local"\n[[report]]', 1)))
+    file = experiment(SHOWN.replace("[[report]]", 'executor = "local"\n[[report]]', 1))
+    done = jembench("run", file, "--name", "Mine=zoo_of_tests:jem", "--heading", "ece:bins=5=Error", "--limit", "8")
     assert done.code == 0, done.err
-    assert Path("table.tex").read_text().index("ECE") < Path("table.tex").read_text().index("accuracy")
+    assert "report mine.toml --name Mine=zoo_of_tests:jem --heading ece:bins=5=Error --limit 8" in done.out
+    assert Path("table.tex").read_text().index("Error") < Path("table.tex").read_text().index("accuracy")
     rows = list(csv.DictReader(Path("values.csv").read_text().splitlines()))
-    models = {("zoo_of_tests:classifier", "0"), ("zoo_of_tests:jem", "3")}
-    assert {(row["model"], row["seed"]) for row in rows} == models
+    models = {("zoo_of_tests:classifier", "0"), ("Mine", "3")}
+    assert {(row["name"], row["seed"]) for row in rows} == models
     assert json.loads(Path("claims.json").read_text())["rows"]
     assert list(Path("drawn").glob("*.png"))
     report = jembench("report", "mine.toml", "--format", "json")

@@ -13,7 +13,9 @@ from jembench.store.outcome import FitKey, encode
 from jembench.store.store import Store
 from jembench.store.works import WorkStatus
 
-FIT = FitKey(model="jem", dataset="digits", recipe="digits+chains.sampler=pcd:steps=3,buffer=100", seed=3, id="f1")
+FIT = FitKey(
+    model="jem:norm=batch", dataset="digits", recipe="digits+chains.sampler=pcd:steps=3,buffer=100", seed=3, id="f1"
+)
 WORDS = [*["jembench", "run", "hybrid", "--set"], "a=it's  'mine'", *["--set", "chains.sampler=pcd:steps=3"] * 3]
 
 
@@ -24,7 +26,14 @@ def store(tmp_path):
 
     def happened(unit, kind, command="jembench run ood", **given):
         work = Work(
-            kind=kind, model="jem", dataset="digits", recipe={}, fit=FIT, identity={}, cells=(), command=command
+            kind=kind,
+            model="jem",
+            dataset="digits",
+            fit=FIT,
+            cells=(),
+            command=command,
+            recipe={"model": {"norm": "batch"}},
+            identity={"model": {"arguments": {"norm": "batch"}}},
         )
         records.write(store.works.path(unit), encode(work))
         if given:

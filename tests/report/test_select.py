@@ -53,6 +53,17 @@ def test_fields_select_by_name_or_pattern_in_the_order_given(store, which, expec
     assert [one for one in found if one in expected] == expected
 
 
+def test_a_suite_shows_what_was_measured_by_a_given_sampler_where_nothing_else_was(tmp_path, cell):
+    measured = ["fid:sampler=sgld", "is", "is:sampler=sgld"]
+    for metric in measured:
+        found = cell("jem", metric, value=Value(0.5, 0.4, 0.6, 9))
+        Store(tmp_path).write_cell(dataclasses.replace(found, id=stable_hash(metric)), {})
+    _, (part,), _ = selection("hybrid").of(Store(tmp_path))
+    (of_fit,) = part.rows.values()
+    for shown in (part.metrics, of_fit):
+        assert [metric for metric in shown if metric in (*measured, "fid")] == ["is", "fid:sampler=sgld"]
+
+
 def test_rows_and_columns_have_the_order_asked_for(store):
     asked = {"models": "jem,baseline", "recipe": "digits", "columns": "fpr95-in,accuracy,auroc"}
     found = OpenStore(store.root).results(**asked)
