@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import sys
-from collections.abc import Callable, Mapping
-from importlib.resources.abc import Traversable
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple
 
@@ -36,11 +35,11 @@ def entries(kind: Kind | Literal["recipes", "references"]) -> list[Entry]:
     if kind == "suites":
         described = map(describe, discovery.components("suites"))
         broken = [package for package in described if package.problem]
-        return broken + [_read(name, lambda suite: Entry(suite, suites.load(suite).title)) for name in suites.names()]
+        return broken + _read(suites.names(), lambda name: [Entry(name, suites.load(name).title)])
     if kind == "recipes":
-        return [_read(name, _recipe) for name in recipes.names()]
+        return _read(recipes.names(), _recipe)
     if kind == "references":
-        return [entry for stem, file in sorted(packages.files("reference").items()) for entry in _tables(stem, file)]
+        return _read(sorted(packages.files("reference")), _tables)
     return [describe(component) for component in discovery.components(kind)]
 
 
@@ -75,25 +74,26 @@ def _options(factory: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _read(name: str, read: Callable[[str], Entry]) -> Entry:
-    try:
-        return read(name)
-    except JembenchError as error:
-        return Entry(name, problem=str(error))
+def _read(names: Iterable[str], read: Callable[[str], list[Entry]]) -> list[Entry]:
+    """Return the entries of files by their names; of one that cannot be read, its problem."""
+    found: list[Entry] = []
+    for name in names:
+        try:
+            found += read(name)
+        except JembenchError as error:
+            found.append(Entry(name, problem=str(error)))
+    return found
 
 
-def _recipe(name: str) -> Entry:
+def _recipe(name: str) -> list[Entry]:
     recipe = recipes.load(name)
-    return Entry(name, recipe.title, fields={"settings": recipe.settings})
+    return [Entry(name, recipe.title, fields={"settings": recipe.settings})]
 
 
-def _tables(stem: str, file: Traversable) -> list[Entry]:
+def _tables(stem: str) -> list[Entry]:
     """Return the published tables of a paper."""
-    try:
-        published = references.read(stem, file=file)
-    except JembenchError as error:
-        return [Entry(stem, problem=str(error))]
     found = []
+    published = references.read(stem, packages.files("reference")[stem])
     for numbers in grouped(published, lambda number: number.table):
         title = "\n".join(filter(None, (numbers[0].title, numbers[0].note)))
         columns = list(dict.fromkeys(number.row.label for number in sorted(numbers, key=lambda number: number.column)))

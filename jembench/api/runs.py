@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -203,7 +203,7 @@ def attack(
     options |= {"budget": budget}
     place = opened(store if store is not None else fits[0].store.root if fits else "runs").store
     if fits:
-        plan = Plan.joined([_on(fit, functools.partial(of_attack, name, options), limit) for fit in fits])
+        plan = Plan.joined([_attack_on(fit, name, options, limit) for fit in fits])
         plan = _named(plan, model_specs({name: fit.plan.key.model for name, fit in named.items()}, names)[1])
     else:
         how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "names": names}
@@ -263,16 +263,13 @@ def train(
     return place.load_planned(plan, device)
 
 
-def _on(fit: Fit, suite_for: Callable[..., Suite], limit: int | None) -> Plan:
-    """Return the plan for one trained model, with its own recipe."""
-    names = (fit.plan.key.model, fit.plan.key.dataset, fit.plan.key.recipe)
-    suite = suite_for(models=[names[0]], datasets=[fit.plan.dataset.text()], seeds=[fit.plan.seed])
-    plan = make_plan(suite, limit=limit)
-    return dataclasses.replace(
-        plan,
-        cells=[dataclasses.replace(cell, fit=fit.plan) for cell in plan.cells],
-        parts=tuple(part._replace(rows={names: part.metrics}) for part in plan.parts),
-    )
+def _attack_on(fit: Fit, name: str, options: Mapping[str, Any], limit: int | None) -> Plan:
+    """Return the plan of an attack on one trained model, with its own recipe."""
+    key, data = fit.plan.key, fit.plan.dataset.text()
+    plan = make_plan(of_attack(name, options, models=[key.model], datasets=[data], seeds=[key.seed]), limit=limit)
+    cells = [dataclasses.replace(cell, fit=fit.plan) for cell in plan.cells]
+    parts = tuple(part._replace(rows={key.names: part.metrics}) for part in plan.parts)
+    return dataclasses.replace(plan, cells=cells, parts=parts)
 
 
 def carry_out(

@@ -106,10 +106,7 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
     ),
     "push": _command("store:push", "Share a trained model: weights, chains, recipe, results and a model card."),
     "fetch": _command("store:fetch", "Copy a shared model into a store, and use it like one that was trained there."),
-    "doctor": _command(
-        "doctor:doctor",
-        "Report the versions, the devices and the store of a machine.",
-    ),
+    "doctor": _command("doctor:doctor", "Report the versions, the devices and the store of a machine."),
 }
 
 

@@ -58,18 +58,10 @@ max_hours = click.option(
 seed = click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Random seed.")
 
 
-def _known_format(ctx: click.Context, parameter: click.Parameter, value: str) -> str:
-    from jembench.catalog import registry
-
-    registry.resolve("formats", value)  # before anything is computed
-    return value
-
-
 report_format = click.option(
     "--format",
     type=parameters.FORMAT,
     default="table",
-    callback=_known_format,
     help="Output format: table, json, markdown, latex, csv, or another of `jembench list formats`. Progress is "
     "printed to stderr.",
 )

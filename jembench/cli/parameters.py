@@ -14,7 +14,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
-from jembench.catalog import discovery
+from jembench.catalog import discovery, registry
 from jembench.catalog.discovery import Kind
 from jembench.catalog.spec import split_list
 from jembench.errors import SpecError
@@ -87,6 +87,11 @@ def _jobs(text: str) -> str:
     return text
 
 
+def _known_format(text: str) -> str:
+    registry.resolve("formats", text)  # before anything is computed
+    return text
+
+
 def pair(option: str, text: str, *, last: bool = False) -> tuple[str, str]:
     """Return both sides of the first ``=``, or of the last one.
 
@@ -125,7 +130,7 @@ SEEDS = Text("LIST", read=seed_list)
 ATTACK = Text("ATTACK", lambda: attacks.ATTACKS)
 DATASET, DATASETS = Text("SPEC", "datasets"), Text("SPECS", "datasets", several=True)
 EXECUTOR = Text("SPEC", "executors")
-FORMAT = Text("FORMAT", "formats")
+FORMAT = Text("FORMAT", "formats", read=_known_format)
 IMPORTER = Text("IMPORTER", "importers")
 METRICS = Text("SPECS", "metrics", several=True)
 MODEL, MODELS = Text("SPEC", "models"), Text("SPECS", "models", several=True)

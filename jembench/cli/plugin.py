@@ -59,12 +59,7 @@ NEW_EXAMPLES = options.examples(
 @click.command("new", epilog=NEW_EXAMPLES)
 @click.argument("kind", metavar="KIND", type=click.Choice(list(scaffold.KINDS)))
 @click.argument("name", metavar="NAME")
-@click.option(
-    "--folder",
-    type=PATH,
-    metavar="PATH",
-    help="Output folder. By default NAME in the current folder.",
-)
+@click.option("--folder", type=PATH, metavar="PATH", help="Output folder. By default NAME in the current folder.")
 def new(kind: str, name: str, folder: Path | None) -> None:
     """Write a complete distribution: a small component that works, its tests and its packaging.
 

@@ -55,11 +55,7 @@ NAMED = 3
     help="Models instead of the suite's own: jem,baseline:norm=batch, mypackage.zoo:build for your own, or the name "
     "of an imported one.",
 )
-@click.option(
-    "--metrics",
-    type=METRICS,
-    help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15.",
-)
+@click.option("--metrics", type=METRICS, help="Metrics instead of the suite's own and its grids: accuracy,ece:bins=15.")
 @click.option(
     "--dataset",
     type=DATASETS,
@@ -130,12 +126,7 @@ def _detach(store: Store, arguments: Sequence[str]) -> int:
     environment = {name: value for name, value in os.environ.items() if not name.endswith("_DETACH")}
     with log.open("w") as stream:
         process = subprocess.Popen(
-            command,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=stream,
-            start_new_session=True,
+            command, env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
         )
     process.returncode = 0  # it goes on unattended, without a ResourceWarning
     click.echo(f"The run goes on in the background, as process {process.pid}. Its output: {log}")

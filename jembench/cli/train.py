@@ -121,10 +121,7 @@ SOURCES = {"buffer": "from the chains that training kept", "direct": "drawn dire
 @click.command("sample", epilog=SAMPLE_EXAMPLES)
 @options.training
 @click.option(
-    "--steps",
-    type=COUNT,
-    metavar="K",
-    help="Run new chains of K steps instead of showing the images kept by training.",
+    "--steps", type=COUNT, metavar="K", help="Run new chains of K steps instead of showing the images kept by training."
 )
 @options.sampler
 @click.option("--columns", type=COUNT, default=10, help="Images per row.")

@@ -37,11 +37,6 @@ def joint_energy(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"]) -> Float[Te
     return -at_least_float32(logits).gather(1, y[:, None]).squeeze(1)
 
 
-def energy_of(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"] | None) -> Float[Tensor, " B"]:
-    """Return E(x, y) if labels are given, else E(x); types as for :func:`marginal_energy`."""
-    return marginal_energy(logits) if y is None else joint_energy(logits, y)
-
-
 class LogitModel(nn.Module):
     """The energy-based reading of a classifier: any network with K outputs gives E(x) and E(x, y).
 
@@ -69,7 +64,8 @@ class LogitModel(nn.Module):
 
     def energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
         """Return E(x, y) if labels are given, else E(x), in nats."""
-        return energy_of(self.logits(x), y)
+        logits = self.logits(x)
+        return marginal_energy(logits) if y is None else joint_energy(logits, y)
 
 
 class JointEnergyModel(LogitModel):

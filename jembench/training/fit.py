@@ -106,10 +106,7 @@ def train(
     """
     ladder = guard.remedies(trainer.recipe, chains=trainer.sampler is not None)
     run = _Run(trainer, folder, report, check, Checkpoints(folder), trainer.recipe.guard.mode != "off", ladder)
-    with (
-        stopping.deferred(),
-        progress.phase(guard.TRAINING, unit="iterations") as shown,
-    ):
+    with stopping.deferred(), progress.phase(guard.TRAINING, unit="iterations") as shown:
         _resume(run)
         for row in run.history:  # a tracker may lack some; those that it has are repeated with equal values
             run.send("window", row, int(row["iteration"]))
