@@ -99,20 +99,13 @@ def write_cells(store, **hostile):
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "accuracy,{}"])  # which is no spec
-@pytest.mark.parametrize("code", CODE[:2])
-def test_the_record_of_an_imported_fit(told, form, code):
-    write_import(form.format(code))
+@pytest.mark.parametrize(("code", "of"), [(CODE[0], "model"), (CODE[1], "model"), (CODE[0], "sampler")])
+def test_the_record_of_an_imported_fit(told, form, code, of):
+    write_import(**{"model": "jem", of: form.format(code)})
     done = told("run", "hybrid", "--models", "shared", "--dry-run")
     assert done.code == 2
     assert f" names {code}" in done.err
     assert "canary.py, or" in done.err or "deep.py, or" in done.err
-
-
-def test_its_sampler(told):
-    write_import("jem", "canary:build")
-    done = told("run", "hybrid", "--models", "shared", "--dry-run")
-    assert done.code == 2
-    assert " names canary:build" in done.err
 
 
 @pytest.mark.parametrize("metric", ["canary:build", "fid:features=canary:build", "ood:set=canary:build"])

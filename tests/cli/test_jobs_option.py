@@ -43,12 +43,6 @@ def test_the_executor_that_is_chosen(chosen, options, executor):
     assert chosen(*options) == executor
 
 
-def test_the_environment_chooses_too(chosen, monkeypatch):
-    monkeypatch.setenv("JEMBENCH_RUN_JOBS", "3")
-    assert chosen() == "processes:jobs=3"
-    assert chosen("-j", "2") == "processes:jobs=2"
-
-
 @pytest.mark.parametrize(
     ("options", "wrong"),
     [
@@ -60,8 +54,6 @@ def test_the_environment_chooses_too(chosen, monkeypatch):
         (["-j", "2", "--executor", "local"], "--jobs starts workers on this machine, --executor may name others"),
         (["-j", "2", "--device", "cuda:1"], "the executor processes:jobs=2 assigns a GPU to each worker"),
         (["--executor", "nowhere"], "There is no executor named 'nowhere'"),
-        (["--executor", "processes:job=2"], "There is no option of processes named 'job'. Nearest: jobs"),
-        (["--executor", "processes:jobs=two"], "jobs of processes is 'two'; it must be"),
         (["--executor", "processes:jobs=0"], "jobs of processes is 0; it must be at least 1"),
     ],
 )

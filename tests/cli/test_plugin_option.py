@@ -199,20 +199,6 @@ def test_declarations_that_nothing_can_be_made_of(jembench, declared, text):
     assert done.err.startswith(f"Error: In my_file.py, {text}")
 
 
-def test_a_component_with_the_name_of_an_installed_one_must_be_named_with_its_distribution(jembench, tiny):
-    Path("my_file.py").write_text(SOURCE.replace('"of-file"', '"baseline"').replace("print(", "str("))
-    both = "jembench-wrn/baseline (jembench_wrn:baseline), my_file.py/baseline (my_file:build)"
-    for command in (("run", "hybrid", "--models", "baseline"), ("train", "baseline"), ("run", "hybrid")):
-        done = jembench(*command, *PLUGIN)
-        assert (done.code, done.out) == (2, "")
-        assert done.err == (
-            f"Error: The model 'baseline' is offered by more than one distribution: {both}. Write the one that you "
-            "mean with its distribution, or uninstall or rename the other.\n"
-        )
-    done = jembench("run", "hybrid", "--models", "my_file.py/baseline", "--metrics", "accuracy", *tiny, *PLUGIN)
-    assert done.code == 0, done.err
-
-
 def test_a_declaration_of_what_is_not_there_is_a_broken_row_until_it_is_used(jembench, lines):
     Path("my_file.py").write_text("ENTRY_POINTS = {'models': {'of-file': 'nothing'}}\n")
     assert lines(jembench("list", *PLUGIN).out, "of-file", "broken:")

@@ -75,21 +75,6 @@ def test_results_on_part_of_the_images_are_kept_apart(run, jembench):
     assert "Left out: 1 outcome on all test images" in jembench("report", "--limit", "10").err
 
 
-def test_of_two_outcomes_by_the_same_names_the_newer_one_is_shown(run, jembench):
-    run(models="zoo_of_tests:classifier", metrics="accuracy")
-    path = next(Path("runs/cells").iterdir())
-    older = json.loads(path.read_text())
-    older["id"] = "0" * 10
-    older["outcome"]["values"]["accuracy"]["value"] = 0.0
-    older["provenance"]["time"] = "2001-01-01T00:00:00+00:00"
-    for name in ("accuracy-0000000000.json", "zzz-0000000000.json"):
-        (path.parent / name).write_text(json.dumps(older))
-        (row,) = json.loads(jembench("report", "--format", "json").out)["rows"]
-        assert row["value"] > 0
-        assert row["seeds"] == [0]
-        (path.parent / name).unlink()
-
-
 def test_a_failure_is_the_exit_code_and_its_traceback_is_shown_on_demand(run, jembench):
     run(models="zoo_of_tests:classifier", metrics="accuracy,zoo_of_tests:raises")
     done = jembench("report")
@@ -100,15 +85,3 @@ def test_a_failure_is_the_exit_code_and_its_traceback_is_shown_on_demand(run, je
     assert (debugging.code, debugging.out) == (1, done.out)
     assert "Traceback (most recent call last):" in debugging.err
     assert "in _raises" in debugging.err
-
-
-def test_the_published_tables_that_are_shown(run, jembench):
-    run(models="zoo_of_tests:classifier", metrics="accuracy")
-
-    def shown(*arguments):
-        rows = json.loads(jembench("report", "hybrid", "--format", "json", *arguments).out)["rows"]
-        return {row["source"].split(", https")[0] for row in rows} - {""}
-
-    assert "Grathwohl et al., ICLR 2020, Table 1" in shown()
-    assert shown("--reference", "none") == set()
-    assert shown("--reference", "jem-iclr2020/figure4") == {"Grathwohl et al., ICLR 2020, Figure 4"}

@@ -36,10 +36,17 @@ def test_new_chains(sample):
     assert Path("five.png").read_bytes() == Path("again.png").read_bytes() != Path("kept.png").read_bytes()
 
 
-def test_a_model_that_draws_directly(sample):
-    done = sample("zoo_of_tests:painter")
-    assert done.code == 0
-    assert ", drawn directly, " in done.out
+@pytest.mark.parametrize(
+    ("model", "told"),
+    [
+        ("zoo_of_tests:painter_alone", "drawn directly, in no order"),
+        ("zoo_of_tests:energy_alone:chains=marginal", "from new chains of 100 steps, in no order"),
+    ],
+)
+def test_a_model_that_was_trained_elsewhere(sample, model, told):
+    done = sample(model)
+    assert done.code == 0, done.err
+    assert done.out.endswith(f", recipe pretrained, seed 0, {told}\n")
     assert Path("samples.png").exists()
 
 

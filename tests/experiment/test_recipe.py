@@ -174,12 +174,6 @@ def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_res
 # --- names and files --------------------------------------------------------------------------------------------------
 
 
-def test_an_unknown_recipe():
-    text = message("papr")
-    assert text.startswith("There is no recipe named 'papr'. Nearest: paper")
-    assert f"Known: {', '.join(recipes.names())}." in text
-
-
 def test_a_file(write):
     recipe = recipes.load(write())
     assert (recipe.name, recipe.title, recipe.epochs, recipe.data.noise) == ("mine", "Mine", 2.0, 0.0)

@@ -323,12 +323,6 @@ def test_an_experiment_is_named_by_its_path_in_errors(tmp_path):
 # --- those that are installed -----------------------------------------------------------------------------------------
 
 
-def test_an_unknown_suite():
-    assert "hybrid" in suites.names()
-    with pytest.raises(SpecError, match=r"^There is no suite named 'hybird'\. Nearest: hybrid\. Known: "):
-        suites.load("hybird")
-
-
 @pytest.mark.parametrize("name", ["samplers", "divergence"])
 @pytest.mark.parametrize("dataset", ["digits", "cifar10"])
 def test_each_way_to_train_is_there_guarded_and_unguarded(name, dataset):

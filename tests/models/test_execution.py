@@ -325,7 +325,12 @@ def check_gradient(model, execution, x, y):
 
 
 @pytest.fixture
-def fresh_compiler():
+def traced(monkeypatch):
+    """Use all of the compiler but its last step, which alone takes seconds."""
+    original = torch.compile
+    monkeypatch.setattr(
+        torch, "compile", lambda function, mode, **options: original(function, backend="aot_eager", **options)
+    )
     torch._dynamo.reset()
     yield
     torch._dynamo.reset()
@@ -333,22 +338,13 @@ def fresh_compiler():
 
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 @pytest.mark.parametrize("y", [None, torch.tensor([2, 0, 1, 2])])
-def test_a_traced_gradient_is_the_plain_one(fresh_compiler, monkeypatch, precision, y):
-    """All of the compiler but its last step, which alone takes seconds."""
-    original = torch.compile
-    monkeypatch.setattr(
-        torch, "compile", lambda function, mode, **options: original(function, backend="aot_eager", **options)
-    )
+def test_a_traced_gradient_is_the_plain_one(traced, precision, y):
     execution = Execution(compiled=True, precision=precision)
     check_gradient(convolutional(), execution, torch.randn(4, 3, 8, 8, generator=seeded()), y)
 
 
-def test_a_traced_gradient_moves_the_statistics_of_batch_norm_as_the_plain_one_does(fresh_compiler, monkeypatch):
+def test_a_traced_gradient_moves_the_statistics_of_batch_norm_as_the_plain_one_does(traced):
     """JEM++ and SADA-JEM sample in training mode."""
-    original = torch.compile
-    monkeypatch.setattr(
-        torch, "compile", lambda function, mode, **options: original(function, backend="aot_eager", **options)
-    )
     x, found = torch.randn(4, 3, 8, 8, generator=seeded()), []
     for execution in (Execution(), Execution(compiled=True)):
         with seeds.drawing(0, "initialisation"):

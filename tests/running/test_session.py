@@ -9,8 +9,6 @@ import pytest
 from jembench.api.runs import plan_run
 from jembench.errors import WorkFailed
 from jembench.experiment import suite
-from jembench.experiment.works import works
-from jembench.files import write_atomically
 from jembench.running import session
 from jembench.running.driver import RunOptions
 from jembench.running.local import LocalExecutor
@@ -140,15 +138,3 @@ def test_a_run_without_results_is_no_success(run_with, monkeypatch):
     found = run_with("/cells/", 1000)
     assert isinstance(found.stopped, WorkFailed)
     assert "2 of 2 results are not in the store" in str(found.stopped)
-
-
-def test_a_finished_run_removes_what_killed_commands_left(plan, store):
-    how = RunOptions(device="cpu", executor="local")
-    session.run_plan(plan("classifier"), store, how, nullcontext)
-    (unit,) = works(plan("classifier"), store.is_trained)
-    write_atomically(store.works.path(unit.id), unit.job(0).text.encode())
-    lease, log = store.leases / f"{unit.id}.json", store.works.folder / "worker-1-0.log"
-    lease.touch(), log.touch()
-    os.utime(lease, (0, 0))
-    session.run_plan(plan("classifier"), store, how, nullcontext)
-    assert [*store.leases.iterdir(), *store.works.folder.iterdir()] == []

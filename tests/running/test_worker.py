@@ -142,7 +142,7 @@ def test_a_model_that_was_trained_elsewhere_is_kept_by_one_of_the_parts(zoo, mak
     [
         (StoreError("It is full."), "failed"),
         (OutOfTime("It is late."), "stopped"),
-        (KeyboardInterrupt("Ctrl-C"), "stopped"),
+        (KeyboardInterrupt("Received SIGINT"), "stopped"),
         (SpecError("It is other code."), "refused"),
     ],
 )
@@ -180,6 +180,3 @@ def test_no_metric_begins_after_the_deadline(make, worker, store, monkeypatch):
         worker(store, [unit]).carry_out(unit)
     assert store.is_trained(unit.fit)
     assert store.cells() == []
-
-
-# --- feature networks -------------------------------------------------------------------------------------------------

@@ -5,7 +5,9 @@ import torch
 from torch import nn
 
 from jembench import seeds
+from jembench.testing.comparing import same
 from jembench.training.guard import Adjustment
+from jembench.training.loop import Trainer
 from jembench.training.processes import Group
 
 
@@ -110,21 +112,12 @@ def test_each_process_of_a_team_has_other_masks(make_trainer, toy_models):
     assert 0.3 < (first == second).double().mean() < 0.7  # half of two independent masks agree
 
 
-def test_the_guard_s_look_is_the_same_every_time_and_changes_nothing(make_trainer):
+@pytest.mark.parametrize("look", [Trainer.random_starts, Trainer.validate])
+def test_a_look_at_the_model_is_the_same_every_time_and_changes_nothing(look, make_trainer):
     plain, looked_at = (make_trainer(net=net(nn.Dropout), **{"chains.mode": "train"}) for _ in range(2))
     losses(plain, 2)
     losses(looked_at, 2)
-    first = looked_at.random_starts()
+    first = look(looked_at)
     torch.rand(7)
-    assert torch.equal(looked_at.random_starts(), first)
-    assert losses(looked_at, 1) == losses(plain, 1)
-
-
-def test_validation_has_no_chance(make_trainer):
-    plain, looked_at = (make_trainer(net=net(nn.Dropout)) for _ in range(2))
-    losses(plain, 2)
-    losses(looked_at, 2)
-    first = looked_at.validate()
-    torch.rand(7)
-    assert looked_at.validate() == first
+    assert same(look(looked_at), first)
     assert losses(looked_at, 1) == losses(plain, 1)
