@@ -1,6 +1,5 @@
 """``jembench attack``: what it prints, and what a kill or the clock cannot take away."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -44,16 +43,6 @@ def test_refinement_is_for_models_with_chains(pgd):
     assert lines[3][2] == "N/A¹"
     assert "eot 2, grad bpda" in " ".join(done.out.split())
     assert "¹ needs samples, which the model does not give" in done.out
-
-
-def test_the_budget_follows_from_the_dataset(jembench):
-    def planned(*arguments):
-        done = jembench("attack", "pgd", "--models", "baseline", "--dry-run", "--format", "json", *arguments)
-        (row,) = json.loads(done.out)
-        return row["to_do"]
-
-    assert planned() == ["pgd:budget=quick"]
-    assert planned("--budget", "paper") == ["pgd"]
 
 
 def test_a_dry_run_says_how_long_attacks_on_trained_models_take(pgd, monkeypatch):

@@ -1,7 +1,6 @@
 """``jembench report``."""
 
 import json
-import re
 from pathlib import Path
 
 
@@ -50,16 +49,6 @@ def test_a_report_in_a_file(run, jembench):
     assert Path("out/thesis.tex").read_text() == "mine"
     assert jembench("report", "--output", "out/thesis.tex", "--force").code == 0
     assert Path("out/thesis.tex").read_text() == jembench("report").out
-
-
-def test_a_report_as_a_page(run, jembench):
-    run()
-    assert jembench("report", "--format", "html", "--output", "report.html") == (0, "report.html\n", "")
-    text = Path("report.html").read_text()
-    assert text.startswith("<!DOCTYPE html>")
-    parts = re.findall('<section class="part" id="([a-z]+)"', text)
-    assert parts == ["overview", "tables", "figures", "samples", "images", "training", "origin"]
-    assert text.count("<figure") >= 2
 
 
 def test_results_on_part_of_the_images_are_kept_apart(run, jembench):

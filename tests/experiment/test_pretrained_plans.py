@@ -1,38 +1,19 @@
 """Plans of models that were trained elsewhere: their recipe trains nothing."""
 
-import sys
-
 import pytest
 
 from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.experiment.plan import plan_fit
 
-SOURCE = """
-from jembench.catalog.options import pretrained
+MODEL = "zoo_of_tests:painter_alone"
 
-@pretrained
-def alone(data): ...
-
-def trained(data): ...
-"""
-
-
-@pytest.fixture(autouse=True)
-def here(tmp_path, monkeypatch):
-    """A user's module in the folder where the user stands."""
-    (tmp_path / "elsewhere_of_tests.py").write_text(SOURCE)
-    monkeypatch.syspath_prepend(tmp_path)
-    yield
-    sys.modules.pop("elsewhere_of_tests", None)
+pytestmark = pytest.mark.usefixtures("zoo_of_tests")
 
 
 def test_a_factory_says_whether_its_models_are_trained_here():
-    assert not registry.resolve("models", "elsewhere_of_tests:trained").is_pretrained
-    assert registry.resolve("models", "elsewhere_of_tests:alone").is_pretrained
-
-
-MODEL = "elsewhere_of_tests:alone"
+    assert not registry.resolve("models", "zoo_of_tests:jem").is_pretrained
+    assert registry.resolve("models", MODEL).is_pretrained
 
 
 def test_of_the_settings_those_of_chains_are_for_it():

@@ -57,17 +57,6 @@ def test_float32_is_plain_autograd(trained, batch):
         assert torch.equal(ours, expected)
 
 
-def test_gradient_of_a_quadratic_energy_is_x():
-    class Quadratic(nn.Module):
-        def energy(self, x, y=None):
-            return x.square().flatten(1).sum(1) / 2
-
-    x = torch.randn(3, 2, 4, 4, generator=torch.Generator().manual_seed(0))
-    energy, grad = grad_energy(Quadratic())(x, None)
-    torch.testing.assert_close(grad, x)
-    torch.testing.assert_close(energy, x.square().sum((1, 2, 3)) / 2)
-
-
 def test_bfloat16_points_in_the_direction_of_float32(trained, batch):
     energy, grad = grad_energy(trained, BFLOAT16)(*batch)
     expected_energy, expected = grad_energy(trained)(*batch)

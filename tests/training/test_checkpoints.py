@@ -39,12 +39,9 @@ def holder(folder, number):
     return path
 
 
-def test_nothing_was_ever_written(tmp_path):
-    assert Checkpoints(tmp_path).newest() is None
-
-
-def test_a_start_alone(tmp_path):
+def test_nothing_and_a_start_alone(tmp_path):
     checkpoints = Checkpoints(tmp_path)
+    assert checkpoints.newest() is None
     checkpoints.begin(state(0))
     assert checkpoints.newest()["number"] == 0
 
