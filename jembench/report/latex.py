@@ -122,7 +122,7 @@ def _tabular(table: Table, interval: Interval) -> Iterator[str]:
 
 def _lines(cells: Sequence[tuple[str, str]]) -> Iterator[str]:
     """Yield a row of upper texts and, where a cell has one, the row of lower texts in small type."""
-    upper, lower = zip(*cells, strict=True)
+    upper, lower = ([pair[place] for pair in cells] for place in (0, 1))  # a table of no results has no cells
     yield rf"{' & '.join(upper)} \\"
     if any(lower):
         small = [rf"{{\scriptsize {text}}}" if text else "" for text in lower]

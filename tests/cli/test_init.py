@@ -13,8 +13,8 @@ from jembench.experiment.plan import make_plan
 KEYS = {"dataset": "datasets", "suite": "include"}
 """Options of ``run`` whose key in a file has another name."""
 
-ABSENT = {"detach", "dry_run", "jobs", "plugin"}
-"""Options that concern one command alone, say what ``executor`` says, or choose code."""
+ABSENT = {"detach", "dry_run", "jobs", "plugin", "names", "heading", "sampler"}
+"""Options that concern one command alone, say what ``executor``, ``name`` or ``settings`` say, or choose code."""
 
 
 def test_every_option_of_run_has_a_key_in_the_file(jembench):
