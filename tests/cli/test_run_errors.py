@@ -25,9 +25,6 @@ def test_data_that_are_missing_are_told_with_the_way_to_get_them(jembench, monke
     assert [path for path in Path.cwd().rglob("*") if path.is_file()] == []
 
 
-# --- stores that cannot be used ---------------------------------------------------------------------------------------
-
-
 # --- models that fail -------------------------------------------------------------------------------------------------
 
 

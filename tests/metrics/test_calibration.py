@@ -87,6 +87,3 @@ def test_where_the_validation_images_need_no_scaling_it_changes_nothing(name, ev
     plain, scaled = (SCALED[name](scaling=scaling).compute(evaluation) for scaling in ("none", "temperature"))
     assert scaled.details["temperature"] == pytest.approx(1, abs=1e-9)
     assert scaled.values[f"{name}-scaled"][:3] == pytest.approx(plain.values[name][:3], abs=1e-6)
-
-
-# --- what holds of all ------------------------------------------------------------------------------------------------

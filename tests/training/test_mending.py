@@ -328,6 +328,3 @@ def test_the_chosen_model_is_never_of_a_state_that_was_given_up(make_trainer, tm
     assert [each.returned_to for each in fitted.interventions] == [24, 16]
     assert (fitted.iteration, fitted.validation_accuracy) == expected
     assert torch.equal(weights(tmp_path)["net.1.weight"], seen[2, fitted.iteration])
-
-
-# --- the guard's look -------------------------------------------------------------------------------------------------
