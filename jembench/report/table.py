@@ -14,7 +14,7 @@ from jembench.report.rows import Better, Row, grouped
 
 DAGGER = "†"
 ABSENT = "—"
-INTERVAL, ENDS = "[low, high]: 95 % interval", "The ends of the intervals"
+INTERVAL, ENDS = "[low, high]: 95 % confidence interval", "The ends of the intervals"
 """The beginnings of the sentences on intervals."""
 
 _ARROWS = {"higher": "↑", "lower": "↓", "": ""}

@@ -282,7 +282,7 @@ def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
     for origins in grouped(((text, row.heading[0]) for row in rows for text in _origins(row)), lambda one: one[0]):
         yield f"{', '.join(dict.fromkeys(label for _, label in origins))}: {origins[0][0]}"
     if any(row.low is not None for row in rows):
-        yield f"{INTERVAL} of the mean over other test images (samples, timed iterations), as many as were measured."
+        yield f"{INTERVAL} over test sets (or sets of samples) of the same size."
     for remark, names in _REMARKS.items():
         if found := [name for name in names if any(f"{label}-".startswith(f"{name}-") for label in labels)]:
             yield remark.format(", ".join(map(headings.in_words, found)))

@@ -65,21 +65,26 @@ def read_history(path: Path) -> History:
 
 
 _QUANTITIES = {
+    "loss": ("loss", {"loss": ""}),
+    "cross-entropy": ("cross-entropy, nats", {"cross_entropy": ""}),
+    "nll": ("-log p(x), nats", {"nll": ""}),
+    "bits-per-dim": ("bits per dimension", {"bits_per_dim": ""}),
+    "l2": ("mean squared energy", {"l2": ""}),
     "energy": ("mean E(x), nats", {"energy_data": "data", "energy_samples": "samples"}),
     "joint-energy": ("mean E(x, y), nats", {"joint_energy_data": "data", "joint_energy_samples": "samples"}),
     "highest-energy": ("highest E(x), nats", {HIGHEST_DATA: "data", HIGHEST: "samples"}),
     "energy-of-starts": ("E(x) of starts, nats", {"mean_start": "mean", HIGHEST_START: "highest"}),
+    "validation-accuracy": ("validation accuracy", {"validation_accuracy": ""}),
+    "validation-nll": ("validation cross-entropy, nats", {"validation_nll": ""}),
 }
-"""The figures of several columns: the label of the axis, and the words of the columns in the legend."""
+"""The figures by name, in order: the label of the axis, and the words in the legend of the columns that are shown."""
 
-_LABELS = {
-    "cross_entropy": "cross-entropy, nats",
-    "nll": "-log p(x), nats",
-    "bits_per_dim": "bits per dimension",
-    "l2": "mean squared energy",
-    "validation_nll": "validation cross-entropy, nats",
-    "seconds": "seconds per iteration",
+_LAST = {
+    "seconds": ("seconds per iteration", {"seconds": ""}),
+    "learning-rate": ("learning rate", {"learning_rate": ""}),
 }
+"""The figures that follow those of other columns, such as a plugin's."""
+
 _COUNTS = {"iteration", "iterations", "attempt"}
 _SPAN = 100.0
 """Ratio of the largest to the 10th percentile of absolute values beyond which a scale is logarithmic."""
@@ -110,14 +115,12 @@ def curves_of(
             except StoreError as error:
                 left_out(str(error))
         known = dict.fromkeys(name for _, _, history in trainings for row in history for name in row)
-        joint = {name for _, columns in _QUANTITIES.values() for name in columns}
-        alone = {name: (_LABELS.get(name, name), {name: ""}) for name in known if name not in joint | _COUNTS}
-        for name, (label, columns) in (alone | _QUANTITIES).items():
+        placed = _COUNTS.union(*(columns for _, columns in (*_QUANTITIES.values(), *_LAST.values())))
+        others = {name.replace("_", "-"): (name.replace("_", " "), {name: ""}) for name in known if name not in placed}
+        for name, (label, columns) in (_QUANTITIES | others | _LAST).items():
             if shown := {column: words for column, words in columns.items() if column in known}:
-                label = label.replace("_", " ")
                 title = f"training on {dataset_of(group[0], names)}: {label}"
-                draw = partial(curves, title, label, shown, trainings, colours)
-                yield planned(f"training-{name.replace('_', '-')}", group, draw)
+                yield planned(f"training-{name}", group, partial(curves, title, label, shown, trainings, colours))
 
 
 def curves(
@@ -172,7 +175,12 @@ def _scale(axes: Axes, values: Numbers) -> None:
     sizes = np.abs(values[np.isfinite(values) & (values != 0)])
     low = float(np.percentile(sizes, 10)) if sizes.size else math.inf
     if sizes.max(initial=0) > _SPAN * low:
-        axes.set_yscale("symlog", linthresh=low) if (values < 0).any() else axes.set_yscale("log")
+        if (values < 0).any():
+            linear = 10.0 ** math.ceil(math.log10(low))  # a power of ten, so that the ticks beside 0 are apart from it
+            axes.set_yscale("symlog", linthresh=linear)
+            axes.locator_params(axis="y", numticks=7)
+        else:
+            axes.set_yscale("log")
         axes.yaxis.set_major_formatter("{x:g}")
 
 

@@ -221,7 +221,7 @@ def test_distances_of_samples_and_test_images_are_counted_in_every_space(neighbo
 
 
 HISTORIES = {
-    ("baseline", 0): "iteration,attempt,loss\n20,0,1.0\n40,0,0.001\n60,0,0.001\n",
+    ("baseline", 0): "iteration,seconds,attempt,loss\n20,9,0,1.0\n40,9,0,0.001\n60,9,0,0.001\n",
     ("jem", 0): "iteration,attempt,loss,energy_data,energy_samples\n20,0,2.0,-3,-2\n40,1,1.0,-4,-9000\n",
     ("jem", 1): "iteration,attempt,loss,energy_data,energy_samples\n20,0,3.0,-3,-4\n",
 }
@@ -239,7 +239,8 @@ def curves(cell, tmp_path):
 
 
 def test_curves_of_all_models_are_one_figure_for_each_quantity(curves):
-    loss, energy = curves
+    loss, energy, _ = curves
+    assert [one.figure.axes[0].get_ylabel() for one in curves] == ["loss", "mean E(x), nats", "seconds per iteration"]
     assert [(row["model"], row["seed"], row["loss"]) for row in loss.rows] == [
         *(("baseline", 0, value) for value in (1.0, 0.001, 0.001)),
         *(("ours", 0, value) for value in (2.0, 1.0)),
@@ -248,14 +249,17 @@ def test_curves_of_all_models_are_one_figure_for_each_quantity(curves):
     assert {row["model"] for row in energy.rows} == {"ours"}
     assert (loss.figure.axes[0].get_yscale(), energy.figure.axes[0].get_yscale()) == ("log", "symlog")
     legends = [[text.get_text() for text in one.figure.legends[0].get_texts()] for one in curves]
-    assert legends == [["baseline", "ours"], ["ours", "data", "samples"]]
+    assert legends == [["baseline", "ours"], ["ours", "data", "samples"], ["baseline"]]
+    axis = energy.figure.axes[0].yaxis
+    places = sorted(axis.get_transform().transform(axis.get_majorticklocs()))
+    assert min(np.diff(places)) > 0.9  # decades: the ticks beside 0 are as far apart as the others
 
 
 def test_a_model_has_one_colour_in_all_its_curves_and_a_line_where_the_guard_intervened(curves):
     def drawn(axes, colour):
         return [(*line.get_xdata(),) for line in axes.lines if line.get_color() == colour and len(line.get_xdata())]
 
-    loss, energy = (one.figure.axes[0] for one in curves)
+    loss, energy, _ = (one.figure.axes[0] for one in curves)
     assert drawn(loss, BLUE) == [(20, 40, 60)]
     assert drawn(loss, VERMILLION) == [(20,), (40,), (40, 40), (20,)]
     assert drawn(energy, VERMILLION) == [(20,), (20,), (40,), (40,), (40, 40), (20,), (20,)]
