@@ -211,7 +211,7 @@ def test_a_full_disk_keeps_the_previous_checkpoint(make_trainer, tmp_path, monke
         replace(source, target)
 
     monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(StoreError, match=r"No space left on device.*free some space"):
+    with pytest.raises(StoreError, match=r"No space left on device.*Free some space"):
         train(make_trainer(), tmp_path)
     monkeypatch.setattr(os, "replace", replace)
     assert newest(tmp_path) == 8
