@@ -8,6 +8,11 @@ import pytest
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = [page for page in sorted(DOCS.rglob("*.md")) if pages.steps(page)]
+OF_PAGE = {
+    "own-data": {"JEMBENCH_SET": "epochs=0.1 least_iterations=0"},  # its recipe has a least number of iterations
+    "share": dict.fromkeys(("JEMBENCH_RUN_LIMIT", "JEMBENCH_REPORT_LIMIT"), ""),  # a site shows whole test sets alone
+}
+"""Environment variables for the commands of a page."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +39,7 @@ def accuracies(store):
 def test_a_page_can_be_followed(page, tmp_path, programs):
     if any("pip install" in step.text for step in pages.steps(page)):
         pytest.skip("pip installs what the page writes: tox -e plugins follows it")
-    printed = pages.follow(page, tmp_path, programs)
+    printed = pages.follow(page, tmp_path, programs, **OF_PAGE.get(page.stem, {}))
     assert pages.runs_without_a_row(printed) == []
     if page.stem == "import":
         found = accuracies(tmp_path / "runs")
