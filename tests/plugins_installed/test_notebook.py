@@ -24,5 +24,5 @@ def test_results_are_html(tmp_path, monkeypatch):
     exporter = nbconvert.HTMLExporter(preprocessors=[executed])
     page, _ = exporter.from_notebook_node(notebook, {"metadata": {"path": str(tmp_path)}})
     shown = page[page.index("<table") : page.index("</table>")]
-    assert "Sequential-" in shown
+    assert "Sequential" in shown
     assert "accuracy" in shown
