@@ -123,15 +123,14 @@ GIVES = {
 }
 
 
-def measured(methods, sampler=""):
-    """The metrics of hybrid that are not N/A for a model with these methods."""
+def measured(methods, *metrics):
+    """Those of the metrics that are not N/A for a model with these methods."""
     data, found = digits(), []
     model = as_model(type("Toy", (nn.Module,), methods)(), data.spec, "toy")
     chains = SimpleNamespace(capacity=0) if "chains" in methods else None
     planned = PlannedFit(dataset=data, test=data.split("test"), fetching=False, model=model, sampler=chains)
-    for name in ("accuracy", "ece", "nll", "is", "fid", "energy-gap"):
-        option = f":sampler={sampler}" if sampler and name in ("is", "fid", "energy-gap") else ""
-        metric = resolve("metrics", name + option).make()
+    for name in metrics:
+        metric = resolve("metrics", name).make()
         with suppress(NotApplicable):
             planned.require(metric.requires)
             if isinstance(metric, Checked):
@@ -143,19 +142,22 @@ def measured(methods, sampler=""):
 def test_the_table_of_methods_says_what_each_gives():
     guide = (ROOT / "docs" / "how-to" / "own-model.md").read_text().split("## What a model may have")[1].split("##")[0]
     stated = {}
-    for first, _, last in re.findall(r"^\| (`.*) \| (.*) \| (.*) \|$", guide, re.MULTILINE):
-        stated |= dict.fromkeys(re.findall(r"`(\w+\(.*?\))`", first), last)
+    for line in re.findall(r"^\| (`.*)\|$", guide, re.MULTILINE):
+        first, _, *cells = (cell.strip() for cell in re.split(r"(?<!\\)\|", line))
+        stated |= dict.fromkeys(re.findall(r"`(\w+\(.*?\))`", first), cells)
     assert stated.keys() == GIVES.keys()
-    for method, text in stated.items():
-        always, *more = re.split(r"(?:; )?with `--sampler`: ", text)
-        of_energy = "; with an energy: energy-gap"
+    of_energy, of_samples = "; with an energy: energy-gap", ("is", "fid", "energy-gap")
+    scores = [one.name for one in discovery.components("scores") if one.distribution == "jembench"]
+    for method, (always, added, scored) in stated.items():
         if of_energy in always:
-            assert "energy-gap" in measured({**GIVES[method], **GIVES["energy(x)"]})
+            assert measured({**GIVES[method], **GIVES["energy(x)"]}, "energy-gap")
             always = always.replace(of_energy, "").removeprefix('with `chains` other than `"none"`: ')
-        names = [name for name in always.split(", ") if name]
-        assert measured(GIVES[method]) == names, method
-        if more:
-            assert measured(GIVES[method], "sgld") == [*names, *more[0].split(", ")], method
+        found = measured(GIVES[method], "accuracy", "ece", "nll", *of_samples)
+        assert ", ".join(found) == always, method
+        drawn = measured(GIVES[method], *(f"{name}:sampler=sgld" for name in of_samples if name not in found))
+        assert ", ".join(drawn) == added.replace(",", ":sampler=sgld,") + ":sampler=sgld" * bool(added), method
+        ood = measured(GIVES[method], *(f"ood:set=uniform,score={score}" for score in sorted(scores)))
+        assert ", ".join(name.rpartition("=")[2] for name in ood) == scored, method
 
 
 def test_the_science_names_code_that_exists():

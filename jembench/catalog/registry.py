@@ -207,7 +207,11 @@ def resolve(kind: Kind, text: str) -> Resolved:
         raise unknown(f"option of {name}", extra[0], known, f"jembench list {kind}")
     defaults = {key: option.default for key, option in known.items() if option.default is not options.REQUIRED}
     if missing := sorted(known.keys() - defaults.keys() - given.keys()):
-        raise SpecError(f"{name} needs {', '.join(missing)}: write {name}:{missing[0]}=...")
+        kinds = options.marked(factory, options.Names).get(missing[0], options.Names()).kinds
+        names = ", ".join(sorted(each.name for one in kinds for each in discovery.components(one)))
+        lists = ", ".join(f"`jembench list {one}`" for one in kinds)
+        which = f", one of {names} ({lists})." if kinds else ""
+        raise SpecError(f"{name} needs {', '.join(missing)}: write {name}:{missing[0]}=...{which}")
     trust.allow(defaults.values())
     arguments = defaults | {key: read_text(value, known[key].hint, f"{key} of {name}") for key, value in given.items()}
     only_with = options.marked(factory, options.OnlyWith).items()

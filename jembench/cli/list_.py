@@ -18,7 +18,7 @@ from jembench.errors import SpecError
 LISTS = (*KINDS, "recipes", "references")
 
 
-@click.command("list")
+@click.command("list", context_settings={"token_normalize_func": lambda token: token.replace("-", "_")})  # ood-sets
 @click.argument("kind", metavar="[KIND]", type=click.Choice((*LISTS, "recipe")), required=False)
 @click.argument("name", metavar="[NAME]", type=RECIPE, required=False)
 @options.listing_format

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from jembench.catalog.spec import Scalar
-from jembench.interfaces import Classifier, Evaluation, Measurement, Need, Quantity, Resampling, Source, Split
+from jembench.interfaces import Classifier, Evaluation, Measurement, Need, Planned, Quantity, Resampling, Source, Split
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, describe_test_images, mean, share
 from jembench.metrics.classification import classified, require_finite
 from jembench.metrics.sample_protocol import SamplerSpec
@@ -67,8 +67,12 @@ class EnergyGap(Metric):
 
     @property
     def requires(self) -> frozenset[Need]:
-        """An energy and samples; for a sampler, the gradient of the energy in their place."""
-        return frozenset({"energy", "gradients" if self.sampler else "samples"})
+        """An energy, and samples unless a sampler draws them."""
+        return frozenset({"energy"} if self.sampler else {"energy", "samples"})
+
+    def check(self, planned: Planned) -> None:
+        """Check that the model will have samples."""
+        planned.samples(Source(sampler=self.sampler))
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the test images and the samples."""

@@ -14,7 +14,7 @@ from jembench.interfaces import Density, Energy, Evaluation, Measurement, Need, 
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, OptionalCount, mean, median, share
 from jembench.metrics.classification import classified
 from jembench.metrics.densities import among_highest, effective_classes, highest_first, log_px, size_of_end
-from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, require_images
+from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, SamplerSpec, require_images
 
 if TYPE_CHECKING:
     from jembench.stats.intervals import Indices, Statistic
@@ -37,18 +37,24 @@ class ClassSamples(Metric):
     the source of the samples: ``classes-fresh``.
 
     ``source=fresh`` runs new chains: ``images`` of them, of ``steps`` steps, on E(x, y) if ``conditional``.
+    ``sampler``: as for ``is``.
     """
 
     source: Literal["kept", "fresh"] = "kept"
     steps: OptionalCount = None
     images: OptionalCount = None
     conditional: bool | None = None
+    sampler: SamplerSpec = None
     name: ClassVar[str] = "class-samples"
-    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples"})
 
     def __post_init__(self) -> None:
         super().__post_init__()
         _ = self.samples  # checks the options
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """The logits, and the needs of the samples."""
+        return self.samples.requires | {"logits"}
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
@@ -58,7 +64,8 @@ class ClassSamples(Metric):
     @property
     def samples(self) -> SampleProtocol:
         """The images that are classified."""
-        return SampleProtocol(source=self.source, steps=self.steps, images=self.images, conditional=self.conditional)
+        shared = ("source", "steps", "images", "conditional", "sampler")
+        return SampleProtocol(**{name: getattr(self, name) for name in shared})
 
     def check(self, planned: Planned) -> None:
         """Check that the model will have such samples."""
@@ -86,30 +93,40 @@ class ClassSamples(Metric):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of samples, with the source in their labels."""
-        predicted = arrays["predicted"]
+        predicted, source = arrays["predicted"], "fresh" if self.sampler else self.source
         if "labels" in arrays:
-            return {f"agreement-{self.source}": share(predicted == arrays["labels"], "higher")}
+            return {f"agreement-{source}": share(predicted == arrays["labels"], "higher")}
         classes = effective_classes(predicted, len(arrays["grid"]))
         estimates = {"confident": share(arrays["confidence"] > CONFIDENT), "classes": classes}
         if "log-px" in arrays:
             order = highest_first(arrays["log-px"])
             estimates["classes-densest"] = among_highest(classes, order, size_of_end(len(order)))._replace(n=None)
-        return {f"{label}-{self.source}": estimate for label, estimate in estimates.items()}
+        return {f"{label}-{source}": estimate for label, estimate in estimates.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ConfidentSamples(Metric):
     """The 64 samples of the highest confidence: their mean confidence and effective number of classes.
 
-    The intervals are over the samples: each resample has its own 64 most confident ones.
+    The intervals are over the samples: each resample has its own 64 most confident ones. ``sampler``: as for ``is``.
     """
 
+    sampler: SamplerSpec = None
     name: ClassVar[str] = "confident-samples"
-    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "samples"})
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """The logits, and the needs of the samples."""
+        return self.samples.requires | {"logits"}
+
+    @property
+    def samples(self) -> SampleProtocol:
+        """The images of which the most confident are shown."""
+        return SampleProtocol(sampler=self.sampler)
 
     def check(self, planned: Planned) -> None:
         """Check that there will be enough samples."""
-        self.require(planned.samples(ALL_KEPT.wanted))
+        self.require(planned.samples(self.samples.wanted))
 
     def require(self, n: int | None) -> None:
         """Check that there are at least 64 samples; None: unknown."""
@@ -120,7 +137,7 @@ class ConfidentSamples(Metric):
         import numpy as np
         import torch
 
-        samples = evaluation.samples(ALL_KEPT.wanted)
+        samples = evaluation.samples(self.samples.wanted)
         n = len(samples.images)
         self.require(n)
         seen = classified(evaluation, samples.images)

@@ -20,6 +20,7 @@ from jembench.interfaces.models import Capability
 from jembench.metrics.attacks import Attack
 from jembench.models import devices
 from jembench.models.capabilities import capabilities, has_energy_gradient, is_fitted, require_gradients
+from jembench.models.objective import PlainClassifier
 from jembench.models.settings import isolated
 from jembench.running.caches import FeatureBank
 from jembench.running.estimate import attack_seconds
@@ -196,6 +197,8 @@ class PlannedFit:
         Raises:
             NotApplicable: if it will not.
         """
+        if "chains" in needs:
+            require_chains(self.sampler)
         if missing := sorted(needs & set(get_args(Capability)) - capabilities(self.model)):
             chains = "samples" in missing and has_energy_gradient(self.model) and not isinstance(self.model, Trainable)
             remedy = "; --sampler sgld:steps=100 draws samples from its energy" if chains else ""
@@ -204,8 +207,6 @@ class PlannedFit:
             raise NotApplicable(f"The dataset {self.spec.name} has no labels, so that no class can be wrong.")
         if "validation" in needs and not self.validation:
             raise no_validation(self.count("train"), pretrained=self.pretrained)
-        if "chains" in needs:
-            require_chains(self.sampler)
         if "buffer" in needs and self._kept() == 0:
             raise NotApplicable("The model keeps no chains with their ages: only a replay buffer does.")
         if "gradients" in needs:
@@ -224,6 +225,11 @@ class PlannedFit:
 
     def samples(self, source: Source = KEPT) -> int | None:
         """Return the number of generated images that the model will have; None if its sampler has no ``capacity``."""
+        if source.sampler and isinstance(self.model, PlainClassifier):
+            raise NotApplicable(
+                "It is a network without an energy of its own, for which no sampler runs. To draw from -logsumexp of "
+                "its logits, name it as baseline:net=..., or wrap it: jembench.parts.LogitModel(net)."
+            )
         if source.sampler and registry.resolve("samplers", source.sampler) and has_energy_gradient(self.model):
             return source.images or FRESH_SAMPLES
         self.require(frozenset({"samples"}))  # without such an energy, the model's own are used

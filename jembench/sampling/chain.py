@@ -34,7 +34,9 @@ def require_chains(sampler: Sampler | None) -> Sampler:
         NotApplicable: if the model is trained without chains.
     """
     if sampler is None:
-        raise NotApplicable("The model is trained without chains, so that no chain can refine an image.")
+        raise NotApplicable(
+            "The model is trained without chains, which refinement follows; --sampler draws samples alone."
+        )
     return sampler
 
 

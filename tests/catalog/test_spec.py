@@ -190,6 +190,10 @@ def test_unknown_option():
 def test_missing_option():
     with pytest.raises(SpecError, match=r"imagefolder needs root: write imagefolder:root=\.\.\."):
         resolve("imagefolder", needy)
+    with pytest.raises(
+        SpecError, match=r"write ood:set=\.\.\., one of .*uniform.*`jembench list ood_sets`, `jembench list datasets`"
+    ):
+        registry.resolve("metrics", "ood")
 
 
 @pytest.mark.parametrize(

@@ -47,6 +47,10 @@ def test_our_components_import_no_torch():
     assert done.stdout.splitlines()[-1] == "False"
 
 
+def test_a_kind_is_understood_with_a_hyphen(jembench):
+    assert "uniform" in jembench("list", "ood-sets").out
+
+
 def test_one_kind_with_options(jembench, zoo):
     done = jembench("list", "models", "--format", "json")
     models = {model["name"]: model for model in json.loads(done.out)}

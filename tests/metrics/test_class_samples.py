@@ -72,6 +72,14 @@ def test_the_likeliest_samples_are_counted_by_class(fake):
     assert expected < found.values["classes-kept"].value
 
 
+def test_a_given_sampler_draws_new_chains(fake):
+    drawn = Samples(fake.images(60, 3), None, "sgld:steps=2")
+    evaluation = fake.Evaluation(model=Model(), by_source={Source(sampler="sgld:steps=2"): drawn})
+    metric = ClassSamples(sampler="sgld:steps=2", resamples=50)
+    assert metric.requires == {"logits"}
+    assert metric.compute(evaluation).values.keys() == {"confident-fresh", "classes-fresh"}
+
+
 def test_samples_of_chains_on_a_class_are_compared_with_it(evaluation):
     predicted, _ = by_hand(evaluation)
     found = ClassSamples(source="fresh", steps=5, images=60, conditional=True).compute(evaluation)
