@@ -79,7 +79,7 @@ def estimate(
 ) -> None:
     """Estimate the time and memory that a training takes.
 
-    It times a few iterations with chains of one and of three steps. The images are random, so the dataset need not be
+    It times a few iterations with chains of one and of three steps. The images are blank, so the dataset need not be
     available. The operations are those of convolutions and matrix products. With --rate nothing is timed, and the
     estimate is for hardware that need not be here.
     """

@@ -52,18 +52,15 @@ def make(dataset: Resolved, *, download: bool) -> Dataset:
     return made
 
 
-def absent(dataset: Resolved) -> Dataset | None:
-    """Make a dataset of blank images in place of one without its files; None if its shape and size are not known."""
-    if "download" not in dataset.arguments:
-        return None
-    described = make(dataset, download=True)
-    spec, sizes = described.spec, {name: getattr(described, f"{name}_size", None) for name in ("train", "test")}
+def blank(dataset: Dataset) -> Dataset | None:
+    """Return a dataset of blank images in place of another one; None if the numbers of its images are not known."""
+    spec, sizes = dataset.spec, {name: getattr(dataset, f"{name}_size", None) for name in ("train", "test")}
 
-    def blank(name: SplitName) -> Split:
+    def load(name: str) -> Split:
         import torch
 
         n, classes = sizes[name] or 0, spec.num_classes
         images = torch.zeros((1, *spec.shape), dtype=torch.uint8).expand(n, -1, -1, -1)
         return Split(images, torch.arange(n) % classes if classes else None)
 
-    return LazyDataset(spec, blank, train_size=sizes["train"], test_size=sizes["test"]) if all(sizes.values()) else None
+    return LazyDataset(spec, load, train_size=sizes["train"], test_size=sizes["test"]) if all(sizes.values()) else None

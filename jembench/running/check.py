@@ -10,7 +10,7 @@ import torch
 
 from jembench import progress
 from jembench.catalog import registry
-from jembench.data.datasets import absent, count, make
+from jembench.data.datasets import blank, count, make
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import FitPlan, Plan
@@ -110,7 +110,7 @@ class Datasets:
                 raise
             if not dataset.arguments.get("download"):
                 self.absent[str(dataset)] = str(error)
-            made = absent(dataset)
+            made = blank(make(dataset, download=True)) if "download" in dataset.arguments else None
         test = limited(made.split("test"), limit) if made else None
         self.data[key] = PlannedFit(dataset=made, test=test, fetching=not self.dry) if made and test else None
         return self.data[key]

@@ -1,6 +1,6 @@
 """The cost of a training, from a few of its iterations with short chains, or from its floating-point operations.
 
-Its images are random: times do not depend on their content, and a dataset need not be available. The time of an attack
+Its images are blank: times do not depend on their content, and a dataset need not be available. The time of an attack
 depends on when it succeeds, and is taken from short attacks on a trained model.
 """
 
@@ -14,17 +14,15 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from jembench import seeds
-from jembench.data.datasets import count, make
+from jembench.data.datasets import blank, make
 from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
 from jembench.experiment.recipe import Compute
-from jembench.interfaces import Dataset, Split
+from jembench.interfaces import Dataset
 from jembench.metrics.attacks import Attack
 from jembench.metrics.decisions import DecisionAttack
 from jembench.models import devices
@@ -40,9 +38,6 @@ SHORT, LONG = 1, 3
 
 QUICK = 2.0
 """Seconds; longer iterations are timed once, others three times."""
-
-DIFFERENT = 1000
-"""The number of different random images."""
 
 WARM_UP = 4
 """Untimed iterations if the network is compiled or chains are captured: a plain one, one that compiles, and two in
@@ -116,7 +111,8 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
     """
     if fit.is_pretrained:
         raise SpecError(f"{fit.requested} was trained elsewhere: there is no training to estimate.")
-    dataset, memory = make(fit.dataset, download=True), 0
+    described, memory = make(fit.dataset, download=True), 0
+    dataset = blank(described) or described
     if is_fitted(make_model(fit, dataset)):
         raise SpecError(f"{fit.requested} is fitted to all images at once: there are no iterations to estimate.")
     plain = dataclasses.replace(fit.recipe, compute=Compute(precision="float32", layout="contiguous", compile="off"))
@@ -142,19 +138,8 @@ def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -
 
 
 def _probe(fit: FitPlan, dataset: Dataset, device: torch.device) -> _Probe:
-    images = random_images(dataset)
+    images = dataset.split("train")
     return _Probe(make_model(fit, dataset), dataset.spec, images, fit.recipe, seed=fit.seed, device=device)
-
-
-def random_images(dataset: Dataset) -> Split:
-    """Return noise with labels, as many images as the training split has.
-
-    The images are copies of a few, since drawing 50,000 of them would take longer than the timed iterations.
-    """
-    generator, numbers = seeds.generator(0, "estimate"), torch.arange(count(dataset, "train"))
-    few = torch.randint(256, (DIFFERENT, *dataset.spec.shape), dtype=torch.uint8, generator=generator)
-    labels: Tensor = numbers % dataset.spec.num_classes
-    return Split(few[numbers % DIFFERENT], labels)
 
 
 def _operations(trainer: _Probe) -> int:

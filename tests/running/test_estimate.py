@@ -32,7 +32,7 @@ def toy(monkeypatch):
     def make(dataset, *, download):
         assert download  # without looking for its files
         shape = (1, 8, 8) if dataset.component.name == "digits" else (3, 32, 32)
-        return LazyDataset(DataSpec(name="toy", shape=shape, num_classes=10), read, train_size=320)
+        return LazyDataset(DataSpec(name="toy", shape=shape, num_classes=10), read, train_size=320, test_size=10)
 
     monkeypatch.setattr(module, "make", make)
     return make
