@@ -42,16 +42,18 @@ def model_specs(given: Any, names: Mapping[str, str]) -> tuple[list[str] | None,
     return list(named), {**named, **names}
 
 
-def seed_numbers(given: int | Iterable[int]) -> list[int]:
-    """Return one seed or several as a list.
+def seed_numbers(given: str | int | Iterable[str | int]) -> list[int]:
+    """Return one seed or several, numbers or texts, as a list.
 
     Raises:
-        SpecError: if a value is no seed.
+        SpecError: if a value is no seed; PyTorch's have 64 bits, which hold 18 digits.
     """
-    seeds = [given] if isinstance(given, int) else list(given)
-    if not all(type(seed) is int and 0 <= seed < 10**18 for seed in seeds):
-        raise SpecError(f"seeds is {given!r}; it must be whole numbers from 0 on, of 18 digits at most.")
-    return seeds
+    given = split_list(given) if isinstance(given, str) else given
+    seeds = [str(given)] if isinstance(given, int) else list(map(str, given))
+    if not seeds or not all(seed.isdecimal() and len(seed) <= 18 for seed in seeds):
+        text = ",".join(seeds)[:80]
+        raise SpecError(f"seeds is {text!r}; it must be whole numbers from 0 on, of 18 digits at most: 0,1,2.")
+    return list(map(int, seeds))
 
 
 def setting_texts(settings: Settings | None) -> list[str]:
@@ -67,7 +69,7 @@ def selection(
     models: Any = None,
     dataset: Any = None,
     recipe: str | Sequence[str] | None = None,
-    seeds: int | Iterable[int] | None = None,
+    seeds: str | int | Iterable[int] | None = None,
     metrics: str | Sequence[str] | None = None,
     columns: str | Sequence[str] | None = None,
     names: Mapping[str, str] = MappingProxyType({}),

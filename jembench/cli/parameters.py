@@ -22,9 +22,6 @@ from jembench.experiment import attacks
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite as suites
 
-DIGITS = 18
-"""The largest number of digits of a seed, since PyTorch's seeds have 64 bits."""
-
 
 @dataclass(eq=False)
 class Text(click.types.StringParamType):
@@ -64,21 +61,6 @@ class Text(click.types.StringParamType):
         found = [name for name in names if name.startswith(last)]
         files = [CompletionItem(incomplete, type="file")] if self.file and not found else []
         return [*files, *(CompletionItem(f"{before}{comma}{name}") for name in found)]
-
-
-def seed_list(text: str) -> tuple[int, ...]:
-    """Read seeds that are separated by commas.
-
-    Raises:
-        SpecError: if a seed is not a whole number from 0 up, of 18 digits at most.
-    """
-    seeds = [seed.strip() for seed in text.split(",")]
-    if not all(seed.isdecimal() and len(seed) <= DIGITS for seed in seeds):
-        raise SpecError(
-            f"--seeds is {text[:80]!r}; it must be whole numbers with commas between them, for example 0,1,2. Each has "
-            f"{DIGITS} digits at most."
-        )
-    return tuple(int(seed) for seed in seeds)
 
 
 def _jobs(text: str) -> str:
@@ -125,8 +107,8 @@ PATH = click.Path(path_type=Path)
 COUNT = _Count(min=1)
 HOURS = _Hours(min=0, min_open=True)
 JOBS = Text("N|auto", read=_jobs)
-LIST = Text("LIST", several=True)
-SEEDS = Text("LIST", read=seed_list)
+LIST = SEEDS = Text("LIST", several=True)
+
 ATTACK = Text("ATTACK", lambda: attacks.ATTACKS)
 DATASET, DATASETS = Text("SPEC", "datasets"), Text("SPECS", "datasets", several=True)
 EXECUTOR = Text("SPEC", "executors")

@@ -48,7 +48,7 @@ def test_two_models(trained, outcomes):
     [
         (["zoo_of_tests:gem", CLASSIFIER], "There is no model among these results named 'zoo_of_tests:gem'."),
         ([JEM, JEM], f"{JEM} and {JEM} are not two models on one dataset: {JEM} on zoo_of_tests:data, recipe tiny."),
-        ([JEM, CLASSIFIER, "--seeds", "x"], "--seeds is 'x'"),
+        ([JEM, CLASSIFIER, "--seeds", "x"], "seeds is 'x'"),
         ([JEM, CLASSIFIER, "--limit", "5"], "runs holds no such results yet: `jembench run hybrid --limit 5` makes"),
     ],
 )
