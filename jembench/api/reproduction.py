@@ -43,9 +43,8 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
         SpecError: if there is no result, or if components are not installed or cannot be planned here.
         DamagedError: if a record is damaged.
     """
-    if not source.is_dir():
-        raise SpecError(f"There is no store {source}. Name the folder of a store.")
     store = Store(source)
+    store.check_exists()
     cells = [cell for cell in newest(store.cells(warn)) if cell.outcome.status == "ok"]
     if not cells:
         raise SpecError(

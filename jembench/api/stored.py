@@ -91,13 +91,13 @@ class OpenStore:
             >>> store.merge(store.store.root)  # nothing is lacking
             []
         """
-        for source in map(Path, sources):
-            if not source.is_dir():
-                raise SpecError(f"There is no store {source}. Nothing was copied.")
+        stores = [Store(Path(source)) for source in sources]
+        for store in stores:
+            store.check_exists()  # before anything is copied
         return [
-            finding._replace(file=str(Path(source) / finding.file))
-            for source in sources
-            for finding in merge(Store(Path(source)), self.store)
+            finding._replace(file=str(store.root / finding.file))
+            for store in stores
+            for finding in merge(store, self.store)
         ]
 
     def push(self, fit: FitKey | str, to: Location, **how: Any) -> Pushed:

@@ -72,7 +72,7 @@ class Store:
             SpecError: if there is no such folder.
         """
         if not self.root.is_dir():
-            raise SpecError(f"There is no store {self.root}. Give its folder with --store.")
+            raise SpecError(f"There is no store {self.root}. Name the folder of a store.")
 
     def sweep(self) -> None:
         """Remove temporary files and leases of processes that were killed. Those of living processes stay."""

@@ -84,7 +84,7 @@ def test_code_that_the_store_alone_names_is_refused(shared, jembench, monkeypatc
     ("arguments", "expected"),
     [
         (["nowhere"], "There is no store nowhere. Name the folder of a store."),
-        (["mine.toml"], "There is no store mine.toml. Name the folder of a store."),
+        (["mine.toml"], "The store mine.toml is a file, not a folder."),
         (["empty"], "The store empty holds no result that could be measured again."),
         (["empty", "--store", "empty"], "--store is empty, the store that is reproduced. Name another folder."),
     ],

@@ -41,7 +41,7 @@ def test_merge_exits_with_0_only_if_everything_was_copied(jembench, root):
 
 def test_merge_begins_only_if_all_stores_are_there(jembench, root, tmp_path):
     done = jembench("store", "merge", root, "nowhere")
-    assert (done.code, done.err) == (2, "Error: There is no store nowhere. Nothing was copied.\n")
+    assert (done.code, done.err) == (2, "Error: There is no store nowhere. Name the folder of a store.\n")
     assert not (tmp_path / "here" / "runs").exists()
 
 

@@ -92,7 +92,7 @@ def test_a_record_that_is_a_link_to_itself_is_damaged_and_its_fit_not_trained(ro
 
 
 def test_a_store_that_is_not_there_is_no_success(tmp_path):
-    with pytest.raises(SpecError, match=r"There is no store .*none. Give its folder with --store"):
+    with pytest.raises(SpecError, match=r"There is no store .*none. Name the folder of a store"):
         verify(Store(tmp_path / "none"))
     (tmp_path / "runs").mkdir()
     assert verify(Store(tmp_path / "runs")) == []
