@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 from jembench.api.arguments import selection, texts
 from jembench.api.live import model_spec
@@ -49,10 +48,8 @@ def compare(
     recipe_b: str | None = None,
     metrics: str | Sequence[str] | None = None,
     columns: str | Sequence[str] | None = None,
-    seeds: int | Iterable[int] | None = None,
-    names: Mapping[str, str] = MappingProxyType({}),
-    limit: int | None = None,
     resamples: int = 10_000,
+    **selected: Any,
 ) -> Comparison:
     """Compare two models of a store, image by image and seed by seed: differences and their significance.
 
@@ -66,8 +63,9 @@ def compare(
         dataset: of both; None: the one that they share.
         recipe: the label of the recipe of both; None: the one that they share.
         recipe_b: the label of the recipe of b, if it is another one.
-        metrics: to compare; columns, seeds, names and limit as for :func:`selection`.
+        metrics: to compare; columns as for :func:`selection`.
         resamples: of the bootstrap; no p value is below 1 / (resamples + 1).
+        selected: seeds, names and limit, as for :func:`selection`.
 
     Raises:
         SpecError: if the store has no such models, or the arguments select more than one pair.
@@ -79,10 +77,10 @@ def compare(
     from jembench.report.comparison import compare as compared
 
     place = opened(store).store
-    selected = selection(seeds=seeds, names=names, limit=limit)
-    found, _, shown_names = selected.of(place)
+    which = selection(**selected)
+    found, _, shown_names = which.of(place)
     if not found:
-        raise SpecError(selected.nothing(place.root))
+        raise SpecError(which.nothing(place.root))
     fits = dict.fromkeys(cell.fit.names for cell in found)
     pair = find_pair(list(fits), model_spec(a), model_spec(b), dataset=dataset, recipe=recipe, recipe_b=recipe_b)
     cells = selection(metrics=metrics).among([cell for cell in found if cell.fit.names in pair])
