@@ -35,7 +35,7 @@ class Finding(NamedTuple):
     claim: Claim
     row: comparison.Difference  # without dataset and recipes: not measured
     metrics: tuple[str, ...]  # of the claim, that it is about
-    remarks: tuple[str, ...] = ()  # departures from the paper's protocol, and models at chance
+    remarks: tuple[str, ...] = ()  # on limited images, other protocols than the paper's, and models at chance
 
 
 Known = Mapping[tuple[Fit, str, str], Side]
@@ -85,7 +85,9 @@ def _judge(claim: Claim, known: Known, at_chance: Mapping[Fit, str], test: Test,
                 other = _side(known, b, with_options(than_metric, free), claim.than_label or claim.label)
                 if row := _answer(claim, side, other if claim.number is None else claim.number, test):
                     missing.pop(metric, None)
-                    yield Finding(claim, row, (metric,), tuple(_remarks(claim, a, b, at_chance)))
+                    limits = {one.cell.provenance.get("limit") for one in (side or {}).values() if one.cell}
+                    limited = (f"on {limit} of the test images, by --limit" for limit in limits if limit)
+                    yield Finding(claim, row, (metric,), (*limited, *_remarks(claim, a, b, at_chance)))
     if missing or claim.unmeasured:
         reason = claim.unmeasured or _remedy(claim, store, partly=len(missing) < len(claim.metric))
         row = comparison.Difference(

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
+from jembench.report import headings
 from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Comparison, Difference
 from jembench.report.formats import Document
 from jembench.report.table import ABSENT, Footnotes, Heading, Table, TableCell, decimals_for, detail, fixed
@@ -77,7 +78,7 @@ def _interval(low: float | None, high: float | None) -> str:
 def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:
     """Return the name of a compared value, with its metric if another metric in ``among`` has a value of that label."""
     alone = {other.metric for other in among if other.label == row.label} == {row.metric}
-    name = row.label if alone else f"{row.label} ({row.metric})"
+    name = headings.in_words(row.label) + f" ({row.metric})" * (not alone)
     return TableCell(f"{name} {detail(row.unit, row.better)}".strip())
 
 

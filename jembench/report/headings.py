@@ -1,9 +1,11 @@
-"""Labels of values in words, for headings and notes."""
+"""Labels of values in words, for headings and notes, and short names."""
 
 from __future__ import annotations
 
 import re
 import tomllib
+from collections import Counter
+from collections.abc import Mapping
 from importlib import resources
 
 from jembench.experiment.sweep import bare_name
@@ -20,8 +22,10 @@ def split(label: str) -> tuple[str, str]:
 
 
 def in_words(label: str) -> str:
-    """Return a label in words: ``pgd-linf@8/255`` as "PGD L∞ at 8/255"."""
-    return _KNOWN.sub(lambda found: _WORDS[found[0]], label).replace("-", " ").replace("@", " at ")
+    """Return a label in words: ``pgd-linf@8/255`` as "PGD L∞ at 8/255", ``fid-digits-cnn`` as "FID (digits CNN)"."""
+    text, network = split(label)
+    words = _KNOWN.sub(lambda found: _WORDS[found[0]], text).replace("-", " ").replace("@", " at ")
+    return f"{words} ({in_words(network)})" if network else words
 
 
 def known_as(metric: str, label: str = "") -> tuple[str, ...]:
@@ -33,3 +37,13 @@ def known_as(metric: str, label: str = "") -> tuple[str, ...]:
     """
     text, network = split(label or bare_name(metric))
     return label, text, f"{in_words(text)} {in_words(network)}".strip(), metric
+
+
+def distinct(names: Mapping[str, str]) -> dict[str, str]:
+    """Return the short name of each text, or the text itself where another one has the same name.
+
+    Args:
+        names: short names by texts.
+    """
+    taken = Counter(names.values())
+    return {text: name if taken[name] == 1 else text for text, name in names.items()}

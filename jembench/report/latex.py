@@ -48,7 +48,8 @@ def latex(document: Document, *, width: str = "column", interval: Interval = "be
     labels = _labels([table.title for table in tables], label)
     alone = len(tables) == 1
     floats = [_float(one, width, interval, name, notes=alone) for one, name in zip(tables, labels, strict=True)]
-    of_all = rf"\textbf{{Notes to Tables~\ref{{{labels[0]}}} to~\ref{{{labels[-1]}}}.}}"
+    to = "and" if len(tables) == 2 else "to"
+    of_all = rf"\textbf{{Notes to Tables~\ref{{{labels[0]}}} {to}~\ref{{{labels[-1]}}}.}}"
     blocks = [] if alone else _notes(tables, interval, of_all)
     return "\n\n".join([_HEAD, *floats, *blocks]) + "\n"
 
@@ -162,11 +163,8 @@ def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> li
     marks = [rf"\textsuperscript{{{escaped(note.mark)}}} " if note.mark else "" for note in notes]
     texts = [f"{mark}{escaped(note.text.rstrip('.'))}." for mark, note in zip(marks, notes, strict=True)]
     texts = [re.sub(r"(?<=[/,=:+])(?=\w)", r"\\allowbreak{}", text) for text in texts]
-    return (
-        ["\n".join([r"{\par\smallskip\footnotesize\raggedright\noindent", *filter(None, [heading]), *texts, r"\par}"])]
-        if texts
-        else []
-    )
+    begin, end = r"{\par\medskip\footnotesize\raggedright\noindent", r"\par\medskip}"
+    return ["\n".join([begin, *filter(None, [heading]), *texts, end])] if texts else []
 
 
 # --- characters -------------------------------------------------------------------------------------------------------

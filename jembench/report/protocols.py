@@ -12,6 +12,7 @@ from typing import NamedTuple
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.errors import SpecError
+from jembench.report import headings
 
 
 def parsed(protocol: str) -> Spec | None:
@@ -60,7 +61,7 @@ def in_common(protocols: Iterable[str]) -> str:
     for name in ("norm", "images", "restarts", "steps", "queries", *DEFENCE):
         values = values_of(name, attacks)
         if len(values) == 1 and values != {"0"}:
-            found.append(f"{name} {values.pop()}")
+            found.append(part_in_words(name, values.pop()))
     return ", ".join(found)
 
 
@@ -76,10 +77,16 @@ _NAMES = {
     "data_noise": "noise on test images",
     "eot": "averaged chains",
     "features": "feature network",
+    "grad": "gradient",
     "outliers": "their number",
     "refine": "refinement steps",
     "smooth": "smoothing noise",
 }
+
+
+def part_in_words(name: str, value: str) -> str:
+    """Return a part of a protocol and its value: ``norm L∞``, ``averaged chains 5``."""
+    return f"{in_words([name])} {headings.in_words(value) if value.isidentifier() else value}"
 
 
 def in_words(parts: Iterable[str]) -> str:

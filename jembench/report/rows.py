@@ -14,7 +14,7 @@ from jembench.catalog import spec
 from jembench.experiment.names import NO_NAMES, Fit, Names
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
-from jembench.report.headings import in_words, known_as, split
+from jembench.report.headings import distinct, in_words, known_as, split
 from jembench.report.protocols import parsed, peculiarities
 from jembench.report.select import T
 from jembench.store.outcome import Cell, FitKey
@@ -179,9 +179,7 @@ def _dataset_names(cells: Iterable[Cell]) -> dict[str, str]:
         known = parsed(protocol)
         name = dict(known.arguments).get("data") if known else None
         filed.setdefault(dataset, set()).update([name] if name else [])
-    names = {dataset: found.pop() if len(found) == 1 else dataset for dataset, found in filed.items()}
-    taken = Counter(names.values())
-    return {dataset: name if taken[name] == 1 else dataset for dataset, name in names.items()}
+    return distinct({dataset: found.pop() if len(found) == 1 else dataset for dataset, found in filed.items()})
 
 
 def _added(fit: FitKey, name: str) -> Iterator[str]:

@@ -6,8 +6,10 @@ options alone (an attack) have a table with a line for each choice of options.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from jembench.experiment.names import Fit
 from jembench.experiment.plan import Part
@@ -22,6 +24,11 @@ BOLD = (
     "Bold: better than the runner-up of its column (p < 0.05, adjusted by Holm for the columns; paired tests over the "
     "test images, and over the seeds as well from 3 seeds on)."
 )
+
+_BESIDE = 3
+"""The most OOD sets that have a column each of the main table, if one value is shown; else each has a line."""
+
+_SOURCE = re.compile(r"\+source=\w+")  # in the label of a recipe: the digest of imported weights
 
 Best = Callable[[Sequence[Row]], Collection[Row]]
 """Finds the best of the values of a table."""
@@ -49,8 +56,9 @@ class Tables:
         """Yield the tables of each part; without parts, one of metrics of one value and one of each other metric."""
         if not self.parts:
             groups = grouped(dict.fromkeys(row.place for row in self.rows), lambda place: bare_name(place[0]))
-            yield from self.main("Results", [group[0][0] for group in groups if len(group) == 1], self.rows)
-            for group in (group for group in groups if len(group) > 1):
+            beside = [metric for group in groups if self._is_beside(group) for metric, _ in group]
+            yield from self.main("Results", beside, self.rows)
+            for group in (group for group in groups if not self._is_beside(group)):
                 metrics = list(dict.fromkeys(metric for metric, _ in group))
                 yield from self.by_options(headings.in_words(bare_name(metrics[0])), metrics, self.rows)
         for part in self.parts:
@@ -61,16 +69,33 @@ class Tables:
             for grid in part.grids:
                 yield from self.of_grid(grid, rows)
 
+    @cached_property
+    def _ood(self) -> dict[str, str]:
+        """The scores and OOD sets of metrics; "" of other metrics."""
+        protocols = {row.metric: parts_of(row.protocol) for row in self.rows if row.protocol and not row.source}
+        return {name: ", ".join(filter(None, map(of.get, ("score", "set")))) for name, of in protocols.items()}
+
+    def _is_beside(self, places: Collection[tuple[str, str]]) -> bool:
+        """Return True for the values of a metric that have columns of the main table."""
+        sets, labels = {self._ood.get(metric, "") for metric, _ in places} - {""}, {label for _, label in places}
+        return len(places) == 1 or (len(labels) == 1 and len(sets) == len(places) <= _BESIDE)
+
+    @cached_property
+    def _recipes(self) -> dict[str, str]:
+        """The short names of recipes: a suite's, and of imported weights without a digest, numbered if need be."""
+        names = {label: name for part in self.parts for label, name in part.labels.items()}
+        imported = dict.fromkeys((row.recipe, row.name, row.dataset) for row in self.rows if _SOURCE.search(row.recipe))
+        for alike in grouped(imported, lambda one: _SOURCE.sub("", one[0])):
+            clash = len({one[1:] for one in alike}) < len(alike)
+            for number, label in enumerate(dict.fromkeys(label for label, *_ in alike), 1):
+                names[label] = _SOURCE.sub("", label) + f" {number}" * clash
+        return names
+
     def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table with a column for each value of some metrics."""
         shown = _known(rows, metrics)
-        protocols = {row.metric: parts_of(row.protocol) for row in shown if row.protocol and not row.source}
-
-        def ood(row: Row) -> str:
-            return ", ".join(filter(None, map(protocols.get(row.metric, {}).get, ("score", "set"))))
-
         in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
-        headings = _headings(in_order, lambda row: row.place, ood)
+        headings = _headings(in_order, lambda row: row.place, lambda row: self._ood.get(row.metric, ""))
         yield from self._table([title], metrics, shown, {}, lambda row: headings[row.place])
 
     def by_options(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
@@ -116,6 +141,15 @@ class Tables:
 
             yield from self._table(titles, list(places), of_label, lines, heading)
 
+    def _labels(self, shown: set[str]) -> Iterator[str]:
+        """Yield the labels of shown recipes that have short names, with the models where a name is of several."""
+        named = [row for row in self.rows if row.recipe in self._recipes]
+        for alike in grouped(named, lambda row: self._recipes[row.recipe]):
+            labels = {row.recipe for row in alike}
+            texts = dict.fromkeys(row.recipe + f" of {row.name}" * (len(labels) > 1) for row in alike)
+            if labels & shown:
+                yield f"{self._recipes[alike[0].recipe]}: recipe {', '.join(texts)}."
+
     def _rank(self, row: Row) -> int:
         return self.labels.index(row.label) if row.label in self.labels else len(self.labels)
 
@@ -141,17 +175,19 @@ class Tables:
         shown = [row for row in rows if row.dataset in datasets]
         if not ours:
             return
+
+        def choice(row: Row) -> tuple[str, ...]:
+            return tuple(text(row) for text in options.values())
+
         in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
-        choices = list(dict.fromkeys(tuple(text(row) for text in options.values()) for row in in_order))
-        shown.sort(key=lambda row: (choices.index(tuple(text(row) for text in options.values())), bool(row.source)))
-        recipes = dict.fromkeys(row.recipe for row in ours)
-        short = {label: name for part in self.parts for label, name in part.labels.items()}
+        choices = list(dict.fromkeys(map(choice, in_order)))
+        shown.sort(key=lambda row: (choices.index(choice(row)), bool(row.source)))
         seeds: dict[Fit, set[int]] = {}
         for row in self.rows:
             seeds.setdefault(row.fit, set()).update(row.seeds)
         context: dict[str, Callable[[Row], str]] = {  # what tells trained models apart besides their names
             "dataset": lambda row: row.dataset_name,
-            "recipe": lambda row: short.get(row.recipe, row.recipe) or ABSENT,
+            "recipe": lambda row: self._recipes.get(row.recipe, row.recipe) or ABSENT,
             "seeds": lambda row: ", ".join(map(str, sorted(seeds[row.fit]))) or ABSENT,
         }
         texts = {name: list(dict.fromkeys(map(text, ours))) for name, text in context.items()}
@@ -174,7 +210,7 @@ class Tables:
             *([BOLD] if best else []),
             *(f"{heading(row).label}: {row.metric}." for row in ours if heading(row).label.endswith("*")),
             *remarks(ours, (cell.value for line in table.rows for cell in line)),
-            *(f"{short[label]}: recipe {label}." for label in recipes if label in short),
+            *self._labels({row.recipe for row in ours}),
         )
         yield replace(table, footnotes=(*_differing_protocols(ours), *self.notes.take(legend)))
 
@@ -218,8 +254,10 @@ def _headings(
 
 
 def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> Callable[[Row], str]:
-    """Return a function from a row to an option of its metric."""
-    return lambda row: options[row.metric].get(name, ABSENT)
+    """Return a function from a row to an option of its metric: of samplers and sets the name, if that will do."""
+    values = {metric: of.get(name, ABSENT) for metric, of in options.items()}
+    names = _without_options(values.values()) if name in ("sampler", "set") else {}
+    return lambda row: names.get(value := values[row.metric], value)
 
 
 def _option_text(name: str, value: str, values: Sequence[str]) -> str:
@@ -229,9 +267,12 @@ def _option_text(name: str, value: str, values: Sequence[str]) -> str:
     """
     if not value[:1].isalpha() or value in ("true", "false", "none"):
         return f"{in_words([name])} {value}"
-    names = [other.partition(":")[0] for other in values]
-    bare = value.partition(":")[0]
-    return bare if names.count(bare) == 1 else value
+    return _without_options(values)[value]
+
+
+def _without_options(specs: Iterable[str]) -> dict[str, str]:
+    """Return the names of specs; of specs with one name, the specs."""
+    return headings.distinct({one: one.partition(":")[0] for one in specs})
 
 
 # --- remarks on whole tables ------------------------------------------------------------------------------------------

@@ -465,7 +465,7 @@ def test_changes_that_the_claim_names_are_the_paper_s(store):
     assert [finding.remarks for finding in store.judge(dataclasses.replace(asked, paper=paper))] == [()]
 
 
-def test_a_model_at_chance_is_marked_in_claims_on_its_other_values_too(store):
+def test_a_model_at_chance_is_marked_in_claims_on_its_other_values_too_and_so_is_a_limit(store):
     rng = np.random.default_rng(0)
     for model, share in (("jem", 0.1), ("baseline", 0.9)):
         ends = [100 * end for end in wilson(int(share * N), N)]
@@ -473,3 +473,6 @@ def test_a_model_at_chance_is_marked_in_claims_on_its_other_values_too(store):
         store.add(model, "brier", share, {"brier": rng.normal(share, 0.1, N)})
     note = "jem at chance: not above the 10 % of guessing, by the 95 % interval"
     assert [finding.remarks for finding in store.judge(claim(), claim(metric="brier"))] == [(note,), (note,)]
+    store.cells = [dataclasses.replace(cell, provenance={"limit": 50}) for cell in store.cells]
+    limited = "on 50 of the test images, by --limit"
+    assert [finding.remarks for finding in store.judge(claim())] == [(limited, note)]

@@ -52,10 +52,10 @@ def test_a_label_that_latex_cannot_read(full):
 
 def test_several_tables_have_one_block_of_notes_each_once(full):
     text = render(full, "latex")
-    (block,) = re.findall(r"\{\\par\\smallskip\\footnotesize.*?\\par\}", text, re.S)
+    (block,) = re.findall(r"\{\\par\\medskip\\footnotesize.*?\\par\\medskip\}", text, re.S)
     assert text.endswith(f"{block}\n")
     notes = block.splitlines()[1:-1]
-    assert notes[0].startswith(r"\textbf{Notes to Tables~\ref{tab:results} to~\ref{")
+    assert notes[0].startswith(r"\textbf{Notes to Tables~\ref{tab:results} and~\ref{")
     assert len(notes) == len(set(notes))
 
 

@@ -200,7 +200,7 @@ def test_an_attack_has_a_line_for_each_defence_and_its_budget_in_the_title(pgd, 
             ["10", "baseline", "N/A"],
         ]
         assert labels(table) == ["refinement steps", "model", "PGD L2"]
-        budget = "norm l2, images 25, restarts 2, steps 10, eot 5, grad through"
+        budget = "norm L2, images 25, restarts 2, steps 10, averaged chains 5, gradient through the chains"
         assert f" · {budget} · dataset digits · recipe digits · seed 0" in table.title
         assert not any("†" in one.marks for row in table.rows for one in row)
 
@@ -348,8 +348,24 @@ def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
     assert {mark for one in shown for mark in one.marks} == notes(table).keys()
 
 
-def test_the_column_of_a_single_ood_metric_names_the_score_and_the_set(cell):
-    made = cell(metric="ood", auroc=Value(0.9, 0.8, 0.95, 100))
-    outcome = replace(made.outcome, protocol="ood:score=log-px,set=interp")
-    (table,) = build([replace(made, outcome=outcome)]).tables()
-    assert table.headings[-1][:2] == ("AUROC", "log-px, interp")
+@pytest.mark.parametrize("count", [1, 3, 4])
+def test_one_value_on_few_ood_sets_has_columns_that_name_the_score_and_the_set(cell, count):
+    cells = []
+    for name in "abcd"[:count]:
+        made = cell(metric=f"ood:set={name}", auroc=Value(0.9, 0.8, 0.95, 100))
+        cells.append(replace(made, outcome=replace(made.outcome, protocol=f"ood:score=log-px,set={name}")))
+    table = only(build([cell(accuracy=Value(9.0, 8.0, 10.0, 9)), *cells]).tables()[-1:])
+    shown = [tuple(heading)[:2] for heading in table.headings[1:]]
+    columns = [("accuracy", ""), *(("AUROC", f"log-px, {name}") for name in "abcd"[:count])]
+    assert shown == (columns if count < 4 else [("model", ""), ("AUROC", "")])
+
+
+def test_imported_weights_are_told_apart_without_their_digest(cell):
+    recipes, value = ("pretrained+source=ab12", "pretrained+source=cd34"), Value(9.0, 8.0, 10.0, 9)
+    apart = only(build([cell(m, recipe=r, accuracy=value) for m, r in zip("xy", recipes, strict=True)]).tables())
+    assert (labels(apart), "recipe pretrained · " in apart.title) == (["model", "accuracy"], True)
+    note = "pretrained: recipe pretrained+source=ab12 of x, pretrained+source=cd34 of y."
+    assert note in [note.text for note in apart.footnotes]
+    alike = build([cell(recipe=recipe, accuracy=value) for recipe in recipes])
+    assert [row[1] for row in texts(only(alike.tables()))] == ["pretrained 1", "pretrained 2"]
+    assert [row["recipe"] for row in alike.records()] == [*recipes]

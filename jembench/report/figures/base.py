@@ -18,6 +18,7 @@ from jembench.catalog.spec import slug
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
+from jembench.report import headings
 from jembench.report.protocols import parts_of
 from jembench.report.rows import grouped
 from jembench.store.outcome import Cell, FitKey
@@ -129,13 +130,12 @@ def display_names(fits: Iterable[FitKey], names: Names) -> Names:
     """
     keys = {fit.names for fit in fits}
     named = Counter((dataset, names.get((model, recipe), model)) for model, dataset, recipe in keys)
-    bare = Counter(map(bare_name, {dataset for _, dataset, _ in keys}))
-    found = dict(names)
+    datasets = headings.distinct({dataset: bare_name(dataset) for _, dataset, _ in keys})
+    found = dict(names) | {("", dataset): name for dataset, name in datasets.items()}
     for model, dataset, recipe in keys:
         name = names.get((model, recipe), model)
         if named[dataset, name] > 1:
             found[model, recipe] = f"{name} ({recipe})"
-        found["", dataset] = bare_name(dataset) if bare[bare_name(dataset)] == 1 else dataset
     return found
 
 

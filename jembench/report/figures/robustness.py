@@ -17,16 +17,13 @@ from jembench import drawing
 from jembench.report.figures import adversarial
 from jembench.report.figures.base import Drawing, Numbers, Planned, Result, figure_of, rows_of
 from jembench.report.headings import in_words
-from jembench.report.protocols import DEFENCE, RULE, in_common, values_of
+from jembench.report.protocols import DEFENCE, RULE, in_common, part_in_words, values_of
 from jembench.report.rows import grouped
 from jembench.stats.intervals import wilson
 
 _FREE = ("norm", *DEFENCE, *RULE)  # what may differ between the curves of a figure
 FEW = 5
 """Curves end a little beyond the size at which they fall below this accuracy in %."""
-
-_WORDS = ("{} refinement steps", "smoothing {}", "noise {}", "EOT {}", "gradient {}")
-"""The parts of a defence in legends, in their order."""
 
 _TITLES = {"transfer": "images made against the model without chains, shown to the model with them"}
 
@@ -79,12 +76,11 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
 
     ordered = sorted(results, key=place)
     protocols = [result.protocol for result in ordered]
-    words = dict(zip(DEFENCE, _WORDS, strict=True))
     differing = [name for name in DEFENCE if len(values_of(name, protocols)) > 1]
     undefended: dict[tuple[str, str], Curve] = {}  # the models without chains that transferred images were made against
     found = []
     for result, parts in zip(ordered, protocols, strict=True):
-        defence = [words[name].format(parts[name]) for name in differing if parts.get(name, "0") != "0"]
+        defence = [part_in_words(name, parts[name]) for name in differing if parts.get(name, "0") != "0"]
         for norm in adversarial.norms_of(result):
             steps = accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"])
             found.append(Curve(", ".join((result.model, *defence)), norm, len(result.arrays["found"]), steps))

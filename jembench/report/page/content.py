@@ -111,7 +111,7 @@ def collect(
 
 # --- origin -----------------------------------------------------------------------------------------------------------
 
-_ORIGIN = ("model", "dataset", "recipe", "seed", "fit", "iterations", "seconds", "measured", "by")
+_ORIGIN = ("model", "dataset", "recipe", "seed", "fit", "iterations", "seconds", "measured")
 
 
 def fit_anchor(fit: str) -> str:
@@ -120,9 +120,9 @@ def fit_anchor(fit: str) -> str:
 
 
 def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None]) -> Table:
-    """Return a row for each trained model: its training, and when and by which commands it was measured.
+    """Return a row for each trained model: its training, and when it was measured.
 
-    Footnotes say with which hardware and versions.
+    Footnotes say by which commands, with which hardware and versions.
     """
     notes, rows = Footnotes(), []
     for group in grouped(cells, lambda cell: cell.fit):
@@ -130,11 +130,11 @@ def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None]) ->
         training = (str(record.iteration), fixed(record.seconds, 0)) if record else ("", "")
         times = sorted(str(cell.provenance.get("time", ""))[:16].replace("T", " ") for cell in group)
         measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
-        commands = "; ".join(dict.fromkeys(str(cell.provenance.get("command", "")) for cell in group))
+        commands = (str(cell.provenance.get("command", "")) for cell in group)
         first = map(TableCell, (fit.model, fit.dataset, fit.recipe, str(fit.seed)))
         numbers = TableCell(fit.id, href=fit_anchor(fit.id)), *map(TableCell, training)
-        environments = notes.marks(*dict.fromkeys(map(_environment, group)))
-        rows.append((*first, *numbers, TableCell(measured, marks=environments), TableCell(commands)))
+        marks = notes.marks(*dict.fromkeys((*commands, *map(_environment, group))))
+        rows.append((*first, *numbers, TableCell(measured, marks=marks)))
     return Table(
         title="Trained models",
         headings=tuple(Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN),
