@@ -1,18 +1,14 @@
-"""The datasets and augmentations that core registers. Their modules are imported when one is made."""
+"""The datasets that core registers. Their modules are imported when one is made."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from jembench.catalog.options import Incidental
-from jembench.catalog.validation import Range
 from jembench.data.celeba import celeba as celeba
 from jembench.data.digits import digits as digits
 from jembench.data.folders import imagefolder as imagefolder
 from jembench.interfaces import Dataset
-
-if TYPE_CHECKING:
-    from jembench.data.augment import Augmentation
 
 Root = Annotated[str, Incidental()]
 Download = Annotated[bool, Incidental()]
@@ -49,10 +45,3 @@ def svhn(*, root: Root = "", download: Download = False) -> Dataset:
     from jembench.data import torchvision_sets
 
     return torchvision_sets.dataset("svhn", root, download=download)
-
-
-def crop_flip(*, pad: Annotated[int, Range(least=0)] = 0, flip: bool = False) -> Augmentation:
-    """A random crop of the image padded by ``pad`` reflected pixels, and a flip of every other image."""
-    from jembench.data.augment import Augmentation
-
-    return Augmentation(pad=pad, flip=flip)

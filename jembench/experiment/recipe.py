@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -17,7 +17,6 @@ from jembench.catalog import discovery, packages, registry, spec
 from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.validation import Option, Range, parse, read, read_untyped
 from jembench.errors import JembenchError, Remark, SpecError
-from jembench.experiment import schedules
 from jembench.experiment.sweep import bare_name
 
 Positive = Annotated[float, Range(above=0)]
@@ -62,19 +61,27 @@ class Schedule:
     linear_from: Share = 1.0  # the share of the training after which the rate falls linearly to 0; 1: no linear fall
     cosine: bool = False  # from 1 at the first iteration to 0 after the last
 
-    name: str = ""  # spec of a further schedule: a registered one, or an import path
+    name: str = ""  # spec of a further schedule: one of a plugin, or an import path
 
-    def make(self) -> schedules.Schedule:
-        """Return the product of all parts.
+    def make(self) -> Callable[[int, int, int], float]:
+        """Return the function (iteration from 0, iterations per epoch, all iterations) -> factor of the learning rate.
 
         Raises:
             SpecError: if the further schedule or an option does not exist.
         """
-        parts = [schedules.warmup(iterations=self.warmup_iterations)]
-        parts += [schedules.milestones(self.decay, self.decay_epochs, warmup=self.warmup_iterations)]
-        parts += [schedules.linear(start=self.linear_from), *[schedules.cosine()] * self.cosine]
-        parts += [registry.resolve("schedules", self.name).make()] if self.name else []
-        return lambda i, per_epoch, total: float(math.prod(part(i, per_epoch, total) for part in parts))
+        further = registry.resolve("schedules", self.name).make() if self.name else None
+        warmup, end = self.warmup_iterations, self.warmup_iterations or -1
+
+        def factor(i: int, per_epoch: int, total: int) -> float:
+            rate = min(1.0, i / warmup) if warmup else 1.0
+            rate *= self.decay ** sum(end / per_epoch < epoch <= i / per_epoch for epoch in self.decay_epochs)
+            if self.linear_from < 1:
+                rate *= min(1.0, (1 - i / total) / (1 - self.linear_from))
+            if self.cosine:
+                rate *= (1 + math.cos(math.pi * i / total)) / 2
+            return float(rate * further(i, per_epoch, total)) if further else rate
+
+        return factor
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,7 +93,7 @@ class TrainingData:
     stratified: bool = False  # the same share of validation images of each class
     pad: Count = 0  # reflected pixels on each side before a random crop
     flip: bool = False
-    augmentation: str = ""  # spec of a further augmentation: a registered one, or an import path
+    augmentation: str = ""  # spec of a further augmentation: one of a plugin, or an import path
     augment_marginal: bool = True  # True to augment the p(x) batch too
     labelled: Count = 0  # number of images with labels, the same share of each class; 0: all
     labelled_batch: Count = 0  # size of the p(y|x) batch; 0: batch_size

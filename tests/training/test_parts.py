@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from jembench.catalog import discovery, trust
+from jembench.catalog import trust
 from jembench.errors import SpecError
 from jembench.experiment import recipe as recipes
 from jembench.experiment.plan import plan_fit
-from jembench.experiment.recipe import Optimizer, Schedule
+from jembench.experiment.recipe import Optimizer
 from jembench.training.optimizers import make_optimizer
 
 EXAMPLE = Path(__file__).parents[1] / "example_plugin"
@@ -43,19 +43,6 @@ def test_an_optimizer_of_pytorch_is_one_as_it_is_with_the_recipe_s_constants_and
 def test_a_wrong_optimizer_is_refused(name, text):
     with pytest.raises(SpecError, match=text):
         optimizer(name)
-
-
-def test_each_registered_schedule_is_the_one_of_the_recipe_s_field():
-    fields = {
-        "warmup:iterations=4": Schedule(warmup_iterations=4),
-        'steps:decay=0.5,epochs="1,2.5"': Schedule(decay=0.5, decay_epochs=(1, 2.5)),
-        "linear:start=0.5": Schedule(linear_from=0.5),
-        "cosine": Schedule(cosine=True),
-    }
-    assert {spec.partition(":")[0] for spec in fields} == {found.name for found in discovery.components("schedules")}
-    for name, field in fields.items():
-        named = Schedule(name=name)
-        assert [named.make()(i, 10, 100) for i in range(100)] == [field.make()(i, 10, 100) for i in range(100)]
 
 
 def test_a_training_of_a_third_party_s_parts(example, make_trainer):
