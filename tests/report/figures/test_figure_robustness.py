@@ -83,12 +83,12 @@ def test_each_norm_has_a_panel_with_its_models(planned):
     drawing = planned[CURVES].draw()
     assert [axes.get_title(loc="left") for axes in drawing.figure.axes] == ["L∞", "L2"]
     curves = list(dict.fromkeys((row["model"], row["norm"]) for row in drawing.rows))
-    assert curves == [("jem", "linf"), ("jem", "l2"), ("jem, 10 refinement steps", "linf"), ("baseline", "linf")]
+    assert curves == [("jem", "linf"), ("jem", "l2"), ("jem, refinement steps 10", "linf"), ("baseline", "linf")]
     legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
-    assert legend == ["jem", "jem, 10 refinement steps", "baseline"]
+    assert legend == ["jem", "jem, refinement steps 10", "baseline"]
     assert drawing.figure.get_suptitle().splitlines() == [
         "PGD attack: digits, seed 0",
-        "images 60, restarts 20, steps 40, eot 5, grad through",
+        "images 60, restarts 20, steps 40, averaged chains 5, gradient through the chains",
     ]
 
 
@@ -127,17 +127,17 @@ def test_curves_are_told_apart_by_what_differs(cell, attack_arrays):
     ten = "eot=5,grad=through,refine=10"
     assert curves_of(cell, attack_arrays, ten, "eot=5,grad=through,refine=1", "refine=0") == [
         "jem",
-        "jem, 1 refinement steps",
-        "jem, 10 refinement steps",
+        "jem, refinement steps 1",
+        "jem, refinement steps 10",
     ]
     assert curves_of(cell, attack_arrays, "eot=10,grad=through,refine=10", ten, "eot=1,grad=through,refine=10") == [
-        "jem, EOT 1",
-        "jem, EOT 5",
-        "jem, EOT 10",
+        "jem, averaged chains 1",
+        "jem, averaged chains 5",
+        "jem, averaged chains 10",
     ]
     assert curves_of(cell, attack_arrays, ten, "eot=5,grad=bpda,refine=10") == [
-        "jem, gradient bpda",
-        "jem, gradient through",
+        "jem, gradient BPDA",
+        "jem, gradient through the chains",
     ]
 
 
@@ -148,9 +148,9 @@ def test_the_title_has_what_refined_models_have_in_common(cell, attack_arrays):
         return title.replace("\n", " ").partition("steps 40")[2]
 
     assert ending("refine=0") == ""
-    assert ending("eot=1,grad=bpda,refine=10", "refine=0") == ", eot 1, grad bpda"
-    assert ending("eot=1,grad=bpda,refine=10", "eot=5,grad=bpda,refine=10") == ", refine 10, grad bpda"
-    assert ending("eot=1,grad=bpda,refine=10", "eot=5,grad=through,refine=10") == ", refine 10"
+    assert ending("eot=1,grad=bpda,refine=10", "refine=0") == ", averaged chains 1, gradient BPDA"
+    assert ending("eot=1,grad=bpda,refine=10", "eot=5,grad=bpda,refine=10") == ", refinement steps 10, gradient BPDA"
+    assert ending("eot=1,grad=bpda,refine=10", "eot=5,grad=through,refine=10") == ", refinement steps 10"
 
 
 def test_other_budgets_seeds_and_limits_are_other_figures(cell, attack_arrays):
@@ -297,7 +297,7 @@ def test_beside_transferred_images_stands_what_the_model_withstands_itself(cell,
     curves = robustness.curves_of(found)
     assert [curve.model for curve in curves] == [
         "jem, attacked itself",
-        "jem, 1 refinement steps",
-        "jem, 10 refinement steps",
+        "jem, refinement steps 1",
+        "jem, refinement steps 10",
     ]
     assert curves[0].steps.eps[-1] == pytest.approx(curves[1].steps.eps[-1] / 2)
