@@ -41,7 +41,7 @@ def test_refinement_is_for_models_with_chains(pgd):
         [refine, f"zoo_of_tests:{model}"] for refine in "01" for model in ("jem", "classifier")
     ]
     assert lines[3][2] == "N/A¹"
-    assert "eot 2, grad bpda" in " ".join(done.out.split())
+    assert "averaged chains 2, gradient BPDA" in " ".join(done.out.split())
     assert "¹ needs samples, which the model does not give" in done.out
 
 
