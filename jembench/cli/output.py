@@ -29,6 +29,11 @@ def plugins_aside() -> contextlib.AbstractContextManager[object]:
     return contextlib.redirect_stdout(sys.stderr)
 
 
+def narrow_width() -> int:
+    """Return the width of the terminal in columns, at most 100; 100 where the output is no terminal."""
+    return min(shutil.get_terminal_size((100, 0)).columns, 100)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> None:
     """Print rows of text under headings, with statuses in colour, as wide as ``width`` or the terminal."""
     from rich.box import SIMPLE_HEAD

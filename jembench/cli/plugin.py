@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections import Counter
 from pathlib import Path
 
 import click
 
-from jembench.catalog import discovery
+from jembench.catalog import discovery, registry
 from jembench.cli import options
-from jembench.cli.output import plugins_aside, print_json, print_table
+from jembench.cli.output import narrow_width, plugins_aside, print_json, print_table
 from jembench.cli.parameters import PATH, SUBJECT
-from jembench.testing import scaffold
+from jembench.testing import DIGITS, scaffold
 from jembench.testing.checks import perform
 from jembench.testing.distributions import CHECKS, check_component, check_distribution
 
 CHECK_EXAMPLES = options.examples(
     "jembench plugin check jembench-jem",
     'jembench plugin check --kind models "my-ebm:hidden=8"',
-    "jembench plugin check --plugin my_ebm.py --kind models my-ebm",
+    "jembench plugin check --plugin my_ebm.py --kind models my-ebm --dataset cifar10",
 )
 
 
@@ -28,24 +29,29 @@ CHECK_EXAMPLES = options.examples(
 @click.option(
     "--kind", type=click.Choice(list(CHECKS)), help="Check single components of this kind, named by their specs."
 )
+@click.option("--dataset", default="digits", help="Dataset with the shape and classes for models and samplers.")
 @options.listing_format
-def check(subjects: tuple[str, ...], kind: str | None, format: str) -> int:
+def check(subjects: tuple[str, ...], kind: str | None, dataset: str, format: str) -> int:
     """Check every model, sampler, metric and dataset of a distribution, and import its other components.
 
     With --kind, PACKAGE is a spec instead. The exit code is 1 if a check fails.
     """
     with plugins_aside():
-        checks = [check_component(kind, name) if kind else check_distribution(name) for name in subjects]
+        data = registry.resolve("datasets", dataset).make().spec if dataset != DIGITS.name else DIGITS
+        checks = [check_component(kind, name, data) if kind else check_distribution(name, data) for name in subjects]
         results = [perform(check) for group in checks for check in group]
     if format == "json":
         keys = ("kind", "component", "check", "promise", "status", "message")
         rows = [(c.kind, c.spec, c.name, c.promise, status, message) for c, status, message in results]
         print_json([dict(zip(keys, row, strict=True)) for row in rows])
     else:
-        table = [(f"{discovery.singular(c.kind)} {c.spec}", c.name, status, message) for c, status, message in results]
-        print_table(("component", "check", "status", "message"), table)
+        for (kind, spec), group in itertools.groupby(results, lambda result: (result.check.kind, result.check.spec)):
+            click.echo(f"{discovery.singular(kind)} {spec}")
+            rows = [(c.name, status, text) for c, status, text in group if not text.startswith("See the check")]
+            print_table(("check", "status", "message"), rows, narrow_width())
         counts = Counter(result.status for result in results)
         click.echo(", ".join(f"{count} {status}" for status, count in counts.most_common()))
+        click.echo(f"Images of {data.name}, {data.shape}, {data.num_classes} classes; --dataset chooses others.")
     return int(any(result.status == "failed" for result in results))
 
 

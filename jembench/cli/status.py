@@ -6,7 +6,6 @@ import itertools
 import operator
 import os
 import shlex
-import shutil
 import textwrap
 import time
 from collections.abc import Iterator
@@ -17,12 +16,9 @@ import click
 from jembench.api import status as api
 from jembench.api.status import UnitStatus
 from jembench.cli import options
-from jembench.cli.output import print_json, print_table
+from jembench.cli.output import narrow_width, print_json, print_table
 from jembench.errors import printable
 from jembench.progress import duration
-
-WIDTH = 100
-"""The largest width of the output in columns."""
 
 LONGEST = 40
 """The largest number of characters of a spec; longer ones are shortened in the middle."""
@@ -48,7 +44,7 @@ def status(store: Path, format: str) -> None:
     queued = [unit for unit in units if unit.state == "queued"]
     old = [unit for unit in units if unit.is_old]
     shown = [unit for unit in units if unit not in queued + old] + queued[:QUEUED]
-    width = min(shutil.get_terminal_size((WIDTH, 0)).columns, WIDTH)
+    width = narrow_width()
     shown.sort(key=operator.attrgetter("command"))
     for command, group in itertools.groupby(shown, operator.attrgetter("command")):
         click.echo(_wrapped(command, width))

@@ -34,9 +34,7 @@ def require_chains(sampler: Sampler | None) -> Sampler:
         NotApplicable: if the model is trained without chains.
     """
     if sampler is None:
-        raise NotApplicable(
-            "The model is trained without chains, which refinement follows; --sampler draws samples alone."
-        )
+        raise NotApplicable("The model is trained without chains, which refinement follows, not --sampler.")
     return sampler
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 from jembench.catalog import registry
 from jembench.catalog.discovery import Kind
 from jembench.catalog.registry import Resolved
-from jembench.errors import JembenchError, Unavailable, error_text
+from jembench.errors import JembenchError, PluginError, Unavailable, error_text
 from jembench.interfaces import DataSpec
 from jembench.stopping import contained
 
@@ -89,15 +89,6 @@ class Subject:
         require(not missing, f"The factory returns a {type(made).__name__}, which has no {', '.join(missing)}.")
         return made
 
-    def make(self) -> Any:
-        """Make a new component. Skip the check if that fails, since the first check reports it."""
-        try:
-            return self.build()
-        except Unavailable:
-            raise
-        except Exception as error:
-            raise DoesNotApply("See the check can-be-made.") from error
-
 
 def checks_of(spec: str, subject: type[Subject], *context: Any) -> list[Check]:
     """Return a check for every promise of a kind of component.
@@ -111,10 +102,10 @@ def checks_of(spec: str, subject: type[Subject], *context: Any) -> list[Check]:
         SpecError: if the component does not exist.
         PluginError: if it cannot be imported.
     """
-    resolved = registry.resolve(subject.kind, spec)
+    resolved, causes = registry.resolve(subject.kind, spec), dict[str, str]()
     return [
-        Check(promise.name, promise.text, subject.kind, str(resolved), promise.bind(lambda: subject(resolved, context)))
-        for promise in PROMISES[subject.kind]
+        Check(one.name, one.text, subject.kind, str(resolved), one.bind(lambda: subject(resolved, context), causes))
+        for one in PROMISES[subject.kind]
     ]
 
 
@@ -129,8 +120,11 @@ class Promise(NamedTuple):
     remedy: str  # the end of the message of a failure
     function: Callable[[Any], None]
 
-    def bind(self, subject: Callable[[], Subject]) -> Callable[[], None]:
-        """Return a function that checks a subject, and raises only CheckFailed and DoesNotApply."""
+    def bind(self, subject: Callable[[], Subject], causes: dict[str, str]) -> Callable[[], None]:
+        """Return a function that checks a subject, and raises only CheckFailed and DoesNotApply.
+
+        ``causes`` has the first check that failed by each error of the component, which other checks name.
+        """
 
         def run() -> None:
             try:
@@ -141,10 +135,16 @@ class Promise(NamedTuple):
             except Unavailable as missing:
                 raise DoesNotApply(str(missing)) from missing
             except Exception as error:
-                place = traceback.extract_tb(error.__traceback__)[-1]
-                located = f"{error_text(error)} ({place.filename}:{place.lineno})."
-                message = str(error) if isinstance(error, (CheckFailed, JembenchError)) else located
-                raise CheckFailed(f"{message} {self.remedy}".strip()) from error
+                told = isinstance(error, (CheckFailed, JembenchError))
+                frames = traceback.extract_tb(error.__traceback__)
+                place = next((one for one in reversed(frames) if "/torch/" not in one.filename), frames[-1])
+                where = "" if told else f" ({place.filename}:{place.lineno})."
+                message = str(error) if told else error_text(error) + where
+                if (first := causes.setdefault(where or message, self.name)) != self.name:
+                    raise DoesNotApply(f"See the check {first}.") from error
+                raise CheckFailed(
+                    f"{message} {'' if isinstance(error, PluginError) else self.remedy}".strip()
+                ) from error
 
         return run
 

@@ -36,13 +36,13 @@ class DatasetSubject(Subject):
 
     def spec(self) -> DataSpec:
         """Return the spec of the dataset. Skip the check if the check ``spec`` reports a fault."""
-        data: DataSpec = self.make().spec
+        data: DataSpec = self.build().spec
         only_if(not find_fault(data), "See the check spec.")
         return data
 
     def splits(self, dataset: Dataset | None = None) -> dict[SplitName, Split]:
         """Return the splits of a dataset, by default of a new one. Skip the check unless they are tensors."""
-        dataset = dataset or self.make()
+        dataset = dataset or self.build()
         splits = {name: Split(*dataset.split(name)) for name in get_args(SplitName)}
         values = [value for split in splits.values() for value in split if value is not None]
         only_if(all(isinstance(value, Tensor) for value in values), "See the checks images and labels.")
@@ -52,7 +52,7 @@ class DatasetSubject(Subject):
 @promise("datasets")
 def spec(subject: DatasetSubject) -> None:
     """The spec gives a name, a shape, the number of classes and bounds in their ranges."""
-    fault = find_fault(subject.make().spec)
+    fault = find_fault(subject.build().spec)
     require(not fault, fault)
 
 
@@ -82,7 +82,7 @@ def images(subject: DatasetSubject) -> None:
     Give torch.from_numpy(...) of an array, torch.uint8 (N, C, H, W) with (C, H, W) as in the spec, and N at least 1;
     call .contiguous(), since passes over a view with gaps are slow.
     """
-    shape, dataset = subject.spec().shape, subject.make()
+    shape, dataset = subject.spec().shape, subject.build()
     for name in get_args(SplitName):
         images, _ = dataset.split(name)
         require(isinstance(images, Tensor), f"The {name} images are a {type(images).__name__}, not a tensor.")
@@ -97,7 +97,7 @@ def labels(subject: DatasetSubject) -> None:
 
     Give torch.tensor(...) of the labels, int64 (N,) from 0 to num_classes - 1; or None, and num_classes = 0.
     """
-    classes, dataset = subject.spec().num_classes, subject.make()
+    classes, dataset = subject.spec().num_classes, subject.build()
     for name in get_args(SplitName):
         images, labels = dataset.split(name)
         if labels is None:
@@ -132,7 +132,7 @@ def same_each_time(subject: DatasetSubject) -> None:
     Draw random numbers, for the order of the images too, from a generator with a fixed seed; sort the files that you
     read; return a .clone() of tensors that are kept.
     """
-    first, second = subject.make(), subject.make()
+    first, second = subject.build(), subject.build()
     splits = subject.splits(first)
     before = _hash_contents(splits)
     _add_to_first(splits, 1)

@@ -9,19 +9,20 @@ from jembench.api.listing import describe
 from jembench.catalog import discovery
 from jembench.catalog.discovery import Component
 from jembench.errors import PluginError, SpecError, unknown
+from jembench.interfaces import DataSpec
 from jembench.testing.checks import Check, CheckFailed, DoesNotApply
 
-CHECKS: Mapping[str, Callable[[str], list[Check]]] = {
+CHECKS: Mapping[str, Callable[[str, DataSpec], list[Check]]] = {
     "models": testing.check_model,
     "samplers": testing.check_sampler,
-    "metrics": testing.check_metric,
-    "datasets": testing.check_dataset,
+    "metrics": lambda spec, data: testing.check_metric(spec),
+    "datasets": lambda spec, data: testing.check_dataset(spec),
 }
 """The kinds that have checks. Components of other kinds are only imported."""
 
 
-def check_distribution(name: str) -> list[Check]:
-    """Return the checks of every component of a distribution.
+def check_distribution(name: str, data: DataSpec) -> list[Check]:
+    """Return the checks of every component of a distribution, those of models and samplers for images of ``data``.
 
     Raises:
         SpecError: if it is not installed, or has no component.
@@ -30,22 +31,22 @@ def check_distribution(name: str) -> list[Check]:
     own = [c for c in installed if c.distribution in (name, name.lower().replace("_", "-"))]
     if not own:
         raise unknown("distribution with plugins", name, {c.distribution for c in installed}, "jembench list")
-    return [check for component in own for check in _check_installed(component)]
+    return [check for component in own for check in _check_installed(component, data)]
 
 
-def check_component(kind: str, spec: str) -> list[Check]:
+def check_component(kind: str, spec: str, data: DataSpec) -> list[Check]:
     """Return the checks of one component, or a failed one if it cannot be imported.
 
     Raises:
         SpecError: if there is no such component, or it has no such options.
     """
     try:
-        return CHECKS[kind](spec)
+        return CHECKS[kind](spec, data)
     except PluginError as error:
         return [_import_check(kind, spec, CheckFailed(str(error)))]
 
 
-def _check_installed(component: Component) -> list[Check]:
+def _check_installed(component: Component, data: DataSpec) -> list[Check]:
     """Return the checks of a component with default options, or one skipped check if it needs options."""
     kind, name, described = component.kind, component.name, describe(component)
     if described.problem or kind not in CHECKS:
@@ -56,7 +57,7 @@ def _check_installed(component: Component) -> list[Check]:
             _import_check(kind, name, DoesNotApply(f"It needs {', '.join(needed)}. Check it by its spec: {command}"))
         ]
     try:
-        return CHECKS[kind](f"{component.distribution}/{name}")
+        return CHECKS[kind](f"{component.distribution}/{name}", data)
     except (PluginError, SpecError) as error:
         return [_import_check(kind, name, CheckFailed(str(error)))]
 

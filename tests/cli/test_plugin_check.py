@@ -76,3 +76,19 @@ def test_what_plugins_print_goes_to_stderr(jembench, zoo):
     assert done.code == 1
     assert {row["check"] for row in json.loads(done.out) if row["status"] == "failed"} == {"can-be-made"}
     assert "a plugin that talks" in done.err
+
+
+def test_a_model_of_one_size_is_checked_at_that_size(jembench, zoo):
+    (zoo / "zoo_cli_sized.py").write_text(
+        "from torch import nn\n\n\nclass Sized(nn.Module):\n"
+        "    def __init__(self, data):\n        super().__init__()\n        self.net = nn.Linear(3072, 1)\n\n"
+        "    def energy(self, x):\n        return self.net(x.flatten(1)).squeeze(1)\n"
+    )
+    how = ("plugin", "check", "--kind", "models", "zoo_cli_sized:Sized")
+    done = jembench(*how)
+    assert (done.code, done.out.count(" failed "), max(map(len, done.out.splitlines()))) == (1, 1, 98)
+    assert "Images of digits, (1, 8, 8), 10 classes; --dataset chooses others." in done.out
+    done = jembench(*how, "--dataset", "svhn:download=true")
+    assert done.code == 0
+    assert "It takes (3, 32, 32) alone" in done.out
+    assert "It cannot be trained here: import its weights" in done.out

@@ -25,7 +25,7 @@ def same_twice(subject: MetricSubject) -> None:
     Draw random numbers only from evaluation.services.generator(purpose), and depend neither on the time nor on the
     order of a set.
     """
-    first, second = subject.run.measurement, compute(subject.make(), stage.trained()).measurement
+    first, second = subject.run.measurement, compute(subject.build(), stage.trained()).measurement
     parts = ("protocol", "values", "arrays", "details")
     different = [part for part in parts if not same(getattr(first, part), getattr(second, part))]
     require(not different, f"Measured again, {' and '.join(different)} are different.")

@@ -28,7 +28,7 @@ CLOSE = 1e-6
 @promise("metrics")
 def needs_are_capabilities(subject: MetricSubject) -> None:
     """The metric has a name, and requires and reads only needs and quantities that exist."""
-    metric = subject.make()
+    metric = subject.build()
     named = isinstance(metric.name, str) and bool(metric.name.strip())
     require(named, f"The metric's name is {metric.name!r}; it must say what is measured.")
     for part, known in {"requires": get_args(Need), "reads": get_args(Quantity)}.items():
@@ -57,7 +57,7 @@ def needs_are_all(subject: MetricSubject) -> None:
     Name every need in requires, or leave out values whose needs are missing.
     """
     _ = subject.run
-    metric = subject.make()
+    metric = subject.build()
     compute(metric, stage.with_capabilities(metric.requires & set(get_args(Capability))))
 
 
@@ -132,7 +132,7 @@ def resamplings_give_the_values(subject: MetricSubject) -> None:
 
     Compute the value by the same formula. A statistic returns (R,) for index matrices (R, N).
     """
-    metric, measurement = subject.make(), subject.run.measurement
+    metric, measurement = subject.build(), subject.run.measurement
     only_if(isinstance(metric, Resampled) and bool(measurement.arrays), "The metric keeps no arrays.")
     for label, resampling in metric.resamplings(measurement.arrays).items():
         labels = ", ".join(measurement.values)

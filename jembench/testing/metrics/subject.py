@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from jembench.errors import Unavailable
 from jembench.interfaces import Evaluation, Measurement
 from jembench.interfaces.metrics import Metric
 from jembench.running.evaluation import TrainedFit
@@ -35,18 +34,13 @@ class MetricSubject(Subject):
         """Compute the metric, once for all checks."""
         key = self.resolved.factory, tuple(sorted(self.resolved.arguments.items()))
         if key not in _runs:
-            _runs[key] = compute(self.make(), stage.trained())
+            _runs[key] = compute(self.build(), stage.trained())
         return _runs[key]
 
     @property
     def run(self) -> Run:
-        """The outcome. An error skips the check, since another check reports it."""
-        try:
-            run = self.compute()
-        except (DoesNotApply, Unavailable):
-            raise
-        except Exception as error:
-            raise DoesNotApply("See the check computes.") from error
+        """The outcome. Skip the check if it is none, which another check reports."""
+        run = self.compute()
         if not isinstance(run.measurement, Measurement) or not run.measurement.values:
             raise DoesNotApply("See the check computes.")
         return run

@@ -29,7 +29,7 @@ def weights_by_seed(subject: ModelSubject) -> None:
     Draw weights from torch's global generator, which is seeded when a model is made, not from numpy's or Python's, the
     clock or a generator that is shared between models.
     """
-    first, second = subject.model.state_dict(), subject.make().state_dict()
+    first, second = subject.model.state_dict(), subject.build().state_dict()
     others = different(first, second)
     require(not others, f"Made twice under one seed, it differs in {', '.join(others[:3])}.")
 

@@ -61,12 +61,12 @@ class ModelSubject(Subject):
     @cached_property
     def model(self) -> Any:
         """The model, which is made once for the check."""
-        return self.make()
+        return self.build()
 
     @cached_property
     def perturbed(self) -> Any:
         """Another model with slightly changed parameters, since a last layer of zeros hides all other layers."""
-        model, generator = self.make(), seeds.generator(0, "testing/shaken")
+        model, generator = self.build(), seeds.generator(0, "testing/shaken")
         with torch.no_grad():
             for parameter in filter(lambda parameter: parameter.requires_grad, model.parameters()):
                 parameter.add_(0.01 * torch.randn(parameter.shape, generator=generator))
@@ -127,7 +127,7 @@ class ModelSubject(Subject):
 
     @cached_property
     def _by_class(self) -> set[str]:
-        model, methods = self.make(), set()
+        model, methods = self.build(), set()
         for method in ("energy", "log_prob", "sample") if self.data.num_classes else ():
             with suppress(Exception), torch.no_grad():  # the check labels-taken-or-refused reports faults
                 self.call_by_class(model, method)

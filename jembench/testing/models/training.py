@@ -84,7 +84,7 @@ def loss_by_seed(subject: ModelSubject) -> None:
     Draw noise from torch's generator, or from one that the model's state determines.
     """
     first = subject.trained
-    second = subject.make().train()
+    second = subject.build().train()
     second.load_state_dict(first.state_dict())
     with untouched_randomness("training_loss"):
         losses = [subject.loss(model).total.detach() for model in (first, second)]
@@ -146,7 +146,7 @@ def training_lowers_the_loss(subject: ModelSubject) -> None:
 
 def _train(subject: ModelSubject, learning_rate: float) -> list[float]:
     """Return the loss before each step on the same batch, until it is not finite."""
-    model = subject.make().train()
+    model = subject.build().train()
     optimizer = torch.optim.Adam([p for p in model.parameters() if p.requires_grad], lr=learning_rate)
     totals: list[float] = []
     while len(totals) < STEPS and all(map(math.isfinite, totals)):

@@ -30,7 +30,7 @@ def begins_as_images(subject: SamplerSubject) -> None:
     low, high = subject.data.bounds
     for y in subject.kinds:
         for begin in ("start", "init"):
-            state = getattr(subject.make(), begin)(CHAINS, y, generator=seeded())
+            state = getattr(subject.build(), begin)(CHAINS, y, generator=seeded())
             require(isinstance(state, ChainState), f"{begin} returns a {type(state).__name__}, not a ChainState.")
             require_tensor(state.x, (CHAINS, *subject.data.shape), begin)
             least, most = float(state.x.min()), float(state.x.max())
@@ -47,7 +47,7 @@ def step_gives_images(subject: SamplerSubject) -> None:
     """
     shape = (CHAINS, *subject.data.shape)
     for y in subject.kinds:
-        sampler = subject.make()
+        sampler = subject.build()
         with torch.enable_grad():
             begun = sampler.init(CHAINS, y, generator=seeded())
             state, info = sampler.step(begun, subject.bowl(), seeded())
@@ -68,7 +68,7 @@ def labels_stay(subject: SamplerSubject) -> None:
     """
     only_if(subject.labels is not None, f"{subject.data.name} has no classes.")
     for y in subject.kinds:
-        sampler = subject.make()
+        sampler = subject.build()
         for begin in (sampler.start, sampler.init):
             state = begin(CHAINS, copy_tensors(y), generator=seeded())
             require(same(state.y, y), f"{begin.__name__} gets the labels {y} and returns {state.y}.")
@@ -92,7 +92,7 @@ def asks_grad_energy(subject: SamplerSubject) -> None:
 
     for y in subject.kinds:
         asked.clear()
-        sampler = subject.make()
+        sampler = subject.build()
         state = sampler.init(CHAINS, y, generator=seeded())
         require(not asked, "init asks for energies.")
         _, info = sampler.step(state, grad_energy, seeded())
@@ -112,7 +112,7 @@ def leaves_its_arguments(subject: SamplerSubject) -> None:
     Make a new state, state._replace(x=...), and keep copies.
     """
     for y in subject.kinds:
-        sampler = subject.make()
+        sampler = subject.build()
         if hasattr(sampler, "inform"):
             shown = copy_tensors(subject.train)
             sampler.inform(shown)
@@ -132,7 +132,7 @@ def stays_finite(subject: SamplerSubject) -> None:
 
     A gradient may be 0: do not divide by its norm alone.
     """
-    sampler = subject.make()
+    sampler = subject.build()
     state = move(sampler, sampler.init(CHAINS, generator=seeded()), subject.bowl(0), steps=10)
     require(bool(state.x.isfinite().all()), "Chains become NaN or infinite if the energy is constant.")
 
@@ -146,7 +146,7 @@ def goes_downhill(subject: SamplerSubject) -> None:
     changes = []
     for steepness in STEEPNESS:
         bowl = subject.bowl(steepness)
-        sampler = subject.make()
+        sampler = subject.build()
         state = sampler.start(CHAINS, generator=seeded())._replace(y=None)
         start = float(bowl(state.x, None)[0].mean())
         end = float(bowl(move(sampler, state, bowl, steps=DOWNHILL_STEPS).x, None)[0].mean())

@@ -23,7 +23,7 @@ def resumes(subject: SamplerSubject) -> None:
     tensors: torch.tensor(...) makes one.
     """
     for y in subject.kinds:
-        first, second = subject.make(), subject.make()
+        first, second = subject.build(), subject.build()
         subject.iterate(first, y)
         state = first.state_dict()
         wrong = [f"{key} is a {type(value).__name__}" for key, value in state.items() if not isinstance(value, Tensor)]
@@ -45,7 +45,7 @@ def kept_are_chains(subject: SamplerSubject) -> None:
     Return a ChainState of clones: (N, C, H, W), and int64 (N,) of at least 0 or None.
     """
     for y in subject.kinds:
-        sampler = subject.make()
+        sampler = subject.build()
         _, kept = _keep(subject, sampler, y)
         n = len(kept.x)
         require_tensor(kept.x, (n, *subject.data.shape), "kept")
@@ -68,7 +68,7 @@ def goes_on(subject: SamplerSubject) -> None:
     Write the chains back in finish, and let init return some of them.
     """
     for y in subject.kinds:
-        sampler = subject.make()
+        sampler = subject.build()
         ended, kept = _keep(subject, sampler, y)
         lost = sum(not _is_among(x, kept.x) for x in ended.x)
         require(lost == 0, f"After finish, the ends of {lost} of {CHAINS} chains are not in kept().")

@@ -44,7 +44,7 @@ def chains_do_not_disturb_each_other(subject: SamplerSubject) -> None:
 
 def _step(subject: SamplerSubject, y: Tensor | None, steepness: float, factor: float) -> tuple[Tensor, Tensor]:
     """Return all chains but the first after a step in a bowl, steeper for the first, and the generator's state."""
-    sampler, generator, bowl = subject.make(), seeded(1), subject.bowl(steepness)
+    sampler, generator, bowl = subject.build(), seeded(1), subject.bowl(steepness)
 
     def grad_energy(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
         only_if(len(x) == CHAINS, "It evaluates parts of the chains, in which the first chain cannot be recognised.")
@@ -67,14 +67,14 @@ def randomness_by_generator(subject: SamplerSubject) -> None:
     """
     require(subject.is_deterministic, "Equal generators give different chains.")
     with known_randomness():
-        starts = [subject.make().start(CHAINS, generator=seeded(seed)).x for seed in (0, 1)]
+        starts = [subject.build().start(CHAINS, generator=seeded(seed)).x for seed in (0, 1)]
     require(not same(*starts), "Different generators give the same starts.")
 
 
 @promise("samplers")
 def global_randomness(subject: SamplerSubject) -> None:
     """The global generators of random numbers are neither used nor seeded."""
-    sampler = subject.make()
+    sampler = subject.build()
     with untouched_randomness("The sampler"):
         state = sampler.init(CHAINS, subject.labels, generator=seeded())
         state, _ = sampler.step(state, subject.bowl(), seeded())
@@ -90,7 +90,7 @@ def inspection(subject: SamplerSubject) -> None:
     subject.require_deterministic()
     ends = []
     for inspected in (False, True):
-        sampler: Sampler = subject.make()
+        sampler: Sampler = subject.build()
         for number in (0, 1):
             if inspected:
                 _ = sampler.kept(), sampler.state_dict(), sampler.start(CHAINS, subject.labels, generator=seeded(7))

@@ -80,7 +80,7 @@ class SamplerSubject(Subject):
         runs = []
         for _ in range(2):
             with known_randomness():
-                sampler = self.make()
+                sampler = self.build()
                 ends = [self.iterate(sampler, self.labels, number) for number in (0, 1)]
                 runs.append([ends, sampler.kept(), sampler.start(CHAINS, generator=seeded())])
         return same(*runs)
