@@ -47,8 +47,8 @@ def check(subjects: tuple[str, ...], kind: str | None, dataset: str, format: str
     else:
         for (kind, spec), group in itertools.groupby(results, lambda result: (result.check.kind, result.check.spec)):
             click.echo(f"{discovery.singular(kind)} {spec}")
-            rows = [(c.name, status, text) for c, status, text in group if not text.startswith("See the check")]
-            print_table(("check", "status", "message"), rows, narrow_width())
+            table = [(c.name, status, text) for c, status, text in group if not text.startswith("See the check")]
+            print_table(("check", "status", "message"), table, narrow_width())
         counts = Counter(result.status for result in results)
         click.echo(", ".join(f"{count} {status}" for status, count in counts.most_common()))
         click.echo(f"Images of {data.name}, {data.shape}, {data.num_classes} classes; --dataset chooses others.")

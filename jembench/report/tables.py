@@ -314,7 +314,8 @@ def _origins(row: Row) -> Iterator[str]:
         how = ", ".join(" ".join(option) for option in sampler.arguments)
         yield f"samples by new chains, not by chains of the model: {sampler.name}, {how}."
     if "data_content" in parts and "features" not in row.options and "-cnn@" in parts.get("features", ""):
-        yield "features of a small network trained on these images; Inception needs its weights and 32 pixels."
+        why = "they are under 32 pixels or Inception's weights are missing (--set fid.features=inception:download=true)"
+        yield f"features of a small network trained on these images: {why}."
 
 
 def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:

@@ -53,8 +53,8 @@ def test_samples_by_a_given_sampler_and_features_of_own_images_have_one_note_eac
     remarks = [note.text for note in only(build(cells).tables()).footnotes]
     assert remarks[:2] == [
         "Inception score, FID: samples by new chains, not by chains of the model: sgld, start uniform, steps 20.",
-        "Inception score, FID: features of a small network trained on these images; Inception needs its weights and 32 "
-        "pixels.",
+        "Inception score, FID: features of a small network trained on these images: they are under 32 pixels or "
+        "Inception's weights are missing (--set fid.features=inception:download=true).",
     ]
     assert not any("KID" in remark for remark in remarks)
 
