@@ -19,12 +19,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from jembench.interfaces import DataSpec
-from jembench.testing.checks import Check, checks_of
+from jembench.testing.checks import DIGITS, Check, checks_of
 
 __all__ = ["DIGITS", "check_dataset", "check_metric", "check_model", "check_sampler", "parametrize"]
-
-DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
-"""The default data for checks of models and samplers: the shape of scikit-learn's digits."""
 
 
 def check_model(spec: str, data: DataSpec = DIGITS) -> list[Check]:

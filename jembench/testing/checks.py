@@ -17,6 +17,9 @@ from jembench.errors import JembenchError, PluginError, Unavailable, error_text
 from jembench.interfaces import DataSpec
 from jembench.stopping import contained
 
+DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
+"""The default data for checks of models and samplers: the shape of scikit-learn's digits."""
+
 
 class CheckFailed(AssertionError):
     """The failure of a check. The text says what is wrong and how to fix it."""

@@ -15,8 +15,7 @@ from jembench.errors import SpecError
 from jembench.interfaces import DataSpec, Fittable, Trainable
 from jembench.models.capabilities import capabilities
 from jembench.models.energies import accepts
-from jembench.testing import DIGITS
-from jembench.testing.checks import DoesNotApply, only_if, promise, require
+from jembench.testing.checks import DIGITS, DoesNotApply, only_if, promise, require
 from jembench.testing.models.subject import IMAGES, ModelSubject, close, has, needs, require_equal
 
 OTHER = DataSpec(name="other", shape=(3, 16, 16), num_classes=4, bounds=(0.0, 1.0))
