@@ -82,7 +82,8 @@ def compare(
     if not found:
         raise SpecError(which.nothing(place.root))
     fits = dict.fromkeys(cell.fit.names for cell in found)
-    pair = find_pair(list(fits), model_spec(a), model_spec(b), dataset=dataset, recipe=recipe, recipe_b=recipe_b)
+    of_fits = {"dataset": dataset, "recipe": recipe, "recipe_b": recipe_b}
+    pair = find_pair(list(fits), model_spec(a), model_spec(b), names=shown_names, **of_fits)
     cells = selection(metrics=metrics).among([cell for cell in found if cell.fit.names in pair])
     of_pair = select("column", texts(columns), rows(cells, shown_names), lambda row: row.column)
     of_a, of_b = ([row for row in of_pair if row.fit == fit] for fit in pair)

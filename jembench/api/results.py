@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
+from jembench.experiment.imports import with_imports
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.plan import Part
 from jembench.experiment.suite import Suite
@@ -133,7 +134,7 @@ class Results(Shown, Sequence[Row]):
             which: the selection.
             reference: published tables to show beside; None: those of the suite.
         """
-        suite, left_out = which.suite, list[str]()
+        suite, left_out = which.suite and with_imports(which.suite, store), list[str]()
         cells, parts, names = which.of(store, left_out=left_out.append)
         published = references.load(reference, suite.references if suite else ())
         results = cls(cells, parts, published, suite=suite, selection=which, names=names, store=store)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import warnings
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import nullcontext
 from pathlib import Path
 from types import MappingProxyType
@@ -125,28 +125,30 @@ def plan_run(
     ``settings`` are texts, ``key=value``; ``how_trained`` has recipe and limit.
     """
     specs, names = model_specs(models, names)
+    optional = () if models is metrics is datasets is None else suite.display  # of what is replaced
     of_these = suite.replaced(
-        models=with_imports(specs, store) if specs else specs,
+        models=specs,
         metrics=texts(metrics),
         datasets=texts(datasets, dataset_spec),
         seeds=None if seeds is None else seed_numbers(seeds),
     )
-    if sampler is not None:
+    if chosen := sampler or suite.sampler:
         metrics = {name: discovery.load(discovery.find("metrics", name)) for name in of_these.metric_names}
         sampled = [name for name in sorted(metrics) if "sampler" in options_of(metrics[name])]
-        if not sampled:
+        if sampler and not sampled:
             raise SpecError(f"No metric of the suite {suite.name} takes a sampler ({sampler}). Leave it out.")
-        settings = [*settings, *(f"{name}.sampler={registry.resolve('samplers', sampler)}" for name in sampled)]
-    return _named(make_plan(of_these, settings=settings, **how_trained), names)
+        settings = [*settings, *(f"{name}.sampler={registry.resolve('samplers', chosen)}" for name in sampled)]
+    plan = make_plan(with_imports(of_these, store), settings=settings, **how_trained)
+    return _named(plan, {**suite.display, **names}, optional)
 
 
-def _named(plan: Plan, names: Mapping[str, str]) -> Plan:
+def _named(plan: Plan, names: Mapping[str, str], optional: Collection[str] = ()) -> Plan:
     """Return the plan with display names by specs of models, and headings by metrics."""
     metrics = {str(cell.metric) for cell in plan.cells}
     columns = {text for metric in metrics for text in known_as(metric) if text}
     columns |= {text for text in names if text.startswith(tuple(f"{bare_name(metric)}-" for metric in metrics))}
     requested = {fit.key.names: fit.requested for fit in plan.fits}
-    return dataclasses.replace(plan, names=display_names(names, requested, plan.names, columns))
+    return dataclasses.replace(plan, names=display_names(names, requested, plan.names, columns, optional))
 
 
 def attack(
@@ -226,9 +228,9 @@ def plan_attack(
 ) -> Plan:
     """Return the plan of :func:`attack` with its options; models may be the names of imported fits of the store."""
     specs, names = model_specs(models, names)
-    data, found = texts(datasets, dataset_spec) or [], with_imports(specs or [], store)
-    suite = of_attack(name, options, models=found, datasets=data, seeds=seed_numbers(seeds))
-    return _named(make_plan(suite, recipe=recipe, settings=settings, limit=limit), names)
+    data = texts(datasets, dataset_spec) or []
+    suite = of_attack(name, options, models=specs or [], datasets=data, seeds=seed_numbers(seeds))
+    return _named(make_plan(with_imports(suite, store), recipe=recipe, settings=settings, limit=limit), names)
 
 
 def train(

@@ -40,14 +40,15 @@ class Fetched(NamedTuple):
 
 
 def find(store: Store, text: str) -> FitKey:
-    """Return the trained model of a text: its id, the name of its folder, or the beginning of one of them.
+    """Return the trained model of a text: the name of an import, an id, the name of a folder, or the beginning of both.
 
     Raises:
         SpecError: if no model or several match.
     """
-    keys = [record.key for record in store.trained()]
-    names = {store.fit_folder(key).name: key for key in keys}
-    found = [key for name, key in names.items() if text in (name, key.id)]
+    records = store.trained()
+    names = {store.fit_folder(record.key).name: record.key for record in records}
+    found = [record.key for record in records if record.import_name == text]
+    found = found or [key for name, key in names.items() if text in (name, key.id)]
     found = found or [key for name, key in names.items() if name.startswith(text) or key.id.startswith(text)]
     if not found:
         raise unknown(f"trained model in {store.root}", text, names, f"jembench store list --store {store.root}")

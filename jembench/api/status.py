@@ -74,7 +74,9 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
             if at.state in ("queued", "running") or not is_done(work, place):
                 since = (at.since if at.state == "running" else at.time) or None
                 same = {name: getattr(at, name) for name in ("worker", "done", "total", "counted", "text", "log")}
-                name = recorded(work.fit.model, work.identity, work.recipe)
+                record = place.read_fit(work.fit)
+                name = record.import_name if record else ""
+                name = name or recorded(work.fit.model, work.identity, work.recipe)
                 fit = (work.fit.model, name, *work.fit.names[1:], work.fit.seed, work.fit.id)
                 units.append(UnitStatus(unit, work.kind, *fit, at.state, since=since, command=work.command, **same))
     return units

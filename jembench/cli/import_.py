@@ -59,9 +59,12 @@ def import_(
         lines.append(f"  unused  {', '.join(found.unused[:SHOWN])}{more}")
     lines.append(f" written  {place.fit_folder(done.fit.key)}")
     # code of the user's own is named in the next command, since a record alone may not name it
-    code = "" if show.plugins(ctx) else ",".join(trust.code_in(found.model))
+    code = [] if show.plugins(ctx) else list(trust.code_in(found.model))
+    files = [file for one in code if (file := Path(f"{one.partition(':')[0]}.py")).is_file()]
     following = ["jembench", "run", "hybrid", "--models", name, "--dataset", dataset, *show.plugins(ctx)]
+    following += [word for file in dict.fromkeys(files) for word in ("--plugin", str(file))]
     following += ["--store", str(store)] if str(store) != "runs" else []
-    lines.append(f"    next  {f'{trust.VARIABLE}={code} ' if code else ''}{shlex.join(following)}")
+    unnamed = f"{trust.VARIABLE}={','.join(code)} " if len(files) < len(code) else ""
+    lines.append(f"    next  {unnamed}{shlex.join(following)}")
     for line in lines:
         click.echo(printable(line))

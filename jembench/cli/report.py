@@ -90,6 +90,7 @@ def report(
 def _claims(store: Store, which: Selection, format: str) -> Any:
     """Return the verdicts on the claims of the selected suite, or else on those of papers."""
     from jembench.experiment import claims
+    from jembench.experiment.imports import with_imports
     from jembench.report import claims as verdicts
     from jembench.report import formats
 
@@ -98,7 +99,7 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
             f"{which.suite.name} makes no claims. Write some as [[claim]] into its file, or judge those of papers by "
             "`jembench report --claims`."
         )
-    asked = which.suite.claims if which.suite else claims.load()
+    asked = with_imports(which.suite, store).claims if which.suite else claims.load()
     selected = which if which.suite else selection(limit=which.limit)
     cells, _, _ = selected.of(store)
     found = verdicts.judge(asked, cells, store.read_arrays, store=store.root)

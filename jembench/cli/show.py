@@ -67,7 +67,7 @@ def _following(
     if len(seeds) == 1 and not _given(ctx, "seeds") and any(not fit.recipe.source for fit in plan.fits):
         yield "next", [*again, "--seeds", ",".join(str(seeds[0] + number) for number in range(3))]
     for fit in sampled[:1]:
-        changes = [word for change in fit.recipe.overrides for word in ("--set", change)]
+        changes = [word for change in fit.recipe.overrides if not fit.imported for word in ("--set", change)]
         data = ["--dataset", fit.dataset.text(), "--seed", str(fit.seed), *changes]
         yield "next", ["sample", fit.requested, *data, *_given(ctx, "recipe", "device", "store"), *plugins(ctx)]
     suite = [] if ctx.params.get("metrics") else [ctx.params.get("suite", plan.suite.name)]

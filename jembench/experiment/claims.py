@@ -6,6 +6,7 @@ own file. The layout is described at the head of ``jem-iclr2020.toml``. Imports 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources.abc import Traversable
@@ -18,7 +19,7 @@ from jembench.errors import PluginError, SpecError
 class Fit(NamedTuple):
     """A model, and the recipe of its training."""
 
-    model: str  # canonical spec
+    model: str  # canonical spec, or the name of an import
     recipe: str = ""  # label; "": any, the same on both sides of a claim
 
 
@@ -65,6 +66,11 @@ class Claim:
     def models(self) -> list[str]:
         """The specs of the models of the claim."""
         return list(dict.fromkeys(fit.model for fit in (*self.fits, *self.than)))
+
+    def about(self, models: Mapping[str, Fit]) -> Claim:
+        """Return the claim with imported fits in place of their names."""
+        fits, than = ([models.get(fit.model, fit) for fit in side] for side in (self.fits, self.than))
+        return dataclasses.replace(self, fits=tuple(fits), than=tuple(than))
 
 
 def load() -> list[Claim]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
 
 from jembench.catalog import discovery, trust
 from jembench.errors import SpecError
+from jembench.experiment import claims
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
-from jembench.experiment.suite import Run
+from jembench.experiment.suite import Run, Suite
 from jembench.store.fits import FitRecord
 from jembench.store.records import Record
 from jembench.store.store import Store
@@ -16,40 +18,59 @@ from jembench.store.store import Store
 
 def imports(store: Store, name: str) -> list[FitRecord]:
     """Return the records of the fits that were imported under a name; merged stores may have several."""
-    return [record for record in store.trained() if record.status == "imported" and _name(record) == name]
+    return [record for record in store.trained() if record.import_name == name]
 
 
-def with_imports(models: Iterable[str], store: Store) -> list[str | Run]:
-    """Replace names of imported fits by their models, each with the recipe, the seed and the name of its fit.
+def with_imports(suite: Suite, store: Store) -> Suite:
+    """Replace names of imported fits in a suite by their models, each with the recipe and the seed of its fit.
 
     Raises:
         SpecError: if several fits have a name, or a record names code that the user did not.
     """
-    known = {component.name for component in discovery.components("models")}
-    found: list[str | Run] = []
-    for name in models:
-        records = [] if name in known or ":" in name else imports(store, name)
-        if len(records) > 1:
-            raise SpecError(f"{name} means several imported fits: {'; '.join(str(record.key) for record in records)}.")
-        for record in records:
-            model, where = record.key.model, str(store.fit_folder(record.key))
-            trust.refuse_code([model, record.recipe], where)
-            settings = Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides
-            seeds = (record.key.seed,)
-            found.append(Run(models=(model,), name=name, recipe=PRETRAINED, settings=settings, seeds=seeds))
-        if not records:
-            found.append(name)
-    return found
+    named = [
+        *(name for run in suite.runs for name in run.models),
+        *(name for one in suite.claims for name in one.models),
+    ]
+    found = {name: record for name in dict.fromkeys(named) if (record := _imported(name, store))}
+    runs = [new for run in suite.runs for new in _blocks(run, found, store)]
+    fits = {name: claims.Fit(record.key.model, record.key.recipe) for name, record in found.items()}
+    return dataclasses.replace(suite, runs=tuple(runs), claims=tuple(one.about(fits) for one in suite.claims))
+
+
+def _imported(name: str, store: Store) -> FitRecord | None:
+    """Return the record of the fit that was imported under a name; None: it is the spec of another model."""
+    records = [] if name in {component.name for component in discovery.components("models")} else imports(store, name)
+    if len(records) > 1:
+        raise SpecError(f"{name} means several imported fits: {'; '.join(str(record.key) for record in records)}.")
+    return records[0] if records else None
+
+
+def _blocks(run: Run, found: Mapping[str, FitRecord], store: Store) -> list[Run]:
+    """Return a block for each model of a block that has imported fits."""
+    if found.keys().isdisjoint(run.models):
+        return [run]
+    blocks = [dataclasses.replace(run, models=(name,)) for name in run.models]
+    return [_of_fit(block, found[name], store) if (name := block.models[0]) in found else block for block in blocks]
+
+
+def _of_fit(run: Run, record: FitRecord, store: Store) -> Run:
+    """Return a block with an imported fit as its only model."""
+    where, (model, seed) = str(store.fit_folder(record.key)), (record.key.model, record.key.seed)
+    trust.refuse_code([model, record.recipe], where)
+    settings = (*run.settings, *Record({"recipe": record.recipe}, where).read(Recipe, "recipe").overrides)
+    of_fit = dataclasses.replace(run, imported=record.import_name, models=(model,), seeds=(seed,))
+    return dataclasses.replace(of_fit, recipe=PRETRAINED, settings=settings)
 
 
 def plan_named(
     model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int, store: Store
 ) -> FitPlan:
     """Return the plan of a model, or of an imported fit by its name; other arguments and errors as for ``plan_fit``."""
-    (found,) = with_imports([model], store)
-    if isinstance(found, str):
-        return plan_fit(found, dataset, recipe, settings, seed)
-    return plan_fit(found.models[0], dataset, recipe or PRETRAINED, (*found.settings, *settings), found.seeds[0])
+    if not (record := _imported(model, store)):
+        return plan_fit(model, dataset, recipe, settings, seed)
+    run = _of_fit(Run(), record, store)
+    fit = plan_fit(run.models[0], dataset, recipe or PRETRAINED, (*run.settings, *settings), run.seeds[0])
+    return dataclasses.replace(fit, imported=model)
 
 
 def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
@@ -64,8 +85,3 @@ def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
                 f"The store {store.root} has no imported {fit}, with the present code and options. Import its file "
                 "again with `jembench import`, and leave out --set and datasets that it was not imported with."
             )
-
-
-def _name(record: FitRecord) -> object:
-    source = record.provenance.get("imported")
-    return source.get("name") if isinstance(source, dict) else None

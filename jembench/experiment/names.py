@@ -19,6 +19,9 @@ from jembench.experiment.sweep import bare_name
 Fit = tuple[str, str, str]
 """Model, dataset and recipe of trained models that differ in their seeds alone."""
 
+Texts = Collection[str]
+"""Specs or labels, in any order."""
+
 Names = Mapping[tuple[str, str], str]
 """Display names by the canonical spec of a model and the label of its recipe; headings by "" and what is headed: a
 metric, or the label of a value."""
@@ -62,17 +65,23 @@ def recorded(model: str, identity: Mapping[str, Any], recipe: Mapping[str, Any])
 
 
 def display_names(
-    given: Mapping[str, str], shown: Mapping[Fit, str], of_suite: Names = NO_NAMES, columns: Collection[str] = ()
+    given: Mapping[str, str],
+    shown: Mapping[Fit, str],
+    of_suite: Names = NO_NAMES,
+    columns: Texts = (),
+    also: Texts = (),
 ) -> Names:
     """Return the display names of fits, each its own on a dataset by a recipe, and the headings of columns.
 
-    A model has the name that is given, or that of the suite, or else its requested spec if that is unambiguous.
+    A model has the name that is given, or that of the suite, or else that of its import or its requested spec, if that
+    is unambiguous.
 
     Args:
         given: display names by specs or other names of models, and headings by metrics or labels.
-        shown: the requested specs of all fits that are shown.
+        shown: the names of imports or the requested specs of all fits that are shown.
         of_suite: the names that a suite gives.
         columns: the metrics and labels that can be headed.
+        also: texts of ``given`` that may name nothing that is shown.
 
     Raises:
         SpecError: for a text that names neither a model nor a column, or a name of several models on a dataset.
@@ -88,7 +97,7 @@ def display_names(
             known |= {key: usual[key] for key in known.keys() & usual.keys()}
             found = matching("models", text, [*known.values(), *(model for model, _ in known)])
             keys |= {key for key, called in known.items() if {key[0], called} & {*found}}
-        if not keys:
+        if not keys and text not in also:
             texts = {*(model for model, _, _ in shown), *usual.values(), *columns}
             raise unknown("model or column among these results", text, texts, "")
         names = {**names, **dict.fromkeys(keys, name)}

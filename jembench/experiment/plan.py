@@ -32,6 +32,7 @@ class FitPlan:
     dataset: Resolved
     recipe: Recipe
     seed: int
+    imported: str = ""  # the name of the import
     absent: str = ""  # why the dataset's files cannot be read; such a fit is only planned, without an identity
 
     @property
@@ -81,8 +82,8 @@ class FitPlan:
 
     @property
     def requested(self) -> str:
-        """The spec of the model without the options that the recipe added."""
-        return requested(self.key.model, self.model.arguments, self.recipe.model)
+        """The name of the import, or the spec of the model without the options that the recipe added."""
+        return self.imported or requested(self.key.model, self.model.arguments, self.recipe.model)
 
     @property
     def names(self) -> Names:
@@ -192,7 +193,8 @@ def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]
         SpecError: if a name or an option does not exist, or only the record names some code.
         DamagedError: if the record has no recipe of this version.
     """
-    return rebuilt(record.key.model, dataset, record.recipe, record.key.seed, where, typed)
+    fit = rebuilt(record.key.model, dataset, record.recipe, record.key.seed, where, typed)
+    return dataclasses.replace(fit, imported=record.import_name)
 
 
 def rebuilt(
@@ -260,7 +262,7 @@ def make_plan(
     clear_caches()
     runs = _set(suite, settings)
     if suite.lacking:
-        raise SpecError(f"There is nothing to run: the suite {suite.name} has a block without {suite.lacking}.")
+        raise SpecError(f"Nothing to run: the suite {suite.name} has a block without {suite.lacking}. Name some.")
     for dataset in suite.datasets:
         if not any(covers(run.datasets, dataset) for run in runs):
             raise SpecError(f"There is nothing to run: no block of the suite {suite.name} is for {dataset}.")
@@ -322,7 +324,8 @@ def _fits(runs: Iterable[Run], datasets: Sequence[str], recipe: str | None = Non
     for run in runs:
         for dataset in (dataset for dataset in datasets if covers(run.datasets, dataset)):
             for model in run.models:
-                yield run, fit_of(model, dataset, recipe or recipes.default(model, dataset, run.recipe), run.settings)
+                chosen = recipe or recipes.default(model, dataset, run.recipe)
+                yield run, dataclasses.replace(fit_of(model, dataset, chosen, run.settings), imported=run.imported)
 
 
 def _metrics_on(run: Run, dataset: str) -> list[str]:

@@ -44,22 +44,13 @@ class Run:
     name: str = ""  # display name of its only model; "": the spec
     label: str = ""  # display name of its recipe with these settings
     own_models: bool = False  # True if other models only select among its own by name
+    imported: str = ""  # the name under which its only model was imported
 
-    def with_models(self, models: Sequence[str | Run]) -> list[Run]:
-        """Return the block with other models: one block, or one per model if some are blocks of imported fits.
-
-        A block with its own models keeps those whose names are among ``models``.
-        """
-        specs = tuple(model for model in models if isinstance(model, str))
-        if self.own_models:
-            names = set(map(bare_name, specs))
-            own = tuple(model for model in self.models if bare_name(model) in names)
-            return [dataclasses.replace(self, models=own)] if own else []
-        if len(specs) == len(models):
-            return [dataclasses.replace(self, models=specs)]
-        blocks = [Run(models=(model,)) if isinstance(model, str) else model for model in models]
-        of_fit = {"models", "name", "label", "seeds"}
-        return [new for block in blocks for new in self.under(block, of_fit if block.name else {"models"})]
+    def with_models(self, models: Sequence[str]) -> list[Run]:
+        """Return the block with other models; one with its own models keeps those whose names are among them."""
+        names = set(map(bare_name, models))
+        chosen = [model for model in self.models if bare_name(model) in names] if self.own_models else models
+        return [dataclasses.replace(self, models=tuple(chosen))] if chosen or not self.own_models else []
 
     def under(self, block: Run, stated: Set[str]) -> list[Run]:
         """Return the block included by another one, whose ``stated`` fields replace its own.
@@ -114,7 +105,15 @@ class Suite:
     execution: Execution = Execution()
     report: tuple[Shown, ...] = ()  # written after a run: options of ``jembench report``
     figures: tuple[Shown, ...] = ()  # of ``jembench figures``
+    sampler: str | None = None  # as of --sampler
+    names: Mapping[str, str] = field(default_factory=dict)  # specs by display names, as of --name
+    headings: Mapping[str, str] = field(default_factory=dict)  # by metrics, as of --heading
     text: str = ""  # the content of its file; "": of an installed suite
+
+    @property
+    def display(self) -> dict[str, str]:
+        """The display names by specs of models, and the headings by metrics."""
+        return {**{model: name for name, model in self.names.items()}, **self.headings}
 
     @property
     def metric_names(self) -> set[str]:
@@ -134,7 +133,7 @@ class Suite:
     def replaced(
         self,
         *,
-        models: Sequence[str | Run] | None = None,
+        models: Sequence[str] | None = None,
         metrics: Sequence[str] | None = None,
         datasets: Sequence[str] | None = None,
         seeds: Sequence[int] | None = None,
@@ -153,11 +152,10 @@ class Suite:
             changes["seeds"] = tuple(seeds)
         for model in models or ():
             if not any(run.with_models([model]) for run in self.runs):
-                text = model if isinstance(model, str) else model.name
                 named = ", ".join(dict.fromkeys(own for run in self.runs for own in run.models))
                 raise SpecError(
-                    f"No block of the suite {self.name} takes the model {text}: each [[run]] names models of its own, "
-                    f"which are {named}. Choose of these, or write a [[run]] for {text}."
+                    f"No block of the suite {self.name} takes the model {model}: each [[run]] names models of its own, "
+                    f"which are {named}. Choose of these, or write a [[run]] for {model}."
                 )
         runs = [dataclasses.replace(run, **changes) for run in self.runs]
         if models is not None:
@@ -167,36 +165,39 @@ class Suite:
 
 
 def of_attack(
-    name: str, options: Mapping[str, Any], *, models: Sequence[str | Run], datasets: Sequence[str], seeds: Sequence[int]
+    name: str, options: Mapping[str, Any], *, models: Sequence[str], datasets: Sequence[str], seeds: Sequence[int]
 ) -> Suite:
     """Return the suite of one attack on some models.
 
     Args:
         name: of an attack or of a metric.
         options: as for :func:`jembench.experiment.attacks.attack_metrics`.
-        models: specs, or imported fits.
+        models: specs.
         datasets: specs.
         seeds: of the models.
 
     Raises:
         SpecError: if there is no such attack.
     """
-    title, runs = f"Robustness: {name}", list[Run]()
-    for dataset in datasets:
-        block = Run(
+    title = f"Robustness: {name}"
+    runs = [
+        Run(
             title=title if len(datasets) == 1 else f"{title}, {bare_name(dataset)}",
+            models=tuple(models),
             datasets=(dataset,),
             metrics=attack_metrics(name, options, dataset),
             seeds=tuple(seeds),
         )
-        runs += block.with_models(models)
+        for dataset in datasets
+    ]
     return Suite(name="robustness", title=title, runs=tuple(runs), datasets=tuple(datasets))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
-_OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models"} | {"include"}
-_OF_FILES = {"title", "datasets", "limit", "reference", "claim", "execution", "report", "figures", "run"}
+_OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models", "imported"} | {"include"}
+_INHERITED = ("limit", "sampler", "names", "headings")  # from the first included suite that states them
+_OF_FILES = {"title", "datasets", "reference", "claim", "execution", "report", "figures", "run", *_INHERITED}
 
 
 def names() -> list[str]:
@@ -240,12 +241,13 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
         included |= of_block
     of_file = {key: fields[key] for key in fields.keys() & _OF_FILES - {"run", "claim", "reference"}}
     of_file.setdefault("datasets", list(dict.fromkeys(one for one in datasets if not one.startswith("!"))))
-    of_file.setdefault("limit", next((other.limit for other in included.values() if other.limit), None))
+    for key in _INHERITED:
+        of_file |= next(({key: given} for other in included.values() if (given := getattr(other, key))), {}) | of_file
     references = [reference for other in included.values() for reference in other.references]
     of_file["references"] = fields.get("reference", list(dict.fromkeys(references)))
     text = "" if source.is_installed else source.content.decode()
     suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), claims=(), text=text)
-    if suite.lacking:
+    if suite.lacking and (source.is_installed or suite.lacking != "datasets"):  # which --dataset may name
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
     paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")
     usual = {"where": "", "measure": [f"jembench run {shlex.quote(name)}"]}

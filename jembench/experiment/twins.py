@@ -1,4 +1,4 @@
-"""Differences between planned fits and trained ones with the same names."""
+"""Differences between planned fits and those of a store: trained with the same names, or imported."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ from jembench.store.store import Store
 
 
 def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
-    """Return sentences about the differences of planned fits from trained ones with the same names.
+    """Return sentences about planned trainings of models of which a store has other fits.
 
-    The names are those of model, dataset, recipe and seed. Seeds with the same differences share a sentence.
+    These are trained ones of the same model, dataset, recipe and seed, where seeds with the same differences share a
+    sentence, and imported ones of the same model and dataset.
     """
     planned = [fit for fit in fits if not fit.is_pretrained]
-    twins = defaultdict[tuple[object, ...], list[FitRecord]](list)
+    twins, imported = defaultdict[tuple[object, ...], list[FitRecord]](list), dict[tuple[str, ...], str]()
     with suppress(StoreError):  # if there can be no store, writing raises the error
         for record in store.trained() if planned else ():
             twins[*record.key.names, record.key.seed].append(record)
+            imported |= {record.key.names[:2]: record.import_name} if record.import_name else {}
     found: dict[tuple[str, str], list[int]] = {}
     for fit in planned:
         key, records = fit.key, twins[*fit.key.names, fit.seed]
@@ -33,11 +35,16 @@ def differences(fits: Iterable[FitPlan], store: Store) -> list[str]:
             nearest = min((between(record, fit) for record in records), key=len)
             what = f"A trained {fit.requested} of this recipe ({key.recipe}, on {key.dataset}) exists"
             found.setdefault((what, "; ".join(nearest)), []).append(key.seed)
-    sentences = []
+    sentences = [
+        f"{fit.requested} on {fit.key.dataset} is trained here. The store also has weights of it that were imported; "
+        f"--models {name}, or models = [{name!r}] in a file, measures those."
+        for fit in planned
+        if (name := imported.get(fit.key.names[:2])) and not twins[*fit.key.names, fit.seed]
+    ]
     for (what, which), seeds in found.items():
         again = f"Seed {seeds[0]} is" if len(seeds) == 1 else f"Seeds {', '.join(map(str, seeds))} are"
         sentences.append(f"{what}; it differs in: {which}. {again} trained again.")
-    return sentences
+    return list(dict.fromkeys(sentences))
 
 
 def between(record: FitRecord, fit: FitPlan) -> list[str]:

@@ -121,7 +121,7 @@ def of_comparison(comparison: Comparison) -> Document:
     """Return a comparison for people and for programs."""
     a, b, rows, resamples = comparison.a, comparison.b, comparison.rows, comparison.resamples
     seeds = tuple(sorted({seed for row in rows for seed in row.seeds}))
-    models = a.model if a.model == b.model else f"{a.model} and {b.model}"
+    models = a.name if a.name == b.name else f"{a.name} and {b.name}"
     title = f"{models} · dataset {a.dataset_name} · {recipes_text(a.recipe, b.recipe)} · {_seeds_text(seeds)}"
     lines = [
         Line((value_name(row, rows),), row, (row.reason, *(f"{_seeds_text(row.seeds)} alone",) * (row.seeds < seeds)))

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TypeVar
+from types import MappingProxyType
+from typing import Any, TypeVar
 
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, SpecError, unknown
@@ -31,31 +32,33 @@ T = TypeVar("T")
 _KINDS: Mapping[str, Kind] = {"model": "models", "dataset": "datasets", "metric": "metrics"}
 
 
-def select(field: str, wanted: Sequence[str] | None, items: Sequence[T], of: Callable[[T], str]) -> list[T]:
+def select(field: str, wanted: Sequence[str] | None, items: Sequence[T], *of: Callable[[T], str | None]) -> list[T]:
     """Return the items whose field is wanted, in the order of what is wanted; of equal ones, in theirs. None: all.
 
     Args:
         field: its name, for errors: model, dataset, metric, recipe, seed or column.
         wanted: texts that :func:`matching` understands.
         items: of a store.
-        of: returns the field of an item.
+        of: return the field of an item, and the other names under which it may be wanted.
 
     Raises:
         SpecError: for a text that matches none of the items.
     """
     if wanted is None:
         return list(items)
-    known, ranks = list(dict.fromkeys(map(of, items))), dict[str, int]()
+    keys = [tuple(get(item) or "" for get in of) for item in items]
+    known, others, ranks = [key[0] for key in keys], [name for key in keys for name in key[1:]], dict[Any, int]()
     for text in wanted:
-        found = matching(_KINDS.get(field), text, known)
+        found = {*matching(_KINDS.get(field), text, known), *matching(None, text, others)}
         if field == "column":
-            found = found or [label for label in known if text in known_as(label, label)]
+            found = found or {label for label in known if text in known_as(label, label)}
         if not found:
-            names = map(bare_name, known) if field == "metric" else known
+            names = map(bare_name, known) if field == "metric" else (*known, *others)
             raise unknown(f"{field} among these results", text, set(names), "")
-        for name in found:
-            ranks.setdefault(name, len(ranks))
-    return sorted((item for item in items if of(item) in ranks), key=lambda item: ranks[of(item)])
+        for key in (key for key in keys if found & {*key}):
+            ranks.setdefault(key, len(ranks))
+    order = sorted((ranks[key], index) for index, key in enumerate(keys) if key in ranks)
+    return [items[index] for _, index in order]
 
 
 def find_pair(
@@ -66,6 +69,7 @@ def find_pair(
     dataset: str | None = None,
     recipe: str | None = None,
     recipe_b: str | None = None,
+    names: Names = NO_NAMES,
 ) -> tuple[Fit, Fit]:
     """Find two models on the same dataset and, if no recipe is given, trained by the same recipe where there is one.
 
@@ -76,6 +80,7 @@ def find_pair(
         dataset: of both; None: any.
         recipe: label of the recipe of both; None: any.
         recipe_b: that of ``b``, where it is another.
+        names: display names of models, by which they may be named.
 
     Raises:
         SpecError: if there is no such model or pair, or more than one.
@@ -83,7 +88,7 @@ def find_pair(
 
     def chosen(model: str, label: str | None) -> list[Fit]:
         found = select("dataset", [dataset] if dataset else None, fits, lambda fit: fit[1])
-        found = select("model", [model], found, lambda fit: fit[0])
+        found = select("model", [model], found, lambda fit: fit[0], lambda fit: names.get((fit[0], fit[2])))
         return select("recipe", [label] if label else None, found, lambda fit: fit[2])
 
     ours, theirs = chosen(a, recipe), chosen(b, recipe_b or recipe)
@@ -151,8 +156,11 @@ class Selection:
             raise SpecError(f"There is no store {store.root} yet: {_remedy(store.root)}")
         current = newest(store.cells(problem), left_out)
         current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
-        if self.suite and self.file:
-            every, current = current, self._of_experiment(current, self.suite)
+        suite = with_imports(self.suite, store) if self.suite else None
+        if suite and not suite.datasets:  # those of --dataset
+            suite = suite.replaced(datasets=list(dict.fromkeys(cell.fit.dataset for cell in current)))
+        if suite and self.file:
+            every, current = current, self._of_experiment(current, suite)
             if others := len(every) - len(current):
                 left_out(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
         for limit, count in Counter(cell.provenance.get("limit") for cell in current).items():
@@ -161,16 +169,18 @@ class Selection:
                 images = "all test images" if limit is None else f"{limit} of the test images"
                 left_out(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
         cells = [cell for cell in current if cell.provenance.get("limit") == self.limit]
+        specs = {names: _requested(fit, store) for names, fit in {cell.fit.names: cell.fit for cell in cells}.items()}
         if cells:
-            cells = self.among(cells, store)
+            cells = self.among(cells, specs)
         shown = {cell.fit.names: cell.fit for cell in cells}
-        parts, of_suite = presentation(self.suite, shown.values()) if self.suite else ((), NO_NAMES)
+        parts, of_suite = presentation(suite, shown.values()) if suite else ((), NO_NAMES)
         parts = tuple(_measured(part, {cell.metric for cell in cells}) for part in parts)
         places = {(cell.metric, label) for cell in cells for label in ("", *cell.outcome.values)}
         places |= {(metric, "") for part in parts for metric in part.metrics}
         columns = {text for place in places for text in known_as(*place) if text}
-        specs = {names: _requested(fit, store) for names, fit in shown.items()}
-        return cells, parts, display_names(self.names, specs, of_suite, columns)
+        given = suite.display if suite else {}  # for all results of the file
+        specs = {fit: specs[fit] for fit in shown}
+        return cells, parts, display_names({**given, **self.names}, specs, of_suite, columns, also=given)
 
     def nothing(self, store: Path, results: str = "") -> str:
         """Return the remedy for a store without the selected results, or without ``results`` among them."""
@@ -178,17 +188,17 @@ class Selection:
         suite = self.file or (self.suite.name if self.suite else None)
         return f"{store} holds no {results} yet: {_remedy(store, suite, self.limit)}"
 
-    def among(self, cells: Sequence[Cell], store: Store | None = None) -> list[Cell]:
-        """Return the selected ones of some cells, sorted by datasets, then by models, then by recipes."""
-        models = self.models
-        if store and models:
-            models = [one if isinstance(one, str) else one.models[0] for one in with_imports(models, store)]
+    def among(self, cells: Sequence[Cell], names: Mapping[Fit, str] = MappingProxyType({})) -> list[Cell]:
+        """Return the selected ones of some cells, sorted by datasets, then by models, then by recipes.
+
+        ``names`` are other names of the models of fits, which may be selected by them.
+        """
         seeds = None if self.seeds is None else [str(seed) for seed in self.seeds]
         found = select("dataset", self.dataset, cells, lambda cell: cell.fit.dataset)  # a bare name is of one's models
         found = select("metric", self.metrics, found, lambda cell: cell.metric)
         found = select("seed", seeds, found, lambda cell: str(cell.fit.seed))
         found = select("recipe", self.recipe, found, lambda cell: cell.fit.recipe)
-        found = select("model", models, found, lambda cell: cell.fit.model)
+        found = select("model", self.models, found, lambda cell: cell.fit.model, lambda cell: names.get(cell.fit.names))
         found = select("dataset", self.dataset, found, lambda cell: cell.fit.dataset)
         labels = [label for cell in found for label in (*cell.outcome.values, cell.metric)]
         select("column", self.columns, labels, str)  # refuses a label that no result has
@@ -210,10 +220,10 @@ class Selection:
 
 
 def _requested(fit: FitKey, store: Store) -> str:
-    """Return the spec of a model as it was requested, or the canonical one of a fit without a sound record."""
+    """Return the name of an import, or the spec of a model as it was requested; of an unreadable record, its own."""
     with suppress(*UNREADABLE):
         record = fits.read(store.fit_folder(fit))
-        return recorded(fit.model, record.identity, record.recipe)
+        return record.import_name or recorded(fit.model, record.identity, record.recipe)
     return fit.model
 
 

@@ -45,6 +45,13 @@ class FitRecord(NamedTuple):
     stability: Stability | None = None  # None: the guard was off, or nothing was trained
     files: Mapping[str, str] = MappingProxyType({})  # SHA-256 of each file that training left
 
+    @property
+    def import_name(self) -> str:
+        """The name under which the weights were imported; "": they were not, or it is not one line of text."""
+        source = self.provenance.get("imported") if self.status == "imported" else None
+        name = source.get("name") if isinstance(source, Mapping) else None
+        return name if isinstance(name, str) and name.isprintable() else ""
+
 
 def read(folder: Path) -> FitRecord:
     """Read the record of a fit.

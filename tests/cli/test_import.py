@@ -54,7 +54,7 @@ def test_from_a_published_checkpoint_to_a_row_of_the_table(jembench, published):
     assert by_metric["iteration-time"]["reason"] == "The model was trained elsewhere: nothing is known of its training."
     assert by_metric["energy-gap"]["status"] == "ok"
     assert [path.name for path in Path("runs/fits").iterdir()] == [folder.name]
-    assert "jem:net=wrn-10-1" in jembench("report", "--limit", "40").out
+    assert "jem-authors" in jembench("report", "--limit", "40").out
 
 
 def test_commands_of_one_model_and_the_report_find_an_import_by_its_name(jembench, published, zoo_of_tests):
@@ -70,6 +70,36 @@ def test_commands_of_one_model_and_the_report_find_an_import_by_its_name(jembenc
         assert report.code == 0, report.err
         assert json.loads(report.out)["rows"][0]["model"] == "jem:net=wrn-10-1"
     assert len(list(Path("runs/fits").iterdir())) == 2
+
+
+EXPERIMENT = """
+title = "Mine"
+models = ["jem-authors"]
+metrics = ["accuracy", "is"]
+sampler = "sgld:steps=2"
+limit = 40
+[names]
+Theirs = "jem-authors"
+[headings]
+accuracy = "Hits"
+"""
+
+
+def test_an_experiment_has_the_options_of_run_and_names_an_import(jembench, published):
+    jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
+    Path("mine.toml").write_text(EXPERIMENT)
+    assert "the suite mine has a block without datasets. Name some." in jembench("run", "mine.toml").err
+    run = ("run", "mine.toml", "--dataset", "digits")
+    (planned,) = json.loads(jembench(*run, "--dry-run", "--format", "json").out)
+    assert any("sampler=sgld:steps=2" in metric for metric in [*planned["to_do"], *planned["missing"]])
+    for command in ((*run, "--models", "jem-authors", "--metrics", "accuracy,nll"), ("report", "mine.toml")):
+        done = jembench(*command)
+        assert done.code == 0, done.err
+        assert "Theirs" in done.out
+        assert "Hits" in done.out
+    assert "Ours" in jembench("report", "--limit", "40", "--name", "Ours=jem-authors").out
+    done = jembench("run", "hybrid", "--models", "jem:net=wrn-10-1", "--metrics", "accuracy", "--dry-run")
+    assert "--models jem-authors, or models = ['jem-authors'] in a file, measures those." in done.err
 
 
 def test_other_weights_need_another_name(jembench, published):
@@ -123,7 +153,7 @@ def test_a_fit_that_was_not_imported_is_never_trained(extra, jembench, published
     jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
     done = jembench("run", "hybrid", "--models", "jem-authors", "--metrics", "accuracy", *extra)
     assert (done.code, done.out) == (2, "")
-    assert "The store runs has no imported jem:net=wrn-10-1" in done.err
+    assert "The store runs has no imported jem-authors" in done.err
     assert len(list(Path("runs/fits").iterdir())) == 1
 
 

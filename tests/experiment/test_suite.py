@@ -1,15 +1,21 @@
 """Suites: how their files are read, what their blocks cross, and what a command line puts in place of what they say."""
 
+import dataclasses
+
 import pytest
 
 from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper
+from jembench.experiment.imports import with_imports
 from jembench.experiment.plan import fit_names_of, make_plan, presentation
-from jembench.experiment.suite import Run, of_attack
+from jembench.experiment.recipe import load as load_recipe
+from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import covers
+from jembench.store.fits import FitRecord
 from jembench.store.outcome import FitKey
+from jembench.store.store import Store
 
 ANY = "jembench.sampling.factories:sgld"
 OTHER = "jembench.sampling.factories:proximal"
@@ -106,9 +112,15 @@ def test_the_command_line_stands_in_place_of_what_blocks_say(installed):
     ]
 
 
-def test_an_imported_fit_has_its_own_recipe_name_and_seed_in_every_block(installed):
-    given = Run(models=("glow",), name="theirs", recipe="pretrained", settings=("source=0123456789ab",), seeds=(4,))
-    few = installed(few=FEW.replace(', "cifar10"', "") + NLL + "seeds = [0, 1]").replaced(models=["baseline", given])
+def test_an_imported_fit_has_its_own_recipe_name_and_seed_in_every_block(installed, tmp_path):
+    recipe, about = load_recipe("pretrained", ["source=0123456789ab"]), {"imported": {"name": "theirs"}}
+    key = FitKey(model="glow", dataset="digits", recipe=recipe.label, seed=4, id="0")
+    record = FitRecord(key, "imported", "", dataclasses.asdict(recipe), 0, None, 0.0, (), (), about)
+    Store(tmp_path).write_fit(record)
+    claim = CLAIM.replace('"accuracy"', '"nll"').replace('"jem"', '"theirs"')
+    few = installed(few=FEW.replace(', "cifar10"', "") + NLL + "seeds = [0, 1]" + claim)
+    few = with_imports(few.replaced(models=["baseline", "theirs"]), Store(tmp_path))
+    assert few.claims[0].fits == (Fit("glow", recipe.label),)
     plan = make_plan(few, settings=["epochs=3"])
     label = "pretrained+source=0123456789ab"
     assert [fit[1:] for fit in fits_of(plan)] == [
