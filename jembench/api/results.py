@@ -13,9 +13,8 @@ from jembench.experiment.plan import Part
 from jembench.experiment.suite import Suite
 from jembench.report import formats, layout, references
 from jembench.report.formats import Document
-from jembench.report.page.content import collect
+from jembench.report.page.content import Page, collect
 from jembench.report.page.pictures import Pictures
-from jembench.report.page.render import render
 from jembench.report.references import Published
 from jembench.report.rows import Row
 from jembench.report.select import WHOLE, Selection
@@ -105,15 +104,10 @@ class Results(Shown, Sequence[Row]):
         title, claims = (suite.title, suite.claims) if suite else ("Results", ())
 
         def page(
-            of_store: Store,
-            rows: Sequence[Row],
-            ours: Sequence[Table],
-            others: Sequence[Table],
-            best: Best | None,
-            refresh: int | None,
-        ) -> str:
-            content = collect(title, rows, ours, others, self.cells, Pictures(of_store), names, claims, best)
-            return render(content, refresh)
+            of_store: Store, rows: Sequence[Row], ours: Sequence[Table], others: Sequence[Table], best: Best | None
+        ) -> Page:
+            full = f"{title} · {of_store.root}"
+            return collect(full, rows, ours, others, self.cells, Pictures(of_store), names, claims, best)
 
         self.document = layout.build(
             cells,

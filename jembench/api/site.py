@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 
 from jembench.api.results import Results
 from jembench.catalog.spec import slug
-from jembench.errors import SpecError
+from jembench.errors import SpecError, unknown
+from jembench.experiment.names import matching
 from jembench.files import read_bytes, write_atomically
+from jembench.report.headings import known_as
 from jembench.report.page.content import Page
 from jembench.report.page.render import render
 from jembench.report.select import WHOLE
@@ -19,7 +23,9 @@ _OURS = b'<meta name="generator" content="jembench">'
 """A part of every page."""
 
 
-def write_site(stores: Sequence[Path], folder: Path) -> tuple[list[Path], list[str]]:
+def write_site(
+    stores: Sequence[Path], folder: Path, names: Mapping[str, str] = MappingProxyType({})
+) -> tuple[list[Path], list[str]]:
     """Write the page of each store, and an index of their models.
 
     A store with a damaged file or without results is left out. Pages that exist are replaced, each atomically.
@@ -27,18 +33,22 @@ def write_site(stores: Sequence[Path], folder: Path) -> tuple[list[Path], list[s
     Args:
         stores: their folders.
         folder: of the pages; it is made if it is missing.
+        names: display names by specs of models, and headings of columns by metrics or labels. Each is of all stores
+            that have such a model or column.
 
     Returns:
         The files, and a sentence on each store that is left out.
 
     Raises:
-        SpecError: if there is no such store, two of them have the same page, or a file that exists is no such page.
+        SpecError: if there is no such store, two of them have the same page, a file that exists is no such page, or
+            a model or column that is named is in no store.
         StoreError: if a page cannot be written.
     """
     from jembench.report.page.leaderboard import Entry, leaderboard
 
     pages = {folder / f"{slug(str(store), 120)}.html": Store(store) for store in stores}
     index, entries, left_out = folder / "index.html", list[Entry](), list[str]()
+    found, known = dict[Path, Results](), set[str]()
     if len({index, *pages}) <= len(stores):
         raise SpecError(f"The pages of these stores would have the same name, or that of {index}. Rename a folder.")
     for path in (index, *pages):
@@ -52,9 +62,24 @@ def write_site(stores: Sequence[Path], folder: Path) -> tuple[list[Path], list[s
         if not results.cells:
             left_out.append(results.nothing)
             continue
+        known |= (texts := _texts(results, names))
+        results = Results.of_store(store, replace(WHOLE, names={text: names[text] for text in texts}))
         fits = {cell.fit.names: cell.fit.id for cell in sorted(results.cells, key=lambda cell: -cell.fit.seed)}
         entries.append(Entry(str(store.root), path.name, results.document.rows, fits))
-        write_atomically(path, results.table("html").encode(), "--output")
+        found[path] = results
+    for text in names.keys() - known:
+        raise unknown("model or column in these stores", text, {row.name for one in entries for row in one.rows}, "")
+    for path, results in found.items():
+        assert results.document.page
+        page = replace(results.document.page(), index=index.name)
+        write_atomically(path, render(page).encode(), "--output")
     page = Page(title="Leaderboard", tables=list(leaderboard(entries)), left_out=left_out)
     write_atomically(index, render(page).encode(), "--output")
     return [index, *(folder / entry.page for entry in entries)], left_out
+
+
+def _texts(results: Results, texts: Iterable[str]) -> set[str]:
+    """Return the texts that name a model or a column of some results."""
+    models = {name for row in results for name in (row.model, row.name)}
+    columns = {name for row in results for name in known_as(*row.place)}
+    return {text for text in texts if text in columns or matching("models", text, models)}

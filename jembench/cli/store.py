@@ -102,7 +102,8 @@ def print_findings(store: Path, found: Sequence[Finding], what: str, format: str
 @click.command("site", epilog=options.examples("jembench store site runs laptop/runs cluster/runs --output site"))
 @click.argument("stores", metavar="STORE...", type=PATH, nargs=-1, required=True)
 @click.option("--output", type=PATH, metavar="FOLDER", default="site", help="Output folder.")
-def site(stores: Sequence[Path], output: Path) -> int:
+@options.names
+def site(stores: Sequence[Path], output: Path, names: dict[str, str]) -> int:
     """Write the pages of stores and a leaderboard of their models.
 
     FOLDER/index.html lists the models of all stores, each linked to the page of its store, which is the one of
@@ -110,7 +111,7 @@ def site(stores: Sequence[Path], output: Path) -> int:
     is left out, with exit code 1, if a file is damaged or it has no results.
     """
     with plugins_aside():
-        files, left_out = write_site(stores, output)
+        files, left_out = write_site(stores, output, names)
     for path in files:
         click.echo(path)
     for note in left_out:

@@ -15,6 +15,7 @@ from jembench.api.results import Results
 from jembench.cli import options
 from jembench.cli.output import plugins_aside
 from jembench.errors import SpecError
+from jembench.report.page.render import render
 from jembench.report.page.server import PageServer
 from jembench.store.store import Store
 
@@ -44,7 +45,7 @@ def view(store: Path, port: int, refresh: int | None, no_browser: bool, **select
     def page() -> str:
         document = Results.of_store(place, which).document
         assert document.page
-        return document.page(refresh)
+        return render(document.page(), refresh)
 
     try:
         server = PageServer(port, state, page)

@@ -37,9 +37,7 @@ class Document:
     records: Callable[[], Iterable[Mapping[str, Any]]]  # in full precision, each with all or some of the fields
     fields: Sequence[str]  # of a record
     about: Mapping[str, Any] = field(default_factory=dict)  # further content of JSON
-    #: the page of all that is known of the results, which a browser loads again after some seconds or, for None, not;
-    #: None: the tables alone are known
-    page: Callable[[int | None], str] | None = None
+    page: Callable[[], Any] | None = None  # a ``Page`` of all that is known of the results; None: the tables alone are
     rows: Sequence[Row] = ()  # of results: means over seeds, in the order of the models, and those that are not run
     seeds: Sequence[Row] = ()  # of results: the values of each seed
 

@@ -24,9 +24,8 @@ if TYPE_CHECKING:
 
 NOTHING = "No results yet."
 
-PageOf = Callable[[Sequence[Row], Sequence[Table], Sequence[Table], Best | None, int | None], str]
-"""Renders a page of rows, our tables and published tables, with what finds the best values, that is loaded again after
-some seconds, if any."""
+PageOf = Callable[[Sequence[Row], Sequence[Table], Sequence[Table], Best | None], Any]
+"""Collects the ``Page`` of rows, our tables and published tables, with what finds the best values."""
 
 
 def build(
@@ -48,7 +47,7 @@ def build(
         selection: which metrics and columns are shown.
         names: display names by canonical specs and recipes.
         read: gives a cell's per-example values, by which the best values are found; None: none are marked.
-        page: renders the page of the rows, our tables and the published tables, as :attr:`Document.page` does.
+        page: collects the page of the rows, our tables and the published tables.
     """
     seeds = rows(cells, names)
     labels = list(dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str)))
@@ -83,16 +82,16 @@ def build(
 
         return partial(best, seeds=seeds, read=read) if read else None
 
-    def whole_page(refresh: int | None) -> str:
+    def whole_page(page: PageOf) -> Any:
         best = judge()
-        return page(means, *tables(means, parts, published, order, best), best, refresh) if page else ""
+        return page(means, *tables(means, parts, published, order, best), best)
 
     return Document(
         tables=all_tables,
         judged=lambda: all_tables(judge()),
         records=lambda: [row.as_dict() for row in shown],
         fields=FIELDS,
-        page=whole_page if page else None,
+        page=partial(whole_page, page) if page else None,
         rows=means,
         seeds=mark_chance(seeds),
     )

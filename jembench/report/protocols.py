@@ -33,9 +33,20 @@ def peculiarities(protocols: Sequence[str]) -> list[str]:
     specs = [dict(found.arguments) for found in map(parsed, protocols) if found]
     keys = sorted({key for arguments in specs for key in arguments})
     differing = [key for key in keys if len({arguments.get(key) for arguments in specs}) > 1]
+    named = [key for key in differing if key not in ("content", "data_content")]  # digests, of what others may name
+    if len({tuple(map(arguments.get, named)) for arguments in specs}) == len({*protocols}):
+        differing = named
     if not differing or len(specs) < len(protocols):
         return list(protocols)
     return [", ".join(f"{key}={arguments.get(key, 'none')}" for key in differing) for arguments in specs]
+
+
+def source_in_words(source: str) -> str:
+    """Return the source of generated images in a protocol in words: ``new chains of 20 steps by sgld``."""
+    known, chains = {"buffer": "replay buffer", "direct": "direct samples"}, parsed(source)
+    if source in known or chains is None or "steps" not in (options := dict(chains.arguments)):
+        return known.get(source, source)
+    return f"new chains of {options['steps']} steps" + f" by {chains.name}" * (chains.name != "chains")
 
 
 # --- attacks ----------------------------------------------------------------------------------------------------------

@@ -44,6 +44,7 @@ class TableCell(NamedTuple):
     row: Row | None = None  # that it shows
     best: bool = False  # of its column, with significance
     href: str = ""  # in a page: the address that it leads to, or the page that a number is from
+    details: tuple[tuple[str, str], ...] = ()  # in a page: what it opens to, at the address ``href``
 
     @property
     def half(self) -> str:

@@ -72,8 +72,7 @@ class Tables:
     @cached_property
     def _ood(self) -> dict[str, str]:
         """The scores and OOD sets of metrics; "" of other metrics."""
-        protocols = {row.metric: parts_of(row.protocol) for row in self.rows if row.protocol and not row.source}
-        return {name: ", ".join(filter(None, map(of.get, ("score", "set")))) for name, of in protocols.items()}
+        return {row.metric: outliers_in(row.protocol) for row in self.rows if row.protocol and not row.source}
 
     def _is_beside(self, places: Collection[tuple[str, str]]) -> bool:
         """Return True for the values of a metric that have columns of the main table."""
@@ -231,6 +230,11 @@ def _spread(rows: Sequence[Row]) -> list[Row]:
         like = [named[label] for label in labels if not row.label]
         found += [replace(row, label=one.label, unit=one.unit, better=one.better) for one in like] or [row]
     return found
+
+
+def outliers_in(protocol: str) -> str:
+    """Return the score and the set of outliers of a protocol; "" where it has none."""
+    return ", ".join(filter(None, map(parts_of(protocol).get, ("score", "set"))))
 
 
 def heading_of(row: Row, about: str = "") -> Heading:

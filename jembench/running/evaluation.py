@@ -163,12 +163,17 @@ class TrainedFit:
             images, labels, *_ = self._as_samples(end, name)
             return {"images": images} | ({} if labels is None else {"labels": labels})
 
-        drawn = self.cache.once(f"samples-{n}-{steps}-{conditional}{f'-{named.id}' if named else ''}", run)
+        drawn = self.cache.once(drawn_name(n, steps, conditional, named), run)
         return Samples(drawn["images"], drawn.get("labels"), name)
 
     def _as_samples(self, state: ChainState, source: str) -> Samples:
         labels, ages = (None if part is None else part.cpu() for part in (state.y, state.ages))
         return Samples(to_uint8(state.x, self.dataset.spec.bounds).cpu(), labels, source, ages)
+
+
+def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved | None) -> str:
+    """Return the name of the stored ends of n new chains, by the sampler of the training unless one is named."""
+    return f"samples-{n}-{steps}-{conditional}{f'-{sampler.id}' if sampler else ''}"
 
 
 @dataclass(frozen=True)

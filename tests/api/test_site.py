@@ -11,6 +11,7 @@ from small_store import flip, small_store
 from jembench.api.site import write_site
 from jembench.errors import SpecError
 from jembench.interfaces import Value
+from jembench.store.outcome import Cell, Outcome
 from jembench.store.store import Store
 
 
@@ -58,6 +59,24 @@ def test_every_link_of_the_index_leads_to_a_place_in_a_page(stores):
     assert all(place in ids[page] for page, place in links)
     assert ["lab-runs.html", "fit-jem000"] in links
     assert ["other.html", "best.digits.accuracy"] in links
+
+
+def test_every_set_of_outliers_has_a_column_that_names_it_and_given_names_hold_in_all_stores(stores):
+    for folder, of in ((stores[0], "uniform"), (stores[1], "interp"), (stores[1], "uniform")):
+        protocol = f"ood:content={of}d1,data=digits,score=log-px,set={of}"
+        outcome = Outcome(status="ok", protocol=protocol, values={"auroc": Value(0.5, 0.4, 0.6, 10, "", "higher")})
+        fit = min(Store(folder).cells(), key=lambda cell: cell.fit.model).fit
+        Store(folder).write_cell(Cell(id=f"{of}{fit.id}", fit=fit, metric=f"ood:set={of}", outcome=outcome), {})
+    (index, page, _), _ = write_site(stores, Path("site"), {"best": "My net", "auroc": "Area"})
+    head, *rows = lines(index)
+    assert head[-2:] == ["Area log-px, uniform ↑", "Area log-px, interp ↑"]
+    assert [(row[0], *(text[:3] for text in row[-2:])) for row in rows if row[-2] != "—"] == [
+        *(("My net", "0.5", "0.5"), ("baseline", "0.5", "—"))
+    ]
+    assert "<title>Results · lab/runs</title>" in page.read_text()
+    assert '<a href="index.html">' in page.read_text()
+    with pytest.raises(SpecError, match="no model or column in these stores named 'none'"):
+        write_site(stores, Path("site"), {"none": "My net"})
 
 
 def test_a_result_of_several_stores_stands_once(stores):

@@ -92,7 +92,8 @@ def test_two_axes_are_chosen_by_the_keyboard(open_page, report):
     page = open_page(report)
     plot = page.locator(".scatter svg")
     assert plot.get_attribute("aria-label").startswith("ECE % against accuracy %; jem: accuracy % 97.0 [90.0, 99.0]")
-    assert plot.locator(".label").all_text_contents() == ["jem", "baseline", "jem-factored"]  # flow has no ECE
+    assert plot.locator(".label").all_text_contents() == ["jem", "baseline", "jem-factored"]
+    assert page.locator(".scatter .notes").inner_text() == "Not shown, without one of the two values: flow."
     page.get_by_label("Vertical axis").focus()
     page.keyboard.press("ArrowUp")
     assert plot.get_attribute("aria-label").startswith("accuracy % against accuracy %")

@@ -71,8 +71,8 @@ def grid_of(count: int, rows: int, columns: int) -> NDArray[np.int64]:
     return grid.reshape(rows, columns)
 
 
-def sheet(images: NDArray[np.uint8], grid: NDArray[np.int64], gap: int = 4) -> NDArray[np.uint8]:
-    """Join pictures into one, white where there is none: (M, C, H, W) and (R, S) -> (height, width, 3).
+def sheet(images: NDArray[np.uint8], grid: NDArray[np.int64], gap: int = 4, ground: int = 255) -> NDArray[np.uint8]:
+    """Join pictures into one, ``ground`` where there is none: (M, C, H, W) and (R, S) -> (height, width, 3).
 
     The images are enlarged by a whole factor, pixel by pixel, until their shorter side has 64 pixels, with ``gap``
     pixels between them.
@@ -81,7 +81,7 @@ def sheet(images: NDArray[np.uint8], grid: NDArray[np.int64], gap: int = 4) -> N
     scale = math.ceil(_SIDE / min(height, width))
     step_y, step_x = height * scale + gap, width * scale + gap
     rows, columns = grid.shape
-    picture = np.full((rows * step_y - gap, columns * step_x - gap, 3), 255, dtype=np.uint8)
+    picture = np.full((rows * step_y - gap, columns * step_x - gap, 3), ground, dtype=np.uint8)
     for row, column in np.argwhere(grid >= 0):
         image = images[grid[row, column]].transpose(1, 2, 0).repeat(scale, axis=0).repeat(scale, axis=1)
         top, left = row * step_y, column * step_x

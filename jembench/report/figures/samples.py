@@ -14,6 +14,7 @@ from jembench import drawing
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, histograms, rows_of
 from jembench.report.figures.images import Panel, draw_sheet, grid_of, grids, sheet
 from jembench.report.headings import in_words
+from jembench.report.protocols import source_in_words
 
 _PERCENTILES = {"p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
 _PAIRS_IN_A_ROW = 4
@@ -23,11 +24,9 @@ _PIXELS = "-pixels"
 def by_class(results: list[Result]) -> Iterator[Planned]:
     """Plan for each model a row of samples for each class."""
     for result in results:
-        source = str(result.cell.outcome.details.get("source", "samples"))
-        known = {"buffer": "replay buffer", "direct": "samples"}
-        chains = known.get(source, f"new chains of {source.rpartition('=')[2]} steps")
+        source = source_in_words(str(result.cell.outcome.details.get("source", "samples")))
         conditional = " on E(x, y)" if "labels" in result.arrays else ""
-        yield result.figure("samples", class_grid, f"{chains}{conditional}: {result.title}", result.arrays)
+        yield result.figure("samples", class_grid, f"{source}{conditional}: {result.title}", result.arrays)
 
 
 def confident(results: list[Result]) -> Iterator[Planned]:

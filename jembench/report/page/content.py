@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -34,6 +35,7 @@ class Page:
     title: str
     tables: Sequence[Table]
     byline: str = ""
+    index: str = ""  # the address of the leaderboard that lists the page
     overview: Overview | None = None
     published: Sequence[Table] = ()  # published numbers that have no place beside ours
     figures: Mapping[str, Sequence[Picture]] = field(default_factory=dict)  # by metric
@@ -72,7 +74,7 @@ def collect(
     """
     from jembench.report.claims import document, judge
     from jembench.report.figures import planning, training  # imports numpy, which tables need not
-    from jembench.report.page.overview import byline, overview, overview_rows, strip
+    from jembench.report.page.overview import Strip, byline, overview, overview_rows, strip
 
     store = pictures.store
     trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
@@ -84,9 +86,10 @@ def collect(
     figures["seeds"] = pictures.drawn(training.seeds_of([cell for cell in cells if cell.metric in metrics], names))
     strips, samples = {}, []
     for group in grouped(cells, lambda cell: cell.fit.names):
-        for picture in pictures.of_samples(group, names):
-            samples.append(picture)
-            strips[group[0].fit.names] = strip(picture)
+        found = pictures.of_samples(group, names)
+        samples += found
+        if found:
+            strips[group[0].fit.names] = Strip(strip(found[0]), source=found[0].source)
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
     of_own, of_papers = (  # p values are adjusted in each group
         judge(each, cells, store.read_arrays, store=store.root) for each in (own_claims, claims.load())
@@ -103,7 +106,7 @@ def collect(
         images=galleries(cells, store, names),
         trainings=pictures.drawn(training.curves_of(trained, store, pictures.note, names)),
         claims=[table for each in findings for table in document(each).tables()],
-        origin=[origin(cells, trained)] if cells else (),
+        origin=[origin(cells, trained, rows)] if cells else (),
         recipes={fit.recipe: json.dumps(of.recipe, indent=1, ensure_ascii=False) for fit, of in trained.items() if of},
         left_out=list(pictures.left_out),
     )
@@ -111,7 +114,7 @@ def collect(
 
 # --- origin -----------------------------------------------------------------------------------------------------------
 
-_ORIGIN = ("model", "dataset", "recipe", "seed", "fit", "iterations", "seconds", "measured")
+_ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measured")
 
 
 def fit_anchor(fit: str) -> str:
@@ -119,22 +122,35 @@ def fit_anchor(fit: str) -> str:
     return f"#fit-{slug(fit)}"
 
 
-def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None]) -> Table:
-    """Return a row for each trained model: its training, and when it was measured.
+def recipe_name(label: str) -> str:
+    """Return the label of a recipe without the digest of the code that a model was made by."""
+    return re.sub(r"\+source=[0-9a-f]{12}$", "", label)
 
-    Footnotes say by which commands, with which hardware and versions.
+
+def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], results: Sequence[Row] = ()) -> Table:
+    """Return a row for each trained model, which opens to its specs and the commands that it was measured by.
+
+    Footnotes say with which hardware and versions.
+
+    Args:
+        cells: the outcomes.
+        trained: the records of the trainings.
+        results: the rows of the outcomes, which give models and datasets their display names.
     """
-    notes, rows = Footnotes(), []
+    notes, rows, named = Footnotes(), [], {row.fit: (row.name, row.dataset_name) for row in results}
     for group in grouped(cells, lambda cell: cell.fit):
         fit, record = group[0].fit, trained.get(group[0].fit)
         training = (str(record.iteration), fixed(record.seconds, 0)) if record else ("", "")
         times = sorted(str(cell.provenance.get("time", ""))[:16].replace("T", " ") for cell in group)
         measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
-        commands = (str(cell.provenance.get("command", "")) for cell in group)
-        first = map(TableCell, (fit.model, fit.dataset, fit.recipe, str(fit.seed)))
-        numbers = TableCell(fit.id, href=fit_anchor(fit.id)), *map(TableCell, training)
-        marks = notes.marks(*dict.fromkeys((*commands, *map(_environment, group))))
-        rows.append((*first, *numbers, TableCell(measured, marks=marks)))
+        commands = dict.fromkeys(str(cell.provenance.get("command", "")) for cell in group)
+        specs = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "fit": fit.id}
+        details = (*specs.items(), *(("by", command) for command in commands))
+        model, dataset = named.get(fit.names, fit.names[:2])
+        numbers = map(TableCell, (dataset, recipe_name(fit.recipe), str(fit.seed), *training))
+        environments = notes.marks(*dict.fromkeys(map(_environment, group)))
+        first = TableCell(model, href=fit_anchor(fit.id), details=details)
+        rows.append((first, *numbers, TableCell(measured, marks=environments)))
     return Table(
         title="Trained models",
         headings=tuple(Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN),

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jembench.experiment.names import Fit
-from jembench.report.page.content import fit_anchor
+from jembench.report.page.content import fit_anchor, recipe_name
 from jembench.report.page.overview import overview_rows
 from jembench.report.protocols import peculiarities
 from jembench.report.rows import Row, grouped
-from jembench.report.table import Footnotes, Heading, Table, TableCell, pivot
-from jembench.report.tables import heading_of, remarks
+from jembench.report.table import ABSENT, Footnotes, Heading, Table, TableCell, pivot
+from jembench.report.tables import heading_of, outliers_in, remarks
 
 
 class Entry(NamedTuple):
@@ -32,27 +32,28 @@ def leaderboard(entries: Sequence[Entry]) -> Iterator[Table]:
     """
     of_row: dict[Row, Entry] = {}
     for entry in entries:
-        for row in overview_rows(entry.rows):
+        for row in entry.rows:
             if row.value is not None:
                 of_row.setdefault(replace(row, comparable=None), entry)
     notes = Footnotes()
-    for rows in grouped(of_row, lambda row: row.dataset):
+    for rows in grouped(overview_rows([*of_row]), lambda row: row.dataset):
         table = _table(rows, of_row, notes)
         lines = [_linked(line, of_row) for line in table.rows]
-        texts = [cell.value for line in lines for cell in line]
-        yield replace(table, rows=tuple(lines), footnotes=notes.take([_VERIFIED, *remarks(rows, texts)]))
+        yield replace(table, rows=tuple(lines), footnotes=notes.take([_VERIFIED, *remarks(rows, ()), _ABSENT]))
 
 
+_ABSENT = f"{ABSENT}: the store has no value under the protocol of the column."
 _VERIFIED = "Every file of these stores agreed with its digest when this page was made."
 
 
 def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry], notes: Footnotes) -> Table:
     columns: dict[tuple[str, str], Heading] = {}
-    for of_label in grouped(rows, lambda row: row.label):
-        head, protocols = heading_of(of_label[0]), list(dict.fromkeys(row.protocol for row in of_label))
+    for alike in grouped(rows, lambda row: heading_of(row, outliers_in(row.protocol))):
+        head = heading_of(alike[0], outliers_in(alike[0].protocol))
+        protocols = list(dict.fromkeys(row.protocol for row in alike))
         for protocol, text in zip(protocols, peculiarities(protocols), strict=True):
             parts = (head.detail, text if len(protocols) > 1 else "")
-            columns[of_label[0].label, protocol] = head._replace(detail=", ".join(filter(None, parts)))
+            columns[alike[0].label, protocol] = head._replace(detail=", ".join(filter(None, parts)))
 
     def rank(line: Sequence[Row]) -> tuple[bool, float]:
         values = [row.value or 0.0 for row in line if (row.label, row.protocol) == next(iter(columns))]
@@ -61,7 +62,11 @@ def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry], notes: Footnotes) -
     lines = sorted(grouped(rows, lambda row: (of_row[row].page, row.fit)), key=rank)
     return pivot(
         [row for line in lines for row in line],
-        {"model": lambda row: row.name, "store": lambda row: of_row[row].store, "recipe": lambda row: row.recipe},
+        {
+            "model": lambda row: row.name,
+            "store": lambda row: of_row[row].store,
+            "recipe": lambda row: recipe_name(row.recipe),
+        },
         columns.values(),
         lambda row: columns[row.label, row.protocol],
         notes,

@@ -14,10 +14,11 @@ from typing import NamedTuple
 import numpy as np
 from PIL import Image
 
+from jembench.catalog import spec
 from jembench.experiment.names import Fit
-from jembench.experiment.sweep import bare_name
-from jembench.report.page.pictures import Picture, png
-from jembench.report.rows import Better, Row
+from jembench.experiment.sweep import bare_name, without_added
+from jembench.report.page.pictures import GROUND, Picture, png
+from jembench.report.rows import Better, Row, grouped
 from jembench.report.table import Footnotes, Table
 from jembench.report.tables import Best, Tables
 from jembench.store.outcome import Cell
@@ -34,6 +35,7 @@ class Strip(NamedTuple):
 
     image: str = ""  # a data URI
     marks: tuple[str, ...] = ()  # of the footnote that says why
+    source: str = ""  # of the samples, and what they were measured for
 
 
 class Scale(NamedTuple):
@@ -58,21 +60,23 @@ class Overview(NamedTuple):
     scales: Sequence[Scale | None]  # of each column; None: it has no numbers
 
 
-def overview(rows: Sequence[Row], samples: Mapping[Fit, str], best: Best | None = None) -> Overview | None:
+def overview(rows: Sequence[Row], samples: Mapping[Fit, Strip], best: Best | None = None) -> Overview | None:
     """Return the overview of some results; None if none of its metrics has a value.
 
     Args:
         rows: means over seeds.
-        samples: a strip of samples by models, as data URIs.
+        samples: those of the models that have some.
         best: finds the best values; None: none are marked.
     """
     shown, notes = overview_rows(rows), Footnotes()
     if not shown:
         return None
-    (table, *_) = Tables(shown, (), (), notes, best).of_parts()
+    (table,) = Tables(shown, (), (), notes, best).main(
+        "Results", list(dict.fromkeys(row.metric for row in shown)), shown
+    )
     why = {row.fit: row.reason for row in rows if row.status == "na" and bare_name(row.metric) in _OF_SAMPLES}
     fits = [next(cell.row.fit for cell in line if cell.row) for line in table.rows]
-    strips = [Strip(image) if (image := samples.get(fit)) else Strip("", notes.marks(why.get(fit, ""))) for fit in fits]
+    strips = [samples.get(fit) or Strip(marks=notes.marks(why.get(fit, ""))) for fit in fits]
     columns = ([cell.row for cell in column if cell.row] for column in zip(*table.rows, strict=True))
     title = [part for part in table.title.split(" · ") if not part.startswith(("dataset ", "seed"))]  # as the byline
     table = replace(table, title=" · ".join(title), footnotes=(*table.footnotes, *notes.take()))
@@ -87,13 +91,19 @@ def _labels(table: Table) -> list[str]:
 
 
 def overview_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of an overview: of each metric those measured with the fewest options, N/A included."""
-    found = []
-    for name in METRICS:
-        places = [row.place for row in rows if bare_name(row.metric) == name and row.value is not None]
-        metric, label = min(places, key=lambda place: len(place[0]), default=(None, None))
-        found += [row for row in rows if row.metric == metric and (row.label == label or row.value is None)]
-    return found
+    """Return the rows of an overview: the first value under the fewest options that a model has it with, N/A included.
+
+    Options that a command adds to metrics, such as a sampler, do not count.
+    """
+    of_values = [row for row in rows if row.value is not None and bare_name(row.metric) in METRICS]
+    first = {row.metric: row.label for row in reversed(of_values)}
+    options = {metric: len(spec.parse(without_added(metric)).arguments) for metric in first}
+    shown = set()
+    for of_model in grouped(of_values, lambda row: (row.fit, bare_name(row.metric))):
+        fewest = min(options[row.metric] for row in of_model)
+        shown |= {row.metric for row in of_model if options[row.metric] == fewest}
+    found = [row for row in rows if row.metric in shown and row.label in ("", first[row.metric])]
+    return sorted(found, key=lambda row: METRICS.index(bare_name(row.metric)))
 
 
 def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
@@ -146,7 +156,6 @@ def scale(rows: Sequence[Row]) -> Scale | None:
 
 _SAMPLES = 8  # in a strip
 _SIDE = 32  # pixels of the shorter side of a sample, at most twice as many
-_GROUND = 128  # the grey between the images of a grid
 _MOST_PIXELS = 2**24  # of a grid
 
 
@@ -163,7 +172,7 @@ def strip(grid: Picture) -> str:
             pixels = np.asarray(picture.convert("RGB"))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):  # SyntaxError: a damaged PNG
         return ""
-    ground = (pixels == _GROUND).all(axis=2)
+    ground = (pixels == GROUND).all(axis=2)
     rows, columns = (
         np.flatnonzero(np.diff(np.pad(ground.all(axis=axis), 1, constant_values=True))).reshape(-1, 2)
         for axis in (1, 0)
@@ -175,6 +184,6 @@ def strip(grid: Picture) -> str:
         return ""
     chosen = [images[index * len(images) // _SAMPLES] for index in range(min(_SAMPLES, len(images)))]
     side = min(images[0].shape[:2])
-    gap = np.full_like(images[0][:, : max(1, side // 8)], _GROUND)
+    gap = np.full_like(images[0][:, : max(1, side // 8)], GROUND)
     parts = [part for image in chosen for part in (gap, image)]
     return png(np.concatenate(parts[1:], axis=1), _SIDE)

@@ -109,7 +109,11 @@
     const [x, y] = [axis(headers[chosen[0]], width, false), axis(headers[chosen[1]], height, true)];
     const line = (x1, y1, x2, y2, of) => svg("line", { x1, y1, x2, y2, class: of });
     const text = (content, attributes) => svg("text", attributes, content);
-    const dots = all(".dots tbody tr").filter((row) => !row.hidden && chosen.every((at) => row.cells[at].dataset.v)).map((row) => {
+    const rows = all(".dots tbody tr").filter((row) => !row.hidden);
+    const lacking = rows.filter((row) => !chosen.every((at) => row.cells[at].dataset.v));
+    const names = lacking.map((row) => row.cells[0].textContent).join(", ");
+    document.querySelector(".scatter .notes").textContent = names && `Not shown, without one of the two values: ${names}.`;
+    const dots = rows.filter((row) => !lacking.includes(row)).map((row) => {
       const [across, up] = chosen.map((at) => row.cells[at]);
       const values = [across, up].map((cell) => cell.querySelector("svg").getAttribute("aria-label"));
       const name = row.cells[0].textContent;

@@ -8,9 +8,16 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import drawing
+from jembench.catalog import registry, spec, trust
 from jembench.errors import error_text, printable
 from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.sweep import bare_name
 from jembench.files import read_bytes
+from jembench.report.headings import in_words
+from jembench.report.protocols import parts_of, source_in_words
+from jembench.report.rows import grouped
+from jembench.store import tensors
+from jembench.store.fits import weights_digest
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -24,6 +31,12 @@ LARGEST = 2**20
 """Bytes of a sample grid above which it is left out: the page is to be sent around."""
 
 
+_OWN = ("buffer", "direct")
+"""The sources whose samples the grid of a fit shows."""
+
+GROUND = 128
+"""The grey between the images of a grid."""
+
 _PIXELS = 110  # of a page, for an inch of a figure
 
 
@@ -32,8 +45,9 @@ class Picture(NamedTuple):
 
     title: str
     image: str  # a data URI, which a browser shows without scripts and requests
-    width: int  # pixels
+    width: int = 0  # pixels, of a figure
     name: str = ""  # of a figure, as of its files
+    source: str = ""  # of samples, and what they were measured for
 
 
 class Pictures:
@@ -63,27 +77,70 @@ class Pictures:
         return found
 
     def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
-        """Return the sample grid of each model, of its first seed that has one."""
+        """Return the samples of a model, of its first seed that has some: those that its first metric measured first.
+
+        New chains that were measured and the model's own samples, a replay buffer for one, have a picture each.
+
+        Args:
+            cells: of one model.
+            names: display names by canonical specs and recipes.
+        """
         from jembench.report.figures.base import title_of
 
-        found: dict[tuple[str, str, str], Picture | None] = {cell.fit.names: None for cell in cells}
-        for fit in sorted({cell.fit.id: cell.fit for cell in cells}.values(), key=lambda fit: fit.seed):
-            path = self.store.fit_folder(fit) / "samples.png"
-            try:
-                grid = b"" if found[fit.names] else read_bytes(path, LARGEST)
-            except FileNotFoundError:
-                continue
-            except OSError as error:
-                self.note(f"{path.name} of {fit}: {error.strerror}.")
-                continue
-            if grid.startswith(b"\x89PNG\r\n\x1a\n"):
-                width = int.from_bytes(grid[16:20])
-                found[fit.names] = Picture(title_of(fit, names), data_uri("image/png", grid), width)
-        return [picture for picture in found.values() if picture]
+        for group in grouped(sorted(cells, key=lambda cell: cell.fit.seed), lambda cell: cell.fit):
+            images = dict[str, str]()
+            measured = sorted(
+                filter(_source, group), key=lambda cell: bare_name(cell.metric) not in ("fid", "is", "kid")
+            )
+            for cell, *_ in grouped(measured, lambda cell: _source(cell) in _OWN):
+                source = f"{source_in_words(_source(cell))}, measured for {in_words(bare_name(cell.metric))}"
+                images[source] = (self._own if _source(cell) in _OWN else self._new_chains)(cell)
+            if not any(_source(cell) in _OWN for cell in measured):
+                images["the model's own samples"] = self._own(group[0])
+            if any(images.values()):
+                title = title_of(group[0].fit, names)
+                return [Picture(title, image, source=source) for source, image in images.items() if image]
+        return []
+
+    def _own(self, cell: Cell) -> str:
+        """Return the sample grid of a fit as a data URI; "" if it has none."""
+        path = self.store.fit_folder(cell.fit) / "samples.png"
+        try:
+            grid = read_bytes(path, LARGEST) if path.exists() else b""
+        except OSError as error:
+            self.note(f"{path.name} of {cell.fit}: {error.strerror}.")
+            return ""
+        return data_uri("image/png", grid) if grid.startswith(b"\x89PNG\r\n\x1a\n") else ""
+
+    def _new_chains(self, cell: Cell) -> str:
+        """Return a grid of the new chains that a metric measured, as a data URI; "" if they are not stored."""
+        from jembench.report.figures.images import grid_of, sheet
+        from jembench.running.evaluation import FRESH_SAMPLES, drawn_name
+
+        options, steps = dict(spec.parse(cell.metric).arguments), parts_of(_source(cell)).get("steps", "0")
+        n = int(options.get("images", FRESH_SAMPLES))
+        try:
+            trust.refuse_code([options.get("sampler", "")], "A result of the store")
+            sampler = registry.resolve("samplers", options["sampler"]) if "sampler" in options else None
+            folder = self.store.readings_of(cell.fit.id, weights_digest(self.store.fit_folder(cell.fit)))
+            for name in (drawn_name(n, int(steps), conditional, sampler) for conditional in (False, True)):
+                if (path := folder / f"{name}.safetensors").exists():
+                    images = tensors.read(path, "").tensors["images"].numpy()
+                    images = images[: 10 * max(1, min(10, LARGEST // (10 * images[0].size)))]
+                    grid = grid_of(len(images), 10, -(-len(images) // 10))
+                    return png(sheet(images, grid, ground=GROUND), LARGEST)
+        except Exception as error:  # of a plugin's sampler, or of a file that another version wrote
+            self.note(f"The samples that {cell.metric} of {cell.fit} measured: {error_text(error)}")
+        return ""
 
     def note(self, problem: str) -> None:
         """Add a sentence about something that cannot be read or drawn."""
         self.left_out[printable(problem)] = None
+
+
+def _source(cell: Cell) -> str:
+    """Return the source of the samples that a cell was measured on; "" if it needs none."""
+    return parts_of(cell.outcome.protocol).get("source", "")
 
 
 def png(pixels: NDArray[np.uint8], side: int) -> str:

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def html(document: Document) -> str:
     """Return a page in one file: tables that sort and filter, figures, samples, and the protocol of each number."""
     if document.page:
-        return document.page(None)
+        return render(document.page())
     tables = document.tables()
     return render(Page(title=tables[0].title if tables else "Results", tables=tables))
 

@@ -23,6 +23,7 @@ def test_a_trained_model_has_the_commands_and_the_environment_of_its_values(cell
     table = origin(cells, {})
     (row,) = table.rows
     assert [text.value for text in row] == [
-        *("jem", "digits", "digits", "0", "jem0", "", "", "2026-11-23 09:10 to 2026-11-23 09:30")
+        *("jem", "digits", "digits", "0", "", "", "2026-11-23 09:10 to 2026-11-23 09:30")
     ]
-    assert [note.text for note in table.footnotes] == ["run jem", "gpu H100, threads 4, python 3.11, torch 2.15"]
+    assert {("fit", "jem0"), ("by", "run jem")} <= {*row[0].details}
+    assert [note.text for note in table.footnotes] == ["gpu H100, threads 4, python 3.11, torch 2.15"]

@@ -1,12 +1,20 @@
 """Figures and sample grids of a store as images of a page."""
 
 import base64
+import dataclasses
+import io
 
+import torch
 from PIL import Image
 
 from jembench import drawing
+from jembench.catalog import registry
 from jembench.report.figures.base import Drawing, Planned
 from jembench.report.page.pictures import Pictures
+from jembench.running.evaluation import drawn_name
+from jembench.store import tensors
+from jembench.store.fits import weights_digest
+from jembench.store.outcome import Outcome
 from jembench.store.store import Store
 
 
@@ -37,13 +45,34 @@ def test_a_figure_that_cannot_be_drawn_is_named(tmp_path):
 
 def test_the_samples_of_the_first_seed_that_has_some(cell, tmp_path):
     store = Store(tmp_path)
-    cells = [cell(seed=2), cell(seed=1), cell(seed=0), cell("baseline")]
+    cells = [cell(seed=2), cell(seed=1), cell(seed=0)]
     for of in cells[:2]:
         store.fit_folder(of.fit).mkdir(parents=True)
         Image.new("L", (8 * of.fit.seed, 8)).save(store.fit_folder(of.fit) / "samples.png")
     (picture,) = Pictures(store).of_samples(cells)
-    assert (picture.title, picture.width) == ("jem on digits, seed 1", 8)
+    assert picture.title == "jem on digits, seed 1"
     assert picture.image.startswith("data:image/png;base64,iVBOR")
+
+
+def test_chains_that_were_measured_are_shown_before_the_samples_of_the_model(cell, tmp_path):
+    pictures, protocol = Pictures(Store(tmp_path)), 'fid:data=digits,source="sgld:noise=0.01,steps=9"'
+    made = cell(metric='fid:sampler="sgld:steps=9"', outcome=Outcome(status="ok", protocol=protocol))
+    folder = pictures.store.fit_folder(made.fit)
+    tensors.write(folder / "model.safetensors", {"weight": torch.zeros(1)}, {})
+    Image.new("L", (8, 8)).save(folder / "samples.png")
+    readings = pictures.store.readings_of(made.fit.id, weights_digest(folder))
+    name = drawn_name(1000, 9, False, registry.resolve("samplers", "sgld:steps=9"))
+    tensors.write(readings / f"{name}.safetensors", {"images": torch.full((3, 1, 32, 32), 7, dtype=torch.uint8)}, {})
+    measured, own = pictures.of_samples([made])
+    assert (measured.source, own.source) == (
+        "new chains of 9 steps by sgld, measured for FID",
+        "the model's own samples",
+    )
+    grid = Image.open(io.BytesIO(base64.b64decode(measured.image.partition(",")[2])))
+    assert grid.getcolors()[0] == (3 * 64 * 64, (7, 7, 7))
+    evil = dataclasses.replace(made, metric='fid:sampler="evil:sampler"')
+    assert [picture.source for picture in pictures.of_samples([evil])] == ["the model's own samples"]
+    assert "evil" in next(iter(pictures.left_out))
 
 
 def test_what_is_no_picture_is_left_out(cell, tmp_path):
