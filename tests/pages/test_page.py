@@ -133,17 +133,6 @@ def test_the_filter_keeps_rows_with_all_words(open_page, report):
     assert len(column(page, "model")) == 4
 
 
-def test_a_number_opens_to_how_it_was_measured(open_page, report):
-    page = open_page(f"{report}#tables")
-    number = page.locator("#tables tbody summary", has_text="97").first
-    number.click()
-    text = page.locator("#tables details[open]").inner_text()
-    for part in ("jem", "[90.0, 99.0]", "397", "dataset", "digits"):
-        assert part in text
-    number.click()
-    assert page.locator("#tables details[open]").count() == 0
-
-
 def test_the_address_of_a_number_opens_it_in_its_part(open_page, report):
     page = open_page(f"{report}#flow.digits.ece")
     assert seen(page) == ["tables"]
@@ -265,15 +254,6 @@ def test_fifty_models_with_forty_values(open_page, stress, options):
     box = scroll.bounding_box()
     assert abs(corner["x"] - box["x"]) < 2  # names and headings stay in sight
     assert abs(corner["y"] - box["y"]) < 3
-
-
-def test_a_page_of_na_alone(open_page, written, cell):
-    no = Outcome(status="na", reason="needs samples: it has none")
-    page = open_page(written(cell(f"m{n}", metric, outcome=no) for n in range(3) for metric in ("fid", "is")))
-    assert seen(page) == ["tables"]
-    assert set(column(page, "FID")) == {"N/A⁠1"}
-    page.locator("#tables tbody summary").first.click()
-    assert "metric" in page.locator("#tables details[open]").inner_text()
 
 
 def test_a_phone(open_page, report):

@@ -11,7 +11,7 @@ import pytest
 from jembench.catalog import discovery, registry, spec
 from jembench.cli.attack import attack as attack_command
 from jembench.cli.run import run as run_command
-from jembench.errors import DamagedError, PluginError
+from jembench.errors import PluginError
 from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper, load, of_table, read
 from jembench.experiment.plan import make_plan
@@ -195,17 +195,6 @@ def claim(**fields):
     elif "lower" not in table:
         table.setdefault("higher", "jem")
     return of_table("mine", table, PAPER)
-
-
-def test_arrays_that_cannot_be_read_leave_a_reason(store):
-    store.accuracy("jem", 0.9)
-    store.accuracy("baseline", 0.7)
-
-    def read(cell):
-        raise DamagedError("torn")
-
-    (finding,) = judge([claim()], store.cells, read, resamples=200)
-    assert (finding.row.reason, finding.row.images_p) == ("torn", None)
 
 
 @pytest.mark.parametrize(

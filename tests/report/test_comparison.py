@@ -348,29 +348,3 @@ def test_what_only_one_has_is_not_compared(results):
     cells = [results.add("jem", "fid", 3.0), failed, results.add("baseline", "nll", 1.0)]
     found = compared(results, *cells)
     assert found.rows == ()
-
-
-# --- chance -----------------------------------------------------------------------------------------------------------
-
-
-def test_repeated_runs_are_the_same(results):
-    cells = [results.nll(model, RNG.exponential(1.0, N)) for model in ("jem", "baseline")]
-    assert compared(results, *cells) == compared(results, *cells)
-
-
-def test_exchanging_the_models_turns_everything_round(results):
-    a, b = (side(results.nll(model, RNG.exponential(1.0, N))) for model in ("jem", "baseline"))
-    there, back = contrast(a, b, results.read), contrast(b, a, results.read)
-    assert back.difference == -there.difference
-    assert (back.images_low, back.images_high) == pytest.approx((-there.images_high, -there.images_low))
-    assert back.images_p == there.images_p
-
-
-def test_chance_alone_is_seldom_taken_for_a_difference(results):
-    rng = np.random.default_rng(12)
-    verdicts = []
-    for _ in range(200):
-        cells = [results.nll(model, rng.exponential(1.0, 100)) for model in ("jem", "baseline")]
-        verdicts.append(compared(results, *cells, resamples=400).rows[0].verdict)
-    false = sum(verdict != "no difference seen" for verdict in verdicts)
-    assert false <= stats.binom(200, 0.05).ppf(0.999)

@@ -86,10 +86,3 @@ def test_table_7_stands_beside_ours_as_a_whole(store):
     published = [row for table in tables for row in table.rows if row[1].value.endswith(" · published")]
     assert sum(text.value != "—" for row in published for text in row[2:]) == 72
     assert not any(table.title.startswith("Published") for table in tables)
-
-
-def test_it_fits_into_100_columns(store, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "100")
-    lines = store.results("hybrid").table().splitlines()
-    assert max(map(len, lines)) <= 100
-    assert any("JEM · published" in line for line in lines)

@@ -41,20 +41,6 @@ def test_of_symmetrical_intervals_it_is_the_z_test(difference):
     assert (row.images_low, row.images_high) == pytest.approx((difference - math.sqrt(2), difference + math.sqrt(2)))
 
 
-def test_of_other_intervals_those_parts_count_that_face_one_another():
-    low, high = (Value(value, value - 1.0, value + 3.0, 9, "%", "higher") for value in (10.0, 14.0))
-
-    def with_value(value):
-        made = cell(0.0)
-        return dataclasses.replace(made, outcome=dataclasses.replace(made.outcome, values={"accuracy": value}))
-
-    row = only((with_value(low), with_value(high)))  # ours is above: 1 below it faces 3 above theirs
-    assert row.images_low == pytest.approx(4 - math.sqrt(1 + 9))
-    assert row.verdict == "outside"
-    mirrored = only((with_value(high), with_value(low)))
-    assert (mirrored.images_high, mirrored.p) == pytest.approx((-row.images_low, row.p))
-
-
 def test_of_three_seeds_training_anew_explains_what_the_images_do_not():
     ours, theirs = [50.0, 56.0, 53.0], [47.0, 49.0, 54.0]
     pairs = [

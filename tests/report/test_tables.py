@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, compares_with_itself, covers
 from jembench.interfaces import Value
-from jembench.report.layout import NOTHING, build
+from jembench.report.layout import build
 from jembench.report.references import load
 from jembench.store.outcome import Outcome
 
@@ -79,28 +79,10 @@ def test_a_value_shows_the_digits_that_its_interval_allows(cell, numbers, text):
     assert only(build([cell(accuracy=Value(*numbers, 1))]).tables()).rows[0][1].in_one_line == text
 
 
-def test_seeds_show_their_standard_deviation(cell):
-    seeds = {0: (96.0, 94.0, 97.0), 1: (97.0, 95.0, 98.5), 2: (99.0, 96.0, 99.5)}
-    table = only(build([cell(seed=seed, accuracy=Value(*numbers, 397)) for seed, numbers in seeds.items()]).tables())
-    assert table.rows[0][1].in_one_line == "97.3 ± 1.5 [95.0, 98.3]"
-    assert "standard deviation over the seeds" in " ".join(note.text for note in table.footnotes)
-    assert table.title.endswith("seeds 0, 1, 2")
-
-
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_not_finite_is_said_and_not_printed(cell, number):
     table = only(build([cell(accuracy=Value(number, 0.0, 1.0, 397))]).tables())
     assert (table.rows[0][1].value, notes(table)) == ("not finite", {"1": f"the value is {number}"})
-
-
-def test_what_has_no_value_says_why(full_cells):
-    table = build(full_cells).tables()[0]
-    assert (table.rows[1][5].value, table.rows[1][5].marks) == ("failed", ("1",))
-    assert {(cell.value, cell.marks) for cell in table.rows[2][4:6]} == {("N/A", ("2",))}
-    assert notes(table) == {
-        "1": "Diverged: a feature is not 100% finite_",
-        "2": "needs samples: baseline has logits | energy only",
-    }
 
 
 def test_differing_protocols_in_a_column_are_flagged(cell):
@@ -140,19 +122,6 @@ def test_a_variant_is_called_by_its_name_with_its_recipe_below(cell):
     table = only(build(cells, parts=[part(cells, "accuracy", labels={"digits+epochs=7": "longer"})]).tables())
     assert texts(table)[1][:2] == ["jem", "longer"]
     assert "longer: recipe digits+epochs=7." in [note.text for note in table.footnotes]
-
-
-def test_a_note_on_a_model_is_marked_at_its_name(cell):
-    repaired = {"interventions": ["rolled back at 300"]}
-    made = cell(accuracy=Value(97.5, 95.4, 98.6, 397))
-    table = only(build([replace(made, provenance=repaired)]).tables())
-    assert table.rows[0][0].marks == ("1",)
-    assert notes(table) == {"1": "training of seed 0 diverged and was repaired rolled back at 300"}
-
-
-def test_no_rows_says_so():
-    table = only(build([], parts=[part([], "accuracy")]).tables())
-    assert (table.rows, [note.text for note in table.footnotes]) == ((), [NOTHING])
 
 
 def test_published_tables_stand_below_and_say_whether_they_are_of_our_data(full_cells, cell):

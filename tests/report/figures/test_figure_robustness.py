@@ -55,14 +55,6 @@ def test_the_curve_is_the_share_that_withstands(images):
             assert (low, high) == pytest.approx(tuple(100 * end for end in wilson(count, len(images))))
 
 
-def test_a_curve_by_hand():
-    distance = np.array([0, 2, 2, 4, 255]) / 255
-    found = np.array([True, True, True, True, False])
-    steps = robustness.accuracy_over(distance, found)
-    assert steps.eps == pytest.approx([0, 2, 4])
-    assert steps.accuracy == pytest.approx([80, 40, 20])  # one was wrong, one withstands everything
-
-
 def test_the_curve_begins_at_the_accuracy_and_is_drawn_with_its_band(everything, planned):
     drawing = planned[CURVES].draw()
     panel = drawing.figure.axes[0]

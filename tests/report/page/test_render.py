@@ -138,10 +138,6 @@ def test_the_same_results_give_the_same_page(full_cells):
     assert page(full_cells) == page(full_cells)
 
 
-def test_no_results():
-    assert "No results yet." in Read(page([])).texts["li"]
-
-
 def test_a_document_without_more_has_the_page_of_its_tables():
     table = Table(title="a < b", headings=(Heading("value"),), rows=((TableCell("1.5"),),), footnotes=())
     read = Read(render(Document(tables=lambda: [table], records=list, fields=()), "html"))
