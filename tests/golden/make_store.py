@@ -1,4 +1,4 @@
-"""Make ``store.zip`` anew from real runs of this code on digits, some minutes of one core.
+"""Make ``store.tar.xz`` anew from real runs of this code on digits, some minutes of one core.
 
     python tests/golden/make_store.py && pytest tests/golden --update-golden
 
@@ -9,8 +9,8 @@ caches are left out, and so are all arrays but those that ``jembench compare`` r
 import json
 import os
 import shlex
+import tarfile
 import tempfile
-import zipfile
 from pathlib import Path
 
 import torch
@@ -18,7 +18,7 @@ import torch
 from jembench.catalog import code_identity
 from jembench.cli.main import main
 
-STORE = Path(__file__).with_name("store.zip")
+STORE = Path(__file__).with_name("store.tar.xz")
 FOLDERS = ("arrays", "cells", "fits")
 FILES = {"fit.json", "history.csv", "interventions.json"}
 """The files of a fit that reports read."""
@@ -65,12 +65,14 @@ def is_kept(path: Path) -> bool:
 
 
 def pack() -> None:
-    """Write the archive: files by name, with one time for all."""
+    """Write the archive: files by name, without their times and owners."""
     paths = sorted(path.relative_to("runs") for folder in FOLDERS for path in Path("runs", folder).rglob("*.*"))
-    with zipfile.ZipFile(STORE, "w", zipfile.ZIP_DEFLATED) as archive:
+    with tarfile.open(STORE, "w:xz") as archive:
         for path in filter(is_kept, paths):
-            info = zipfile.ZipInfo(path.as_posix(), (2026, 1, 1, 0, 0, 0))
-            archive.writestr(info, Path("runs", path).read_bytes(), zipfile.ZIP_DEFLATED)
+            entry = tarfile.TarInfo(path.as_posix())
+            entry.size = (file := Path("runs", path)).stat().st_size
+            with file.open("rb") as content:
+                archive.addfile(entry, content)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """Golden outputs: texts that users see, as they were frozen. ``pytest tests/golden --update-golden`` writes them anew.
 
-They are reports of ``store.zip``, a store of real results that ``make_store.py`` makes.
+They are reports of ``store.tar.xz``, a store of real results that ``make_store.py`` makes.
 """
 
 import difflib
@@ -9,7 +9,6 @@ import os
 import re
 import shlex
 import shutil
-import zipfile
 from pathlib import Path
 
 import click
@@ -67,8 +66,7 @@ def prepared(tmp_path_factory):
     """Unpack the store as ``runs`` in a folder, beside the experiment with claims."""
     folder = tmp_path_factory.mktemp("golden")
     shutil.copy(HERE / "claims.toml", folder)
-    with zipfile.ZipFile(HERE / "store.zip") as store:
-        store.extractall(folder / "runs")
+    shutil.unpack_archive(HERE / "store.tar.xz", folder / "runs")
     return folder
 
 

@@ -124,6 +124,14 @@ def test_a_variant_is_called_by_its_name_with_its_recipe_below(cell):
     assert "longer: recipe digits+epochs=7." in [note.text for note in table.footnotes]
 
 
+def test_a_note_on_a_model_is_marked_at_its_name(cell):
+    repaired = {"interventions": ["rolled back at 300"]}
+    made = cell(accuracy=Value(97.5, 95.4, 98.6, 397))
+    table = only(build([replace(made, provenance=repaired)]).tables())
+    assert table.rows[0][0].marks == ("1",)
+    assert notes(table) == {"1": "training of seed 0 diverged and was repaired rolled back at 300"}
+
+
 def test_published_tables_stand_below_and_say_whether_they_are_of_our_data(full_cells, cell):
     _, published, quoted = build(full_cells, published=load(["jem-iclr2020/table1", "later-work/hybrid"])).tables()
     assert "CIFAR-10" in published.title
