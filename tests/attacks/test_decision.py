@@ -88,8 +88,7 @@ class Noisy(nn.Module):
         return clean + self.noise * torch.randn(clean.shape, generator=self.generator)
 
 
-@pytest.mark.parametrize("noise", [0.05, 0.2])
-@pytest.mark.parametrize("name", ["boundary", "pointwise"])
+@pytest.mark.parametrize(("name", "noise"), [("boundary", 0.05), ("pointwise", 0.2)])
 def test_of_a_model_that_uses_chance_it_finds_images_that_hold(linear, toy, begin, name, noise):
     closest = run(name, linear, toy, begin, 1000, model=Noisy(linear.model, noise))
     found = closest.distance.isfinite() & (closest.distance > 0)

@@ -36,16 +36,16 @@ import sys, torch
 from pathlib import Path
 from jembench.store import tensors
 values = {"b": torch.arange(6.0), "a": torch.ones(2), "c": torch.ones(1).bfloat16()}
-tensors.write(Path(sys.argv[1]), dict(sorted(values.items(), reverse=sys.argv[2] == "1")), {"z": 1, "a": 2, "m": "x"})
+tensors.write(Path(sys.argv[1]), values, {"z": 1, "a": 2, "m": "x"})
 """
 
 
 def test_equal_content_gives_equal_files_in_any_process(tmp_path):
-    for number in range(2):
-        command = [sys.executable, "-c", WRITER, str(tmp_path / str(number)), str(number)]
-        subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": str(number)})
-    first, *others = (path.read_bytes() for path in tmp_path.iterdir())
-    assert all(other == first for other in others)
+    command = [sys.executable, "-c", WRITER, str(tmp_path / "other")]
+    subprocess.run(command, check=True, env={**os.environ, "PYTHONHASHSEED": "1"})
+    values = {"a": torch.ones(2), "c": torch.ones(1).bfloat16(), "b": torch.arange(6.0)}
+    tensors.write(tmp_path / "here", values, {"m": "x", "z": 1, "a": 2})
+    assert (tmp_path / "other").read_bytes() == (tmp_path / "here").read_bytes()
 
 
 def test_the_digest_is_of_names_types_shapes_bytes_and_record(tmp_path):
@@ -62,10 +62,10 @@ def test_the_digest_is_of_names_types_shapes_bytes_and_record(tmp_path):
     assert len({tensors.check(path).digest for path in tmp_path.iterdir()}) == len(variants)
 
 
-def test_every_flipped_bit_is_seen(path):
+def test_a_flipped_bit_of_any_byte_is_seen(path):
     whole, digest = path.read_bytes(), tensors.check(path).digest
     for position in range(len(whole)):
-        for bit in range(8):
+        for bit in (5, position % 8):  # that of upper case, and another
             path.write_bytes(whole[:position] + bytes([whole[position] ^ 1 << bit]) + whole[position + 1 :])
             try:
                 seal = tensors.check(path)

@@ -19,8 +19,7 @@ PCD = "chains.sampler=pcd:steps=2,buffer=40"
 
 
 CHAINS = [
-    ("jem:net=small-1,dropout=0.1", [PCD]),
-    ("jem:net=small-1,norm=batch", [PCD, "chains.mode=train"]),
+    ("jem:net=small-1,norm=batch,dropout=0.1", [PCD, "chains.mode=train"]),
     ("jem:net=small-1", ["chains.sampler=pcd:steps=2,buffer=40,start=class-gaussian", "data.shared=true"]),
     ("jem:net=small-1", ["chains.sampler=proximal:outer=2,buffer=40", "optimizer.sharpness=0.1"]),
     ("igebm:width=2", ["chains.sampler=igebm-langevin:steps=2,buffer=40"]),
