@@ -34,7 +34,8 @@ def commands():
         "dry-run": [("run hybrid --dry-run --seeds 2", 120)],
     }
     found |= {f"report-{name}": [(f"report {name}", 80)] for name in SUITES}
-    found["report-hybrid"] = [("report hybrid", width) for width in (60, 80, 120)]
+    found["report-ood"] = [("report ood --models jem", 80)]
+    found["report-hybrid"] = [("report hybrid", width) for width in (80, 120)]
     found["report-hybrid"] += [(f"report hybrid --format {format}", 80) for format in ("markdown", "latex", "csv")]
     return found
 

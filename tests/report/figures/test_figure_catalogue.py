@@ -51,12 +51,22 @@ STEMS = {
     "training-energy-digits",
     "seeds-ece-digits",
 }
+PIXELS = {
+    "reliability-digits-jem-s0",
+    "ood-max-py-digits-jem-s0",
+    "samples-digits-jem-s0",
+    "pgd-curves-digits-s0",
+    "distal-digits-jem-s0",
+}
+"""One of each kind of drawing: these are drawn as PNG too."""
+
 OKABE_ITO = {"#000000", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "#d55e00", "#cc79a7"}
 
 
 @pytest.fixture(scope="module")
 def drawn(planned):
-    return {stem: render(figure._replace(stem=stem), ("png", "svg")) for stem, figure in planned.items()}
+    formats = {stem: ("png", "svg") if stem in PIXELS else ("svg",) for stem in planned}
+    return {stem: render(figure._replace(stem=stem), formats[stem]) for stem, figure in planned.items()}
 
 
 def test_what_a_store_gives(planned):
@@ -65,13 +75,15 @@ def test_what_a_store_gives(planned):
 
 def test_pictures_and_numbers_can_be_read(drawn):
     for stem, files in drawn.items():
-        assert set(files) == {f"{stem}.png", f"{stem}.svg", f"{stem}.csv"}
+        png = {f"{stem}.png"} if stem in PIXELS else set()
+        assert set(files) == {f"{stem}.svg", f"{stem}.csv"} | png
         root = ElementTree.fromstring(files[f"{stem}.svg"])
         width = float(root.get("width").removesuffix("pt")) / 72
         assert width == pytest.approx(drawing.COLUMN) or width == pytest.approx(drawing.PAGE), stem
-        with Image.open(io.BytesIO(files[f"{stem}.png"])) as picture:
-            assert picture.width == pytest.approx(200 * width, abs=1)
-            assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
+        for name in png:
+            with Image.open(io.BytesIO(files[name])) as picture:
+                assert picture.width == pytest.approx(200 * width, abs=1)
+                assert picture.info["dpi"] == pytest.approx((200, 200), abs=0.1)
         rows = list(csv.DictReader(io.StringIO(files[f"{stem}.csv"].decode())))
         assert rows, stem
 
@@ -112,13 +124,7 @@ def test_only_colours_that_everybody_can_tell_apart(drawn):
 
 
 def test_the_same_numbers_are_the_same_bytes(planned, drawn):
-    for stem in (
-        "reliability-digits-jem-s0",
-        "ood-max-py-digits-jem-s0",
-        "samples-digits-jem-s0",
-        "pgd-curves-digits-s0",
-        "distal-digits-jem-s0",
-    ):
+    for stem in PIXELS:
         assert render(planned[stem]._replace(stem=stem), ("png", "svg")) == drawn[stem]
         assert b"<dc:date>" not in drawn[stem][f"{stem}.svg"]
 
