@@ -82,6 +82,7 @@ def _check_free(path: Path) -> None:
 def forget() -> None:
     """Remove all plugin files from this process."""
     loaded.clear()
-    discovery.added.clear()
     trust.plugin_modules.clear()
-    discovery.catalogue.cache_clear()
+    if discovery.added:
+        discovery.added.clear()
+        discovery.catalogue.cache_clear()
