@@ -79,4 +79,4 @@ def duration(seconds: float) -> str:
     """Return a rough duration in words: ``40 s``, ``3 min``, ``1.5 h``."""
     if seconds < 90:
         return f"{max(seconds, 1):.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:,.1f} h"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
@@ -59,6 +60,7 @@ def describe(component: Component) -> Entry:
         for of in options
     ]
     title = (loaded.__doc__ or "").strip().partition("\n")[0]
+    title = re.sub(r"^(?:Plan|Return) (.)", lambda match: match[1].upper(), title)  # of functions, which begin with a verb
     return Entry(component.name, title, tuple(lines), where | {"options": options})
 
 

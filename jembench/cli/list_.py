@@ -51,7 +51,7 @@ def _everything(format: str) -> None:
         print_json([dict(zip(columns, row, strict=True)) for row in rows])
     else:
         print_table(columns, rows)
-        click.echo(f"`jembench list KIND` says what each one is and takes: {', '.join(LISTS)}.")
+        click.echo(f"`jembench list KIND` describes each component of a kind and its options: {', '.join(LISTS)}.")
 
 
 def _one_kind(kind: Any, format: str) -> None:

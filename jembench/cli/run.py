@@ -160,7 +160,7 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         click.echo(
             f"\n{sum(fit.iterations != 0 for fit in fits)} of {len(fits)} models are still to be trained, and "
             f"{sum(len(fit.to_do) for fit in fits)} metrics to be computed. `jembench estimate MODEL` estimates the "
-            "hours of a training."
+            "time of a training."
         )
         if any(fit.seconds for fit in fits):
             click.echo("The times of attacks are of one process. Attacks that end early take less.")

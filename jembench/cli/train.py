@@ -15,6 +15,7 @@ from jembench.cli.parameters import COUNT, PATH, RECIPES
 from jembench.experiment.imports import plan_named
 from jembench.experiment.plan import plan_fit
 from jembench.files import sweep
+from jembench.progress import duration
 from jembench.running import session
 from jembench.running.display import Display
 from jembench.running.driver import RunOptions
@@ -71,7 +72,7 @@ ESTIMATE_EXAMPLES = options.examples(
     "--rate",
     type=click.FloatRange(min=0, min_open=True),
     metavar="TFLOPS",
-    help="Time nothing, and estimate hours from the operations at this rate, in 10^12 operations a second.",
+    help="Time nothing: estimate the time from the operations at this rate, in 10^12 operations a second.",
 )
 @options.listing_format
 def estimate(
@@ -97,14 +98,15 @@ def estimate(
         print_json([row._asdict() for row in rows])
         return
     click.echo(f"{model} on {dataset}, {f'{rate:g} TFLOP/s' if rate else devices.name(where)}")
-    columns = ("recipe", "model", "TFLOP/iteration", "s/iteration", "iterations", "hours", "peak memory")
+    columns = ("recipe", "model", "TFLOP/iteration", "s/iteration", "iterations", "training time", "peak memory")
     print_table(columns, [_texts(row) for row in rows])
 
 
 def _texts(row: TrainingCost) -> tuple[str, ...]:
     operations = f"{row.operations / 1e12:.3g}" if row.operations else "not known"
     memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
-    return row.recipe, row.model, operations, f"{row.seconds:.3g}", str(row.iterations), f"{row.hours:.3g}", memory
+    training = duration(3600 * row.hours)
+    return row.recipe, row.model, operations, f"{row.seconds:.3g}", f"{row.iterations:,}", training, memory
 
 
 # --- sample -----------------------------------------------------------------------------------------------------------

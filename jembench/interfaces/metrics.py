@@ -28,7 +28,7 @@ class Value(NamedTuple):
     value: float
     low: float | None
     high: float | None
-    n: int  #: number of test images, samples or timed iterations
+    n: int  #: number of test images, samples or windows of a training
     unit: str = ""  #: "%", "nats", "s", "" for a pure number
     better: Literal["higher", "lower", ""] = ""
 

@@ -215,7 +215,7 @@ class AdaptiveECE(ECE):
 
 @dataclass(frozen=True, kw_only=True)
 class ClasswiseECE(ECE):
-    """Classwise calibration error: that of each p(k|x) as the probability of class k, averaged over k, in %.
+    """Classwise calibration error: the calibration error of p(k|x), averaged over the classes k, in %.
 
     Kull et al. (2019), arXiv:1910.12656, definition 2.
     """

@@ -25,7 +25,7 @@ END = 100
 
 @dataclass(frozen=True, kw_only=True)
 class BitsPerDim(Metric):
-    """Bits per dimension of the test images under a normalised density; uniform noise costs 8.
+    """Bits per dimension of the test images under a normalised density; a uniform density has 8.
 
     The density is taken at the middle of each 8-bit cell. Papers report the mean over images
     with uniform noise (Theis et al., 2016, arXiv:1511.01844), which is not smaller for a log-concave density; the

@@ -38,7 +38,7 @@ class PredictionScore(NamedTuple):
 
 
 class Refinement(NamedTuple):
-    """Minus the decrease of the energy of an image by the model's own chain: likely images hardly change."""
+    """Negative decrease of an image's energy by the model's own chain: likely images hardly change."""
 
     steps: int
     requires: frozenset[Need] = frozenset({"energy", "samples", "chains"})
@@ -65,7 +65,7 @@ def max_py() -> PredictionScore:
 
 
 def grad_norm() -> PredictionScore:
-    """Minus the L2 norm of the gradient of log p(x)."""
+    """Negative L2 norm of the gradient of log p(x)."""
     return PredictionScore("energy", "grad-norm", lambda norm: -norm)
 
 
@@ -75,5 +75,5 @@ def max_logit() -> PredictionScore:
 
 
 def refinement(*, steps: int = 10) -> Refinement:
-    """Minus the decrease of the energy of an image by ``steps`` of the model's own chain."""
+    """Negative decrease of an image's energy in ``steps`` steps of the model's own chain."""
     return Refinement(steps)

@@ -56,7 +56,7 @@ def render(document: Document, format: str) -> Any:
 
 
 def to_json(document: Document) -> str:
-    """Return JSON in full precision."""
+    """Return JSON in full precision, an object for each value."""
     content = {"schema": SCHEMA, **document.about, "rows": list(document.records())}
     return json.dumps(encode(content), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 

@@ -29,7 +29,7 @@ _SINGLE = 345 / _INCH
 
 
 def latex(document: Document, *, width: str = "column", interval: Interval = "below", label: str = "") -> str:
-    r"""Return tables with the rules of ``booktabs``, significantly best values in bold.
+    r"""Return tables in LaTeX with ``booktabs``, significantly best values in bold.
 
     Args:
         document: the tables.

@@ -27,7 +27,7 @@ Better = Literal["higher", "lower", ""]
 class Row:
     """A value of a metric on a model, or why there is none. Its fields are the columns of the CSV.
 
-    The interval is that of the test set (of the samples, of the timed iterations), its ends averaged over the seeds;
+    The interval is that of the test set or of the samples, its ends averaged over the seeds;
     ``sd`` is the standard deviation of the value over the seeds. The two answer different questions.
     """
 

@@ -22,7 +22,7 @@ _GAP = 2  # between two columns of a table
 
 
 def render(document: Document, *, width: int = 0) -> str:
-    """Return tables for the terminal, in colours if it has them. 0: as wide as the terminal."""
+    """Return tables for the terminal, in colour if it shows colours; ``width=0`` means the terminal's own width."""
     console = Console(width=width or None)
     with console.capture() as capture:
         for table in document.tables():

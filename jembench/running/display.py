@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime
 import functools
 import platform
 import sys
@@ -158,7 +157,7 @@ class Display:
             how, text = "failed", textwrap.shorten(text, LONGEST, placeholder=" ...")
         host = event.worker.rpartition(":")[0] or event.worker
         place = f" on {host}" if host not in ("", platform.node()) else ""
-        elapsed = datetime.timedelta(seconds=round(max(event.time - task.fields["began"], 0) if task else 0))
+        elapsed = duration(event.time - task.fields["began"] if task else 0)
         if how == "stopped" and task:
             self.print(f"{name}: stopped after {elapsed}{f': {text}' * bool(text)}")
         elif how in FAILURES:

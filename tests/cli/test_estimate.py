@@ -2,6 +2,8 @@
 
 import json
 
+from jembench import progress
+
 
 def test_the_recipe_that_is_asked_for_stands_first_and_others_below_it(jembench):
     done = jembench(
@@ -22,6 +24,7 @@ def test_a_dataset_need_not_be_there_at_a_rate(jembench):
     lines = jembench(*arguments).out.splitlines()
     assert lines[0] == "baseline:net=wrn-10-1 on cifar10, 1.5 TFLOP/s"
     assert "TFLOP/iteration" in lines[1]
+    assert f"117,150      {progress.duration(3600 * row['hours'])} " in lines[3]
 
 
 def test_models_without_iterations_and_recipes_that_do_not_fit(jembench, zoo_of_tests):

@@ -64,6 +64,12 @@ def test_one_kind_with_options(jembench, zoo):
     assert done.err == "a plugin that talks\n"
 
 
+@pytest.mark.parametrize("kind", ["figures", "formats"])
+def test_a_component_is_described_although_its_docstring_begins_with_a_verb(jembench, kind):
+    listed = json.loads(jembench("list", kind, "--format", "json").out)
+    assert [one for one in listed if one["title"].startswith(("Plan", "Return"))] == []
+
+
 def test_suites(jembench, zoo):
     suites = {suite["name"]: suite for suite in json.loads(jembench("list", "suites", "--format", "json").out)}
     assert suites["hybrid"] == {"name": "hybrid", "title": suite.load("hybrid").title, "problem": ""}

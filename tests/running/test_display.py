@@ -68,12 +68,12 @@ def lines(capsys):
     ("how", "text", "line"),
     [
         ("busy", "another process", []),
-        ("stopped", "", ["stopped after 0:00:09"]),
-        ("stopped", "SIGTERM", ["stopped after 0:00:09: SIGTERM"]),
-        ("failed", "no space", ["failed on node7 after 0:00:09: no space"]),
-        ("refused", "other code", ["refused on node7 after 0:00:09: other code"]),
-        ("done", "", ["done on node7 in 0:00:09"]),
-        ("done", "training failed", ["failed on node7 after 0:00:09: training failed"]),
+        ("stopped", "", ["stopped after 9 s"]),
+        ("stopped", "SIGTERM", ["stopped after 9 s: SIGTERM"]),
+        ("failed", "no space", ["failed on node7 after 9 s: no space"]),
+        ("refused", "other code", ["refused on node7 after 9 s: other code"]),
+        ("done", "", ["done on node7 in 9 s"]),
+        ("done", "training failed", ["failed on node7 after 9 s: training failed"]),
         ("dropped", "", []),
     ],
 )
@@ -184,6 +184,6 @@ def test_a_unit_that_has_ended_leaves_a_line(drawn):
 
     shown = drawn(events)
     assert "Note: it is slower" in shown
-    assert "jem on digits, seed 0: done in 0:00:00" in shown
+    assert "jem on digits, seed 0: done in 1 s" in shown
     assert shown[-2].endswith("1/2 units done --:--")
     assert shown[-1].endswith("measuring ece")

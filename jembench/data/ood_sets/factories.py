@@ -35,7 +35,7 @@ def _generator(name: str) -> Generator:
 
 
 def interp() -> OODSet:
-    """Means of two test images each: every image with another one.
+    """Means of two test images: of each image and another one.
 
     (x_i + x_j) / 2, where j is drawn at random among the other images; a level of .5 is rounded up. Grathwohl et al.
     (2020), section 5.3: interpolations of two images of the test set. In their code both images have data noise, and
@@ -56,7 +56,7 @@ def interp() -> OODSet:
 
 
 def flipped() -> OODSet:
-    """Test images, left and right exchanged."""
+    """Test images, flipped left to right."""
     return Drawn(lambda test, data: test.images.flip(3))
 
 
@@ -78,7 +78,7 @@ def inverted() -> OODSet:
 
 
 def permuted() -> OODSet:
-    """Test images, the pixels of all rearranged by one random permutation.
+    """Test images with rearranged pixels, by one random permutation for all.
 
     The channels of a pixel stay together.
     """
@@ -97,7 +97,7 @@ def permuted() -> OODSet:
 
 
 def uniform() -> OODSet:
-    """Every pixel a level of its own, all 256 equally likely.
+    """Uniform noise: independent values, all 256 levels equally likely.
 
     This is U(-1, 1) in the model's units, on the levels 0..255.
     """
@@ -112,7 +112,7 @@ def uniform() -> OODSet:
 
 
 def constant(*, value: float | None = None) -> OODSet:
-    """Every image of a single level: one drawn for each, or ``value`` in the model's units, such as 0, for all.
+    """Images of a single level: a random one for each, or ``value`` for all, in the model's units, such as 0.
 
     Grathwohl et al. (2020) write of a constant 0, their successors of -1; ``value=0`` becomes level 128 of 0..255, the
     nearest there is.

@@ -154,7 +154,7 @@ def _sheet(
 
 
 def distal(results: list[Result]) -> Iterator[Planned]:
-    """Plan a figure of distal images for each model, class by class."""
+    """Plan distal images of each model, class by class."""
     for result in results:
         spent = in_common([result.cell.outcome.protocol])
         title = f"noise made into images of a class: {result.title}\n{spent}".strip()

@@ -47,7 +47,7 @@ class Curve(NamedTuple):
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan a figure for each dataset, seed and budget with the curves of all models, and images for each model."""
+    """Plan robustness curves of all models, per dataset, seed and budget, and adversarial images of each model."""
     searched = [result for result in results if "eps" not in result.protocol]
     for group in grouped(searched, lambda result: (result.place, result.protocol_without(_FREE))):
         yield figure_of(group, f"{group[0].metric}-curves", of_attack, group)

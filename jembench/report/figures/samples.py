@@ -22,7 +22,7 @@ _PIXELS = "-pixels"
 
 
 def by_class(results: list[Result]) -> Iterator[Planned]:
-    """Plan for each model a row of samples for each class."""
+    """Plan samples of each model, a row per class."""
     for result in results:
         source = source_in_words(str(result.cell.outcome.details.get("source", "samples")))
         conditional = " on E(x, y)" if "labels" in result.arrays else ""
@@ -30,7 +30,7 @@ def by_class(results: list[Result]) -> Iterator[Planned]:
 
 
 def confident(results: list[Result]) -> Iterator[Planned]:
-    """Plan for each model the samples that it is most confident of."""
+    """Plan the samples of each model with the highest confidence."""
     for result in results:
         yield result.figure("confident", confident_grid, f"most confident: {result.title}", result.arrays)
 
@@ -57,7 +57,7 @@ def confident_grid(title: str, arrays: Arrays) -> Drawing:
 
 
 def ages(results: list[Result]) -> Iterator[Planned]:
-    """Plan a figure for each model."""
+    """Plan box plots of the ages of each model's chains, per class."""
     for result in results:
         yield result.figure("chain-age", ages_by_class, result.title, result.arrays)
 
@@ -90,7 +90,7 @@ def ages_by_class(title: str, arrays: Arrays) -> Drawing:
 
 
 def neighbours(results: list[Result]) -> Iterator[Planned]:
-    """Plan for each model and choice of samples the nearest pairs, and the distances of all."""
+    """Plan samples of each model beside their nearest training images, and histograms of all distances."""
     for result in results:
         yield result.figure("neighbours", pairs, result.title, result.arrays)
         yield result.figure("neighbours-distances", distances, result.title, result.arrays)

@@ -49,7 +49,7 @@ def igebm_langevin(
     buffer: Annotated[int, Range(least=1, most=100_000_000)] = 10_000,
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
 ) -> SharedBufferChains:
-    """Persistent chains with noise before the gradient, which is clipped, kept in bounds; units of x in [0, 1].
+    """Persistent chains of IGEBM: noise, then a step along the clipped gradient, within bounds; units of x in [0, 1].
 
     In [0, 1], x' = clamp(z - step_size clamp(dE/dz, -clip, clip), 0, 1) with z = x + noise N(0, I). Chains on E(x, y)
     continue any chain of the buffer, of any class.

@@ -25,7 +25,7 @@ def jem(
     momentum: Momentum = 0.9,
     marginal: Annotated[float, Range(above=0)] = 1.0,
 ) -> JEM:
-    """JEM: one network read as p(y|x) and as p(x), trained on both.
+    """JEM: one network that gives p(y|x) and p(x), trained on both.
 
     ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
     ``marginal`` is the weight of log p(x) beside log p(y|x), 1 in JEM (``--p_x_weight`` of the authors' code).

@@ -62,7 +62,7 @@ class Rise(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class GradientChecks(attacks.GradientAttack):
-    """Sanity checks of attacks by gradients in %, all 0 in the best case.
+    """Checks that gradients do not mislead attacks: rates of failure in %, 0 in the best case.
 
     A failed check is reported as suspicious, with the reason. The first 100 of the paper's 300 images are used.
     Each is a share of the images in %, or a rise in points:

@@ -26,7 +26,7 @@ def baseline(
     dropout: float = 0.0,
     momentum: Momentum = 0.1,
 ) -> Baseline:
-    """The same network as JEM's, trained on p(y|x) alone.
+    """JEM's network, trained as a classifier, on p(y|x) alone.
 
     ``momentum`` is the share of a batch in the running statistics of batch norm. JEM's networks have .9. A plain
     classifier gets one kind of batch and is more accurate with .1: on digits 98.9 % against 98.6 %, the mean of six
@@ -50,7 +50,7 @@ def adversarial(
     step_size: Annotated[float | None, Range(above=0)] = None,
     random_start: bool = True,
 ) -> Adversarial:
-    """The same network, trained on p(y|x) of adversarial images within ``threat``, a norm and a size.
+    """JEM's network, trained on p(y|x) of adversarial images within ``threat``, a norm and a radius.
 
     The size is in units of a pixel's range, 0 to 1, and ``step_size`` in units of that size. By default all steps
     together have a length of 2.5 sizes.
