@@ -60,7 +60,7 @@ def describe(component: Component) -> Entry:
         for of in options
     ]
     title = (loaded.__doc__ or "").strip().partition("\n")[0]
-    title = re.sub(r"^(?:Plan|Return) (.)", lambda match: match[1].upper(), title)  # of functions, which begin with a verb
+    title = re.sub(r"^(?:Plan|Return) (.)", lambda match: match[1].upper(), title)  # the verb of a function
     return Entry(component.name, title, tuple(lines), where | {"options": options})
 
 

@@ -58,7 +58,7 @@ def pcd(
     reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
     start: StartSpec = "uniform",
 ) -> PersistentChains:
-    """Persistent chains (SGLD) from a replay buffer; a share ``reinit`` of them restarts, from uniform noise by default.
+    """Persistent chains (SGLD) from a replay buffer; a share ``reinit`` restarts from noise, uniform by default.
 
     ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images after every step.
     SADA-JEM (Yang, Su & Ji, 2023) has steps=10, noise=0, clip=1, bounded=true, start=class-gaussian.

@@ -23,7 +23,7 @@ _BARS: dict[str, Any] = {"align": "edge", "linewidth": 0.5}
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan reliability diagrams of each model, before and after scaling, and one that compares all models of a dataset."""
+    """Plan reliability diagrams of each model, before and after scaling, and one of all models of a dataset."""
     for result in results:
         yield result.figure("reliability", diagram, result)
     for group in grouped(results, _peers):

@@ -19,7 +19,7 @@ _SIDES = {"highest": "top", "lowest": "bottom"}
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan test images of highest and lowest log p(x) of each model and, given labels, histograms of log p(x) per class."""
+    """Plan the test images of highest and lowest log p(x) of each model, and log p(x) per class."""
     for result in results:
         kinds = {"log-density-extremes": extremes}
         if "labels" in result.arrays:

@@ -22,7 +22,7 @@ _POOLING = ("one-buffer", "five-buffers", "mean-of-five-buffers")
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan curves of the score against the share of samples kept and against the steps of new chains, of at least two points."""
+    """Plan curves of the score against the share of samples kept and against the steps of new chains."""
     selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
     selections.sort(key=lambda result: (result.protocol["selection"], _POOLING.index(result.protocol["pooling"])))
     for group in _peers(selections, "top", "selection", "pooling", "images"):
