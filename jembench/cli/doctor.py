@@ -39,7 +39,7 @@ class Finding(NamedTuple):
 def doctor(store: Path, format: str) -> int:
     """Report the versions, the devices and the store of a machine.
 
-    What is broken is named with its remedy. The exit code is then 1. `jembench list` says which components work.
+    If something is broken, its remedy is printed and the exit code is 1. `jembench list` says which components work.
     """
     ours = Finding("versions", "ok", f"Python {platform.python_version()}, jembench {__version__}")
     libraries = [check_library(distribution, module) for distribution, module in NEEDED.items()]

@@ -40,8 +40,8 @@ def import_(
     """Import weights that were trained elsewhere into the store.
 
     IMPORTER is the format of FILE; `jembench list importers` lists them. All names, shapes and dtypes must match:
-    mismatches are listed, and then nothing is written. No code in the file is run. The weights become a fit, which
-    commands name by NAME, measure like any other, and never train.
+    mismatches are listed, and then nothing is written. No code in the file is run. The weights become a fit. Other
+    commands take NAME as a model, and measure it without training.
     """
     from jembench.running.imports import import_fit
 

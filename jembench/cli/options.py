@@ -264,10 +264,10 @@ names = grouped(
         envvar="JEMBENCH_NAME",
         multiple=True,
         callback=_names,
-        help="Name of a model in tables, figures and logs: GAN=gan:build May be repeated.",
+        help="Name of a model in tables, figures and logs: GAN=gan:build. May be repeated.",
     ),
     click.option(  # the callback of --name reads it
-        "--heading", metavar="METRIC=TEXT", multiple=True, is_eager=True, help="Heading of a column: ece=Error"
+        "--heading", metavar="METRIC=TEXT", multiple=True, is_eager=True, help="Heading of a column: ece=Error."
     ),
 )
 

@@ -54,8 +54,8 @@ def report(
 ) -> int:
     """Print the results of a store, or write them to a file.
 
-    Shows all results, or those of the metrics of SUITE with the published numbers. Of the FILE of an experiment, it
-    shows the models, data, recipes and seeds that the file names.
+    Shows all results, or those of the metrics of SUITE with the published numbers. With the FILE of an
+    experiment, shows the models, data, recipes and seeds that the file names.
     """
     format = options.labelled(format, label, output)
     with plugins_aside():

@@ -131,7 +131,7 @@ def gc(yes: bool, store: Path, format: str) -> None:
 
     These are checkpoints of trainings that have ended, arrays without a result, predictions of weights that no model
     has and units of work that ended more than a day ago. With --yes, the temporary files of killed processes go too.
-    What a running process may need is left alone.
+    Files that a running process may need are kept.
     """
     place = Store(store)
     found = upkeep.garbage(place)

@@ -82,7 +82,7 @@ def estimate(
 
     It times a few iterations with chains of one and of three steps. The images are blank, so the dataset need not be
     available. The operations are those of convolutions and matrix products. With --rate nothing is timed, and the
-    estimate is for hardware that need not be here.
+    estimate is for hardware of that rate, which this machine need not have.
     """
     from jembench.models import devices
     from jembench.running import estimate as estimating
