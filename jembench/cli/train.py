@@ -105,8 +105,8 @@ def estimate(
 def _texts(row: TrainingCost) -> tuple[str, ...]:
     operations = f"{row.operations / 1e12:.3g}" if row.operations else "not known"
     memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
-    training = duration(3600 * row.hours)
-    return row.recipe, row.model, operations, f"{row.seconds:.3g}", f"{row.iterations:,}", training, memory
+    times = f"{row.seconds:.3g}", f"{row.iterations:,}", duration(3600 * row.hours)
+    return row.recipe, row.model, operations, *times, memory
 
 
 # --- sample -----------------------------------------------------------------------------------------------------------

@@ -25,9 +25,7 @@ EXAMPLES = options.examples("jembench view", "jembench view hybrid --no-browser 
 @click.command("view", epilog=EXAMPLES)
 @options.selected
 @options.store
-@click.option(
-    "--port", type=click.IntRange(0, 65535), metavar="PORT", default=0, help="Port to listen on; 0 is a free one."
-)
+@click.option("--port", type=click.IntRange(0, 65535), metavar="PORT", default=0, help="Port to use; 0 is a free one.")
 @click.option("--refresh", type=click.IntRange(1), metavar="SECONDS", help="Load the page again every SECONDS seconds.")
 @click.option("--no-browser", is_flag=True, help="Print the address and open no browser.")
 def view(store: Path, port: int, refresh: int | None, no_browser: bool, **selected: Any) -> int:
