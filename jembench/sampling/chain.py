@@ -34,7 +34,9 @@ def require_chains(sampler: Sampler | None) -> Sampler:
         NotApplicable: if the model is trained without chains.
     """
     if sampler is None:
-        raise NotApplicable("The model is trained without chains, which refinement follows, not --sampler.")
+        raise NotApplicable(
+            "Refinement follows the chains of the training, not --sampler, and this model was trained without chains."
+        )
     return sampler
 
 

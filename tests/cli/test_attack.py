@@ -42,7 +42,7 @@ def test_refinement_is_for_models_with_chains(pgd):
     ]
     assert lines[3][2] == "N/A¹"
     assert "averaged chains 2, gradient BPDA" in " ".join(done.out.split())
-    assert "¹ needs samples, which the model does not give" in done.out
+    assert "¹ Refinement follows the chains of the training" in done.out
 
 
 def test_a_dry_run_says_how_long_attacks_on_trained_models_take(pgd, monkeypatch):
