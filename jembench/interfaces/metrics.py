@@ -79,6 +79,20 @@ class OODScore(Protocol):
         ...
 
 
+@runtime_checkable
+class FittedScore(OODScore, Protocol):
+    """A score with parameters that are estimated, for each model, on training or validation images."""
+
+    def fit(self, evaluation: Evaluation, noise: float) -> tuple[OODScore, Mapping[str, str | int]]:
+        """Return the score of this model, and the parts of the protocol that say which images it was fitted on.
+
+        Args:
+            evaluation: of the model; no test image may be used.
+            noise: standard deviation of the noise on the test images, on [-1, 1].
+        """
+        ...
+
+
 class Resampling(NamedTuple):
     """A value as a statistic of observations, for the bootstrap and for paired comparisons."""
 

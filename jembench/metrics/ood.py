@@ -6,23 +6,16 @@ Legend: N test images, M outliers.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, ClassVar, cast
+from typing import Annotated, ClassVar
 
-from jembench.catalog import registry
 from jembench.catalog.options import Names
-from jembench.catalog.registry import Resolved
-from jembench.catalog.spec import Scalar, Spec, format_value
-from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned, Quantity
-from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images
-from jembench.metrics.classification import require_finite
-
-if TYPE_CHECKING:
-    pass
+from jembench.interfaces import Evaluation, Measurement, Planned
+from jembench.metrics.base import Arrays, Estimate, describe_test_images
+from jembench.metrics.scored import Scored
 
 
 @dataclass(frozen=True, kw_only=True)
-class OutOfDistribution(Metric):
+class OutOfDistribution(Scored):
     """Out-of-distribution detection: AUROC, FPR at 95 % TPR and average precision of a score against other images.
 
     ``set`` is an OOD set (`jembench list ood_sets`) or a dataset: interp, svhn, celeba:root=/data. ``score`` is
@@ -37,39 +30,7 @@ class OutOfDistribution(Metric):
     """
 
     set: Annotated[str, Names("ood_sets", "datasets")]
-    score: Annotated[str, Names("scores")] = "log-px"
-    data_noise: NotNegative = 0.0
     name: ClassVar[str] = "ood"
-
-    @property
-    def requires(self) -> frozenset[Need]:
-        """The needs of the score."""
-        return self.scorer.requires
-
-    @property
-    def reads(self) -> frozenset[Quantity]:
-        """The quantities that the score reads of test images and outliers."""
-        return self.scorer.reads
-
-    @cached_property
-    def _resolved(self) -> Resolved:
-        return registry.resolve("scores", self.score)
-
-    @cached_property
-    def scorer(self) -> OODScore:
-        """The score.
-
-        Raises:
-            SpecError: if there is no score of that name.
-        """
-        return cast(OODScore, self._resolved.make())
-
-    @property
-    def protocol_options(self) -> dict[str, Scalar]:
-        """The score with all of its options."""
-        score = self._resolved
-        options = ((option, format_value(value)) for option, value in sorted(score.arguments.items()))
-        return {"score": str(Spec(score.name, tuple(options)))}
 
     def check(self, planned: Planned) -> None:
         """Check that the outliers are available."""
@@ -86,9 +47,14 @@ class OutOfDistribution(Metric):
         from jembench.data.pixels import content_hash
 
         outliers = evaluation.data.images(self.set)  # before the scores, which are not needed if these are missing
-        arrays = {"inside": self._scores(evaluation, "test"), "outside": self._scores(evaluation, self.set)}
+        (scorer, fitted), outside = self.fitted(evaluation), resolve(self.set)
+        noise = self.data_noise * getattr(outside.make(), "noise", 1.0)
+        arrays = {
+            "inside": self.scores_of(scorer, evaluation, "test", self.data_noise),
+            "outside": self.scores_of(scorer, evaluation, self.set, noise),
+        }
         parts = describe_test_images(len(arrays["inside"]), self.data_noise)
-        parts |= {"set": str(resolve(self.set)), "outliers": len(outliers), "content": content_hash(outliers)[:10]}
+        parts |= {"set": str(outside), "outliers": len(outliers), "content": content_hash(outliers)[:10], **fitted}
         return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -99,17 +65,3 @@ class OutOfDistribution(Metric):
             label: Estimate(resampling, "", "lower" if label.startswith("fpr95") else "higher")
             for label, resampling in ranking.resamplings(arrays["inside"], arrays["outside"]).items()
         }
-
-    def _scores(self, evaluation: Evaluation, images: str) -> Array:
-        from jembench.data.ood_sets.resolve import resolve
-
-        noise = self.data_noise * (1.0 if images == "test" else getattr(resolve(images).make(), "noise", 1.0))
-        scores = self.scorer.scores(evaluation, images, noise).cpu().double()
-        require_finite(
-            scores,
-            f"scores {self.score}",
-            f"images of {images}",
-            "they cannot be ranked. Train the model again if it has diverged; choose another score if the gradient "
-            "of its density overflows in float32.",
-        )
-        return scores.numpy()

@@ -12,6 +12,7 @@ from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
 from jembench.interfaces import Density, Energy, Evaluation, Measurement, Need, Planned, Resampling
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, OptionalCount, mean, median, share
+from jembench.metrics.class_offset import variance_between
 from jembench.metrics.classification import classified
 from jembench.metrics.densities import among_highest, effective_classes, highest_first, log_px, size_of_end
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, SamplerSpec, require_images
@@ -201,20 +202,12 @@ def epsilon_squared(ages: Array, classes: Array) -> Statistic:
     from jembench.stats.intervals import multiplicities
 
     different, place = np.unique(ages, return_inverse=True)
-    num_classes = int(classes.max()) + 1
 
     def statistic(indices: Indices) -> Array:
-        rows, n = indices.shape
-        drawn, drawn_classes = place[indices], classes[indices]
+        drawn = place[indices]
         counts = multiplicities(drawn, len(different))
-        ranks = counts.cumsum(axis=1) - (counts - 1) / 2 - (n + 1) / 2  # mean rank of equal ages, centred at 0: (R, U)
-        cells = (drawn_classes + num_classes * np.arange(rows)[:, None]).ravel()
-        sums = np.bincount(cells, np.take_along_axis(ranks, drawn, axis=1).ravel(), rows * num_classes)
-        members = np.maximum(multiplicities(drawn_classes, num_classes), 1)
-        between = (sums.reshape(rows, num_classes) ** 2 / members).sum(axis=1)
-        total = (counts * ranks**2).sum(axis=1)
-        shares: Array = np.divide(between, total, out=np.zeros(rows), where=total > 0)
-        return shares
+        ranks = counts.cumsum(axis=1) - (counts - 1) / 2  # mean rank of equal ages: (R, U)
+        return variance_between(np.take_along_axis(ranks, drawn, axis=1), classes[indices])
 
     return statistic
 
