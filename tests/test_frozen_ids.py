@@ -29,7 +29,7 @@ FIRST_PARTY = {
 }
 NEEDED = {
     "datasets": {"celeba": "root=celeba", "imagefolder": "root=folder"},
-    "metrics": {"ensemble": "eps=8/255", "ood": "set=interp"},
+    "metrics": {"autoattack": "eps=8/255", "ood": "set=interp"},
     "models": {"hf": "vit", "timm": "resnet18", "torchvision": "resnet18"},
 }
 """Options that must be given."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from jembench.catalog import discovery
 from jembench.catalog.options import options_of
-from jembench.catalog.spec import Spec
+from jembench.catalog.spec import Spec, parse
 from jembench.errors import unknown
 from jembench.experiment.sweep import bare_name
 
@@ -23,7 +23,7 @@ def attack_metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tup
     without refinement, to which the options of chains and of their gradient do not apply.
 
     Args:
-        attack: the name of an attack or of a metric.
+        attack: the name of an attack or of a metric, or a spec with some of its options.
         options: a value or a list of values each; None: the option is not given.
         dataset: the spec of the dataset.
 
@@ -31,9 +31,11 @@ def attack_metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tup
         SpecError: if there is no such attack.
     """
     known = {component.name for component in discovery.components("metrics")}
-    if ":" not in attack and bare_name(attack) not in known:
-        raise unknown("attack", attack, ATTACKS, "jembench attack --help")
-    takes = options_of(discovery.load(discovery.find("metrics", attack)))
+    own = parse(attack)
+    name = own.name
+    if ":" not in name and bare_name(name) not in known:
+        raise unknown("attack", name, ATTACKS, "jembench attack --help")
+    takes = options_of(discovery.load(discovery.find("metrics", name)))
     given = {key: value if isinstance(value, list | tuple) else [value] for key, value in options.items()}
     combined = {key: list(map(str, values)) for key, values in sorted(given.items()) if values != [None]}
     if "budget" in takes:
@@ -47,4 +49,5 @@ def attack_metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tup
             chosen.pop("grad", None)
             if not {"smooth", "data_noise"} & chosen.keys():
                 chosen.pop("eot", None)
-    return tuple(dict.fromkeys(str(Spec(attack, tuple(sorted(chosen.items())))) for chosen in combinations))
+    specs = (Spec(name, tuple(sorted({**chosen, **dict(own.arguments)}.items()))) for chosen in combinations)
+    return tuple(dict.fromkeys(map(str, specs)))

@@ -218,6 +218,11 @@ class Attack(Metric):
         """The number of shards on CPUs, which different machines can attack; on GPUs there are fewer."""
         return -(-self.spent.images // self.shard_size("cpu"))
 
+    @property
+    def alike(self) -> tuple[Attack, float]:
+        """The attack that a dry run times in place of this one, and the ratio of their costs."""
+        return self, 1.0
+
     def attacked_model(self, evaluation: Evaluation, purpose: str) -> Target:
         """Return the target of an attack, with independent random numbers for each purpose.
 

@@ -193,6 +193,7 @@ def attack_seconds(metric: Attack, trained: TrainedFit) -> float:
     A shard is attacked in ``STEPS`` steps, or in a tenth of the steps or queries, and the time is extrapolated in
     proportion. It is an upper limit for attacks that end before their last step or query.
     """
+    metric, ratio = metric.alike
     evaluation, device = dataclasses.replace(trained, cache=TensorCache(None)).evaluation(), trained.device
     name, spent = "queries" if isinstance(metric, DecisionAttack) else "steps", metric.spent
     length: int = getattr(spent, name)
@@ -202,4 +203,4 @@ def attack_seconds(metric: Attack, trained: TrainedFit) -> float:
     options: dict[str, Any] = {name: short, "images": images}
     attack = dataclasses.replace(metric, **options)
     seconds = min(_duration(lambda: attack.attack(evaluation), device) for _ in range(2))  # the first one warms up
-    return seconds * (length + 1) / (short + 1) * spent.images / images
+    return ratio * seconds * (length + 1) / (short + 1) * spent.images / images

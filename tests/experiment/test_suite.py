@@ -184,6 +184,8 @@ def test_an_attack_on_several_datasets_has_a_block_for_each():
     ]
     assert metrics_on(plan, "cifar10")[-1] == "pgd:images=5,norm=l2,refine=1"
     assert [part.title for part in plan.parts] == ["Robustness: pgd, digits", "Robustness: pgd, cifar10"]
+    spec = of_attack("pgd:steps=5", {"norm": "l2"}, models=[ANY], datasets=["cifar10"], seeds=[0])
+    assert metrics_on(make_plan(spec), "cifar10") == ["pgd:norm=l2,steps=5"]
     with pytest.raises(
         SpecError, match=r"^There is no attack named 'pdg'\. Nearest: pgd\. Known: boundary, distal, pgd,"
     ):

@@ -25,7 +25,7 @@ ATTACKS = [
     f"pgd:{QUICK},steps=1,restarts=1,refine=1,eot=2,eps=0.1,grad=bpda",
     f"boundary:{QUICK},queries=30",
     f"boundary:{QUICK},queries=10,refine=1,eot=1",
-    f"ensemble:{QUICK},steps=2,restarts=1,queries=10,eps=8/255",
+    "autoattack:budget=quick,images=1,eps=1",
     f"transfer:{QUICK},steps=2,restarts=1,refine=1,eot=1",
     "distal:budget=quick,images=4,steps=2",
     "pointwise:budget=quick,images=2,queries=20",
@@ -46,6 +46,8 @@ def evaluation(monkeypatch, tmp_path):
     """Of the model known exactly, with its chains and a feature network that learns little."""
     found = stage.trained()
     monkeypatch.setitem(features.RECIPE, "iterations", 2)
+    few = property(lambda _: 5, lambda *_: None)
+    monkeypatch.setattr("pyautoattack.autopgd_base.APGDAttack.n_iter", few, raising=False)
     with fake_gpu():
         found.model.to(GPU)
         bank = FeatureBank(found.dataset, Store(tmp_path), GPU)
@@ -65,7 +67,7 @@ def test_a_metric_mixes_up_no_device_and_its_values_lie_in_their_intervals(evalu
 
 @pytest.mark.parametrize("name", sorted({spec.partition(":")[0] for spec in (*ATTACKS, *OTHERS)}))
 def test_fewer_than_no_resamples_are_refused(name):
-    needed = {"ood": "set=interp,", "ensemble": "eps=8/255,"}.get(name, "")
+    needed = {"ood": "set=interp,", "autoattack": "eps=8/255,"}.get(name, "")
     with pytest.raises(SpecError, match=f"resamples of {name} is -1; it must be at least 0"):
         registry.resolve("metrics", f"{name}:{needed}resamples=-1").make()
 

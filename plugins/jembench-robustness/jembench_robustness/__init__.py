@@ -1,1 +1,1 @@
-"""Metrics of robustness for jembench: an ensemble of attacks, checks of gradients, and certified radii."""
+"""Metrics of robustness for jembench: AutoAttack, checks of gradients, and certified radii."""

@@ -107,7 +107,7 @@ def make_attacks():
         yield make_cell(f"pgd:norm={norm}", protocol, model=model), make_attack(number)
     refined = "eot=5,grad=through,norm=linf,refine=10"
     yield make_cell(f"pgd:{refined}", f"pgd:{spent},{refined},search=minimal"), make_attack(3)
-    yield make_cell("ensemble:eps=0.1", f"ensemble:{spent},eps=0.1,norm=linf,refine=0"), make_attack(4)
+    yield make_cell("autoattack:eps=0.1", f"autoattack:data=digits,images={IMAGES},eps=0.1,norm=linf"), make_attack(4)
     yield make_cell("boundary", f"boundary:data=digits,images={IMAGES},queries=9,refine=0"), make_attack(5, channels=3)
     yield make_cell("transfer", f"transfer:{spent},eot=5,norm=linf,refine=10"), make_attack(6)
     yield make_cell("distal", "distal:data=digits,images=14,refine=0,threshold=0.9"), make_ends()

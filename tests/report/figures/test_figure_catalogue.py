@@ -42,7 +42,7 @@ STEMS = {
     "pgd-images-digits-jem-s0-norm=l2",
     "pgd-images-digits-baseline-s0",
     "pgd-images-digits-jem-s0-eot=5-grad=through-norm=linf-refine=10",
-    "ensemble-images-digits-jem-s0",
+    "autoattack-images-digits-jem-s0",
     "boundary-curves-digits-jem-s0",
     "boundary-images-digits-jem-s0",
     "transfer-curves-digits-jem-s0",
