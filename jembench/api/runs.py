@@ -213,24 +213,16 @@ def attack(
     return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), progress=progress))
 
 
-def plan_attack(
-    name: str,
-    store: Store,
-    *,
-    models: Any,
-    datasets: Any,
-    seeds: Any,
-    recipe: str | None,
-    settings: Sequence[str],
-    names: Mapping[str, str],
-    limit: int | None,
-    **options: Any,
-) -> Plan:
-    """Return the plan of :func:`attack` with its options; models may be the names of imported fits of the store."""
-    specs, names = model_specs(models, names)
+def plan_attack(name: str, store: Store, *, models: Any, datasets: Any, seeds: Any, **given: Any) -> Plan:
+    """Return the plan of :func:`attack`; models may be the names of imported fits of the store.
+
+    ``given`` has names, recipe, settings and limit as :func:`plan_run` takes them, and the options of the attack.
+    """
+    how = {key: given.pop(key) for key in ("names", "recipe", "settings", "limit")}
+    specs, how["names"] = model_specs(models, how["names"])
     data = texts(datasets, dataset_spec) or []
-    suite = of_attack(name, options, models=specs or [], datasets=data, seeds=seed_numbers(seeds))
-    return _named(make_plan(with_imports(suite, store), recipe=recipe, settings=settings, limit=limit), names)
+    suite = of_attack(name, given, models=specs or [], datasets=data, seeds=seed_numbers(seeds))
+    return plan_run(suite, store, **how)
 
 
 def train(

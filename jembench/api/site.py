@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -10,12 +10,10 @@ from types import MappingProxyType
 from jembench.api.results import Results
 from jembench.catalog.spec import slug
 from jembench.errors import SpecError, unknown
-from jembench.experiment.names import matching
 from jembench.files import read_bytes, write_atomically
-from jembench.report.headings import known_as
 from jembench.report.page.content import Page
 from jembench.report.page.render import render
-from jembench.report.select import WHOLE
+from jembench.report.select import Selection
 from jembench.store.store import Store
 from jembench.store.walk import verify
 
@@ -48,7 +46,7 @@ def write_site(
 
     pages = {folder / f"{slug(str(store), 120)}.html": Store(store) for store in stores}
     index, entries, left_out = folder / "index.html", list[Entry](), list[str]()
-    found, known = dict[Path, Results](), set[str]()
+    found = dict[Path, Results]()
     if len({index, *pages}) <= len(stores):
         raise SpecError(f"The pages of these stores would have the same name, or that of {index}. Rename a folder.")
     for path in (index, *pages):
@@ -58,17 +56,17 @@ def write_site(
         if damaged := [finding for finding in verify(store) if finding.status == "damaged"]:
             left_out.append(f"{store.root}: {damaged[0].file} is damaged: {damaged[0].reason}")
             continue
-        results = Results.of_store(store, WHOLE)
+        results = Results.of_store(store, Selection(names=names, some_names=True))
         if not results.cells:
             left_out.append(results.nothing)
             continue
-        known |= (texts := _texts(results, names))
-        results = Results.of_store(store, replace(WHOLE, names={text: names[text] for text in texts}))
         fits = {cell.fit.names: cell.fit.id for cell in sorted(results.cells, key=lambda cell: -cell.fit.seed)}
         entries.append(Entry(str(store.root), path.name, results.document.rows, fits))
         found[path] = results
-    for text in names.keys() - known:
-        raise unknown("model or column in these stores", text, {row.name for one in entries for row in one.rows}, "")
+    shown = {text for one in entries for row in one.rows for text in (row.name, row.headed)}
+    for text, name in names.items():
+        if name not in shown:
+            raise unknown("model or column in these stores", text, shown, "")
     for path, results in found.items():
         assert results.document.page
         page = replace(results.document.page(), index=index.name)
@@ -76,10 +74,3 @@ def write_site(
     page = Page(title="Leaderboard", tables=list(leaderboard(entries)), left_out=left_out)
     write_atomically(index, render(page).encode(), "--output")
     return [index, *(folder / entry.page for entry in entries)], left_out
-
-
-def _texts(results: Results, texts: Iterable[str]) -> set[str]:
-    """Return the texts that name a model or a column of some results."""
-    models = {name for row in results for name in (row.model, row.name)}
-    columns = {name for row in results for name in known_as(*row.place)}
-    return {text for text in texts if text in columns or matching("models", text, models)}

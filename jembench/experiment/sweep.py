@@ -11,8 +11,7 @@ from functools import cached_property
 from typing import Annotated, NamedTuple
 
 from jembench.catalog import discovery, registry, spec
-from jembench.catalog.discovery import Kind
-from jembench.catalog.options import Added, Content, marked
+from jembench.catalog.options import Added, marked
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option, Rule
 from jembench.errors import JembenchError
@@ -87,34 +86,21 @@ def bare_name(text: str) -> str:
 def compares_with_itself(metric: str, dataset: str) -> bool:
     """Return whether a metric's OOD set is the dataset itself, so that there are no outliers.
 
-    Two folders of images are different datasets, even if the names in their specs are the same.
+    Specs with different values of an option mean different datasets, such as two folders of images.
     """
     outliers = dict(spec.parse(metric).arguments).get("set")
-    return (
-        outliers is not None
-        and bare_name(outliers) == bare_name(dataset)
-        and _paths(outliers, bare_name(dataset)) == _paths(dataset, bare_name(dataset))
-    )
-
-
-def _paths(text: str, name: str) -> list[str]:
-    """Return the values of the options of a dataset's spec that are paths of its files."""
-    paths = _marked("datasets", name, Content)
-    return [value for key, value in spec.parse(text).arguments if key in paths]
+    if outliers is None or bare_name(outliers) != bare_name(dataset):
+        return False
+    stated, of_dataset = dict(spec.parse(outliers).arguments), dict(spec.parse(dataset).arguments)
+    return all(stated[key] == of_dataset[key] for key in stated.keys() & of_dataset.keys())
 
 
 def without_added(metric: str) -> str:
-    """Return the spec of a metric without options that are marked as added."""
-    parsed, added = spec.parse(metric), _marked("metrics", bare_name(metric), Added)
-    return str(Spec(parsed.name, tuple((key, value) for key, value in parsed.arguments if key not in added)))
-
-
-def _marked(kind: Kind, name: str, mark: type) -> set[str]:
-    """Return the options of the components of a name that have a mark; none of components that are not installed."""
-    known = [component for component in discovery.components(kind) if component.name == name]
+    """Return the spec of a metric without options that are marked as added; of one that is not installed, the spec."""
+    parsed, added = spec.parse(metric), set[str]()
     with suppress(JembenchError):
-        return {option for component in known for option in marked(discovery.load(component), mark)}
-    return set()
+        added = {*marked(discovery.load(discovery.find("metrics", parsed.name)), Added)}
+    return str(Spec(parsed.name, tuple((key, value) for key, value in parsed.arguments if key not in added)))
 
 
 def with_options(text: str, options: Mapping[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""Tables as LaTeX: one float for each, in two columns and smaller type where it is wide, and one block of notes."""
+"""Tables as LaTeX: one float for each, in two columns and scaled down where it is wide, and one block of notes."""
 
 from __future__ import annotations
 
@@ -17,15 +17,10 @@ Interval = Literal["below", "pm"]
 
 _HEAD = r"% Needs \usepackage{booktabs, adjustbox}."
 
-_SIZES = {r"\small": 9, r"\footnotesize": 8, r"\scriptsize": 7}
-"""The sizes of type in a 10 pt document, in points."""
-
-_LETTER, _GAP, _INCH = 0.47, 12, 72.27  # mean width of a letter in em, between two columns and of an inch in points
+_TYPE, _SMALL, _LETTER = 8, 7, 0.47  # points of \footnotesize and \scriptsize, and the mean width of a letter in em
+_GAP, _INCH = 12, 72.27  # points between two columns, and of an inch
 TOO_WIDE = "Scaled down, since it is wider than a page in small type:"
 """The beginning of the comment above a table that is hard to read."""
-
-_SINGLE = 345 / _INCH
-"""The width of the text of ``article`` in one column, in inches."""
 
 
 def latex(document: Document, *, width: str = "column", interval: Interval = "below", label: str = "") -> str:
@@ -64,13 +59,13 @@ def _labels(titles: Sequence[str], label: str) -> list[str]:
 
 def _float(table: Table, width: str, interval: Interval, label: str, *, notes: bool) -> str:
     caption = table.title.replace(" · ", ": ", 1).replace(" · ", ", ")
-    star, size, comments = _layout(table, width, interval)
+    star, comments = _layout(table, width, interval)
     widest = width if width[0].isdigit() else r"\linewidth"
     box = [rf"\begin{{adjustbox}}{{max width={widest}}}", *_tabular(table, interval), r"\end{adjustbox}"]
     lines = [
         *comments,
         rf"\begin{{table{star}}}[tp]",
-        rf"\centering{size}",
+        r"\centering\footnotesize",
         rf"\caption{{{escaped(caption)}.}}\label{{{label}}}\smallskip",
         *(box if table.rows else ()),
         *(_notes([table], interval) if notes else ()),
@@ -82,25 +77,23 @@ def _float(table: Table, width: str, interval: Interval, label: str, *, notes: b
 # --- width ------------------------------------------------------------------------------------------------------------
 
 
-def _layout(table: Table, width: str, interval: Interval) -> tuple[str, str, list[str]]:
-    """Return ``*`` if a table is set over both columns, the largest type in which it fits, and comments on it."""
-    widths = {size: _width(table, interval, points) for size, points in _SIZES.items()}
-    is_wide = width == "page" or (width == "column" and widths[r"\footnotesize"] > COLUMN)
-    limit = inches(width) if width != "column" else _SINGLE if is_wide else COLUMN
-    size = next((size for size, found in widths.items() if found <= limit), r"\scriptsize")
+def _layout(table: Table, width: str, interval: Interval) -> tuple[str, list[str]]:
+    """Return ``*`` if a table is set over both columns, and comments on it."""
+    needed = _width(table, interval)
+    is_wide = width == "page" or (width == "column" and needed > COLUMN)
     comment = f"% {TOO_WIDE} {escaped(table.title.partition(' · ')[0])}: choose fewer columns with --columns."
-    return "*" * is_wide, size, [comment] * (widths[size] > (PAGE if is_wide else limit))
+    return "*" * is_wide, [comment] * (needed * _SMALL / _TYPE > (PAGE if is_wide else inches(width)))
 
 
-def _width(table: Table, interval: Interval, size: int) -> float:
+def _width(table: Table, interval: Interval) -> float:
     """Estimate the width of a table in inches."""
     texts = [[(one.label, one.detail) for one in table.headings]]
     for row in table.rows:
         pairs = zip(table.headings, row, strict=True)
         texts.append([_texts(cell, interval, name=heading.identifies) for heading, cell in pairs])
     columns = zip(*texts, strict=True)
-    widest = [max(_LETTER * max(size * len(upper), 7 * len(lower)) for upper, lower in column) for column in columns]
-    return (sum(widest) + _GAP * (len(widest) - 1)) / _INCH
+    widest = [max(max(_TYPE * len(upper), _SMALL * len(lower)) for upper, lower in column) for column in columns]
+    return (_LETTER * sum(widest) + _GAP * (len(widest) - 1)) / _INCH
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -112,9 +105,7 @@ def _tabular(table: Table, interval: Interval) -> Iterator[str]:
     yield r"\toprule"
     yield from _lines([(_protected(escaped(one.label)), escaped(one.detail)) for one in table.headings])
     yield r"\midrule"
-    for number, row in enumerate(table.rows):
-        if number in table.groups:
-            yield r"\midrule"
+    for row in table.rows:
         pairs = zip(table.headings, row, strict=True)
         yield from _lines([_cell(text, interval, name=heading.identifies) for heading, text in pairs])
     yield r"\bottomrule"

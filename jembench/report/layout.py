@@ -119,11 +119,7 @@ _MODEL = ("model", "name", "dataset", "recipe", "dataset_name")
 
 
 def tables(
-    rows: Sequence[Row],
-    parts: Sequence[Part] = (),
-    published: Sequence[Published] = (),
-    labels: Sequence[str] = (),
-    best: Best | None = None,
+    rows: Sequence[Row], parts: Sequence[Part], published: Sequence[Published], labels: Sequence[str], best: Best | None
 ) -> tuple[list[Table], list[Table]]:
     """Return our tables, and the published tables that have numbers without a place in ours.
 
@@ -137,9 +133,8 @@ def tables(
     notes = Footnotes()
     found, left = beside(published, rows)
     ours = list(Tables([*rows, *found], parts, labels, notes, best).of_parts())
-    if not ours:
-        ours = [Table(title="Results", footnotes=(Footnote(NOTHING),))]
-    return ours, [published_table(rest, rows, notes) for rest in left]
+    nothing = Table(title="Results", footnotes=(Footnote(NOTHING),))
+    return ours or [nothing], [published_table(rest, rows, notes) for rest in left]
 
 
 def of_seeds(document: Document) -> Document:

@@ -288,20 +288,20 @@ def mark_incomparable(rows: Sequence[Row]) -> list[Row]:
     Samples that a model draws directly stand beside the kept chains of others, as in Table 1 of the JEM paper, with a
     remark: such a model has no chains to choose from.
     """
-    alike = [_DIRECT.sub(r"\1source=buffer\2", row.protocol) for row in rows]
-    columns, of_buffer = dict[tuple[str, tuple[str, str]], Counter[str]](), set[tuple[str, tuple[str, str]]]()
-    for row, protocol in zip(rows, alike, strict=True):
-        if row.value is not None:
-            columns.setdefault((row.dataset, row.place), Counter())[protocol] += 1
-            of_buffer |= {(row.dataset, row.place)} if _BUFFER.search(row.protocol) else set()
-    marked = []
-    for row, protocol in zip(rows, alike, strict=True):
-        if row.value is not None:
-            counts = columns[row.dataset, row.place]
-            most = all(counts[protocol] > count for other, count in counts.items() if other != protocol)
-            remarks = [row.reason] if row.reason else []
-            if _DIRECT.search(row.protocol) and (row.dataset, row.place) in of_buffer:
-                remarks.append("drawn directly; the samples of others are the chains that training kept")
-            row = replace(row, comparable=most, reason="; ".join(remarks))
-        marked.append(row)
-    return marked
+    measured = grouped((row for row in rows if row.value is not None), lambda row: (row.dataset, row.place))
+    columns = {(column[0].dataset, column[0].place): [row.protocol for row in column] for column in measured}
+    return [row if row.value is None else _marked(row, columns[row.dataset, row.place]) for row in rows]
+
+
+def _marked(row: Row, protocols: Sequence[str]) -> Row:
+    """Return a row that says whether its protocol is that of most among those of its column."""
+    counts = Counter(map(_like_kept_chains, protocols))
+    own = counts.pop(_like_kept_chains(row.protocol))
+    is_direct = _DIRECT.search(row.protocol) and any(map(_BUFFER.search, protocols))
+    remarks = (row.reason, "drawn directly; the samples of others are the chains that training kept" * bool(is_direct))
+    return replace(row, comparable=own > max(counts.values(), default=0), reason="; ".join(filter(None, remarks)))
+
+
+def _like_kept_chains(protocol: str) -> str:
+    """Return a protocol of direct samples as one of kept chains."""
+    return _DIRECT.sub(r"\1source=buffer\2", protocol)

@@ -134,6 +134,7 @@ class Selection:
     metrics: Sequence[str] | None = None  # specs
     columns: Sequence[str] | None = None  # labels of values
     names: Mapping[str, str] = field(default_factory=dict)  # display names by specs
+    some_names: bool = False  # True if only some of the names need be of results that are shown
     limit: int | None = None  # how many of the test images were evaluated; None: all
 
     def of(
@@ -180,7 +181,8 @@ class Selection:
         columns = {text for place in places for text in known_as(*place) if text}
         given = suite.display if suite else {}  # for all results of the file
         specs = {fit: specs[fit] for fit in shown}
-        return cells, parts, display_names({**given, **self.names}, specs, of_suite, columns, also=given)
+        also = self.names if self.some_names else given
+        return cells, parts, display_names({**given, **self.names}, specs, of_suite, columns, also=also)
 
     def nothing(self, store: Path, results: str = "") -> str:
         """Return the remedy for a store without the selected results, or without ``results`` among them."""

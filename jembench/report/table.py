@@ -76,7 +76,6 @@ class Table:
     headings: tuple[Heading, ...] = ()
     rows: tuple[tuple[TableCell, ...], ...] = ()
     footnotes: tuple[Footnote, ...] = ()
-    groups: tuple[int, ...] = ()  # the rows before which another group begins
 
     def blocks(self, widths: Sequence[int], gap: int, most: int) -> list[list[int]]:
         """Return its columns in as few blocks as fit, each with those that identify a row; else one block a column.
@@ -132,7 +131,6 @@ def pivot(
     *,
     title: str,
     best: Collection[Row] = (),
-    separate: int = 0,
 ) -> Table:
     """Return a table with a line for each model, option or source of some rows and a column for each of their values.
 
@@ -144,16 +142,11 @@ def pivot(
         notes: of all tables that are shown together.
         title: of the table.
         best: the rows that are marked as the best of their columns.
-        separate: the number of leading texts of ``index`` whose change begins another group, as another source does.
     """
-    lines, groups = list[tuple[TableCell, ...]](), list[int]()
+    lines = []
     texts = [(tuple(text(row) for text in index.values()), row) for row in rows]
-    former: tuple[object, ...] = ()
     for line in grouped(texts, lambda one: (one[0], one[1].fit, one[1].source)):
-        (names, first), values = line[0], {column(row): row for _, row in line}
-        group = (*names[:separate], bool(first.source))
-        groups += [len(lines)] if former not in ((), group) else []
-        former = group
+        names, values = line[0][0], {column(row): row for _, row in line}
         marks = notes.marks(*dict.fromkeys(note for _, row in line for note in row.notes))
         identity = [
             TableCell(text, marks=marks if name == "model" else ()) for name, text in zip(index, names, strict=True)
@@ -164,7 +157,6 @@ def pivot(
         title=title,
         headings=(*(Heading(name, identifies=True) for name in index), *columns),
         rows=tuple(lines),
-        groups=tuple(groups),
     )
 
 

@@ -6,7 +6,6 @@ options alone (an attack) have a table with a line for each choice of options.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -24,11 +23,6 @@ BOLD = (
     "Bold: better than the runner-up of its column (p < 0.05, adjusted by Holm for the columns; paired tests over the "
     "test images, and over the seeds as well from 3 seeds on)."
 )
-
-_BESIDE = 3
-"""The most OOD sets that have a column each of the main table, if one value is shown; else each has a line."""
-
-_SOURCE = re.compile(r"\+source=\w+")  # in the label of a recipe: the digest of imported weights
 
 Best = Callable[[Sequence[Row]], Collection[Row]]
 """Finds the best of the values of a table."""
@@ -56,11 +50,11 @@ class Tables:
         """Yield the tables of each part; without parts, one of metrics of one value and one of each other metric."""
         if not self.parts:
             groups = grouped(dict.fromkeys(row.place for row in self.rows), lambda place: bare_name(place[0]))
-            beside = [metric for group in groups if self._is_beside(group) for metric, _ in group]
-            yield from self.main("Results", beside, self.rows)
-            for group in (group for group in groups if not self._is_beside(group)):
-                metrics = list(dict.fromkeys(metric for metric, _ in group))
-                yield from self.by_options(headings.in_words(bare_name(metrics[0])), metrics, self.rows)
+            yield from self.main("Results", [group[0][0] for group in groups if len(group) == 1], self.rows)
+            for group in groups:
+                if len(group) > 1:
+                    metrics = list(dict.fromkeys(metric for metric, _ in group))
+                    yield from self.by_options(headings.in_words(bare_name(metrics[0])), metrics, self.rows)
         for part in self.parts:
             rows = [row for row in self.rows if row.source or row.fit in part.rows]
             title = part.title if part.title and len(self.parts) > 1 else "Results"
@@ -70,31 +64,16 @@ class Tables:
                 yield from self.of_grid(grid, rows)
 
     @cached_property
-    def _ood(self) -> dict[str, str]:
-        """The scores and OOD sets of metrics; "" of other metrics."""
-        return {row.metric: outliers_in(row.protocol) for row in self.rows if row.protocol and not row.source}
-
-    def _is_beside(self, places: Collection[tuple[str, str]]) -> bool:
-        """Return True for the values of a metric that have columns of the main table."""
-        sets, labels = {self._ood.get(metric, "") for metric, _ in places} - {""}, {label for _, label in places}
-        return len(places) == 1 or (len(labels) == 1 and len(sets) == len(places) <= _BESIDE)
-
-    @cached_property
     def _recipes(self) -> dict[str, str]:
-        """The short names of recipes: a suite's, and of imported weights without a digest, numbered if need be."""
-        names = {label: name for part in self.parts for label, name in part.labels.items()}
-        imported = dict.fromkeys((row.recipe, row.name, row.dataset) for row in self.rows if _SOURCE.search(row.recipe))
-        for alike in grouped(imported, lambda one: _SOURCE.sub("", one[0])):
-            clash = len({one[1:] for one in alike}) < len(alike)
-            for number, label in enumerate(dict.fromkeys(label for label, *_ in alike), 1):
-                names[label] = _SOURCE.sub("", label) + f" {number}" * clash
-        return names
+        """The names that a suite gives to recipes, by their labels."""
+        return {label: name for part in self.parts for label, name in part.labels.items()}
 
     def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table with a column for each value of some metrics."""
         shown = _known(rows, metrics)
         in_order = sorted(shown, key=lambda row: metrics.index(row.metric))
-        headings = _headings(in_order, lambda row: row.place, lambda row: self._ood.get(row.metric, ""))
+        outliers = {row.metric: outliers_in(row.protocol) for row in shown if row.protocol and not row.source}
+        headings = _headings(in_order, lambda row: row.place, lambda row: outliers.get(row.metric, ""))
         yield from self._table([title], metrics, shown, {}, lambda row: headings[row.place])
 
     def by_options(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
@@ -141,13 +120,9 @@ class Tables:
             yield from self._table(titles, list(places), of_label, lines, heading)
 
     def _labels(self, shown: set[str]) -> Iterator[str]:
-        """Yield the labels of shown recipes that have short names, with the models where a name is of several."""
-        named = [row for row in self.rows if row.recipe in self._recipes]
-        for alike in grouped(named, lambda row: self._recipes[row.recipe]):
-            labels = {row.recipe for row in alike}
-            texts = dict.fromkeys(row.recipe + f" of {row.name}" * (len(labels) > 1) for row in alike)
-            if labels & shown:
-                yield f"{self._recipes[alike[0].recipe]}: recipe {', '.join(texts)}."
+        """Yield the labels of shown recipes that the suite names."""
+        for alike in grouped((label for label in self._recipes if label in shown), self._recipes.__getitem__):
+            yield f"{self._recipes[alike[0]]}: recipe {', '.join(alike)}."
 
     def _rank(self, row: Row) -> int:
         return self.labels.index(row.label) if row.label in self.labels else len(self.labels)
@@ -186,7 +161,7 @@ class Tables:
             seeds.setdefault(row.fit, set()).update(row.seeds)
         context: dict[str, Callable[[Row], str]] = {  # what tells trained models apart besides their names
             "dataset": lambda row: row.dataset_name,
-            "recipe": lambda row: self._recipes.get(row.recipe, row.recipe) or ABSENT,
+            "recipe": lambda row: self._recipes.get(row.recipe) or recipe_name(row.recipe) or ABSENT,
             "seeds": lambda row: ", ".join(map(str, sorted(seeds[row.fit]))) or ABSENT,
         }
         texts = {name: list(dict.fromkeys(map(text, ours))) for name, text in context.items()}
@@ -203,7 +178,6 @@ class Tables:
             self.notes,
             title=" · ".join(filter(None, titles)),
             best=best,
-            separate=len(options),
         )
         legend = (
             *([BOLD] if best else []),
@@ -230,6 +204,11 @@ def _spread(rows: Sequence[Row]) -> list[Row]:
         like = [named[label] for label in labels if not row.label]
         found += [replace(row, label=one.label, unit=one.unit, better=one.better) for one in like] or [row]
     return found
+
+
+def recipe_name(label: str) -> str:
+    """Return the label of a recipe without the digest of imported weights."""
+    return label.partition("+source=")[0]
 
 
 def outliers_in(protocol: str) -> str:

@@ -238,7 +238,7 @@ def test_every_number_is_in_its_place(full):
         for score in SCORES
         for model in ("jem", "baseline")
     ]
-    assert (pivot.rows[0][2].interval, pivot.groups) == ("[0.490, 0.510]", (2,))
+    assert pivot.rows[0][2].interval == "[0.490, 0.510]"
 
 
 def test_a_row_option_of_one_value_is_said_in_the_title(full):
@@ -299,7 +299,7 @@ def test_published_rows_stand_below_ours_in_each_line(full):
     assert [row[:2] for row in found[:3]] == [["log-px", name] for name in ("jem", "baseline", "JEM · published")]
     assert ["log-px", "JEM · published", "0.67", "0.65", "0.75"] in found
     assert ["max-py", "WRN-baseline · published", "0.93", "0.77", "0.62"] in found
-    assert (len(found), pivot.groups) == (4 + 1 + 2, (2, 3, 5))
+    assert len(found) == 4 + 1 + 2
     assert labels(left)[2:] == ["svhn", "uniform", "constant", "interp", "cifar100", "celeba"]
     assert [row[0] for row in texts(left)] == ["Unconditional Glow", "Class-Conditional Glow", "IGEBM", "JEM"]
     assert "Protocols differ in: noise on test images, set." in [note.text for note in left.footnotes]
@@ -325,24 +325,16 @@ def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
     assert {mark for one in shown for mark in one.marks} == notes(table).keys()
 
 
-@pytest.mark.parametrize("count", [1, 3, 4])
-def test_one_value_on_few_ood_sets_has_columns_that_name_the_score_and_the_set(cell, count):
-    cells = []
-    for name in "abcd"[:count]:
-        made = cell(metric=f"ood:set={name}", auroc=Value(0.9, 0.8, 0.95, 100))
-        cells.append(replace(made, outcome=replace(made.outcome, protocol=f"ood:score=log-px,set={name}")))
-    table = only(build([cell(accuracy=Value(9.0, 8.0, 10.0, 9)), *cells]).tables()[-1:])
-    shown = [tuple(heading)[:2] for heading in table.headings[1:]]
-    columns = [("accuracy", ""), *(("AUROC", f"log-px, {name}") for name in "abcd"[:count])]
-    assert shown == (columns if count < 4 else [("model", ""), ("AUROC", "")])
+def test_the_column_of_a_single_ood_metric_names_the_score_and_the_set(cell):
+    made = cell(metric="ood", auroc=Value(0.9, 0.8, 0.95, 100))
+    outcome = replace(made.outcome, protocol="ood:score=log-px,set=interp")
+    (table,) = build([replace(made, outcome=outcome)]).tables()
+    assert table.headings[-1][:2] == ("AUROC", "log-px, interp")
 
 
-def test_imported_weights_are_told_apart_without_their_digest(cell):
+def test_the_digest_of_imported_weights_is_in_records_alone(cell):
     recipes, value = ("pretrained+source=ab12", "pretrained+source=cd34"), Value(9.0, 8.0, 10.0, 9)
-    apart = only(build([cell(m, recipe=r, accuracy=value) for m, r in zip("xy", recipes, strict=True)]).tables())
-    assert (labels(apart), "recipe pretrained · " in apart.title) == (["model", "accuracy"], True)
-    note = "pretrained: recipe pretrained+source=ab12 of x, pretrained+source=cd34 of y."
-    assert note in [note.text for note in apart.footnotes]
-    alike = build([cell(recipe=recipe, accuracy=value) for recipe in recipes])
-    assert [row[1] for row in texts(only(alike.tables()))] == ["pretrained 1", "pretrained 2"]
-    assert [row["recipe"] for row in alike.records()] == [*recipes]
+    document = build([cell(m, recipe=r, accuracy=value) for m, r in zip("xy", recipes, strict=True)])
+    table = only(document.tables())
+    assert (labels(table), "recipe pretrained · " in table.title) == (["model", "accuracy"], True)
+    assert [row["recipe"] for row in document.records()] == [*recipes]

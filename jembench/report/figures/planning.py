@@ -33,6 +33,7 @@ def figures(
         names: display names by canonical specs and recipes.
     """
     fits = list({cell.fit.id: cell.fit for cell in cells}.values())
+    names = display_names(fits, names)
     found = [*of_metrics(cells, store, left_out, names), *training.curves_of(fits, store, left_out, names)]
     return distinct([*found, *training.buffers_of(fits, store, names), *training.seeds_of(cells, names)])
 
@@ -41,7 +42,7 @@ def of_metrics(
     cells: Sequence[Cell], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
 ) -> list[Planned]:
     """Return every figure of the metrics of some cells; those of metrics without figures are ignored."""
-    names, found = display_names((cell.fit for cell in cells), names), list[Planned]()
+    found = list[Planned]()
     for component in discovery.components("figures"):
         results = []
         for cell in cells:

@@ -24,7 +24,6 @@ from jembench.report.figures.base import (
     Planned,
     Result,
     dataset_of,
-    display_names,
     figure_of,
     model_of,
     planned,
@@ -76,14 +75,10 @@ _QUANTITIES = {
     "energy-of-starts": ("E(x) of starts, nats", {"mean_start": "mean", HIGHEST_START: "highest"}),
     "validation-accuracy": ("validation accuracy", {"validation_accuracy": ""}),
     "validation-nll": ("validation cross-entropy, nats", {"validation_nll": ""}),
-}
-"""The figures by name, in order: the label of the axis, and the words in the legend of the columns that are shown."""
-
-_LAST = {
     "seconds": ("seconds per iteration", {"seconds": ""}),
     "learning-rate": ("learning rate", {"learning_rate": ""}),
 }
-"""The figures that follow those of other columns, such as a plugin's."""
+"""The figures by name, in order: the label of the axis, and the words in the legend of the columns that are shown."""
 
 _COUNTS = {"iteration", "iterations", "attempt"}
 _SPAN = 100.0
@@ -104,7 +99,6 @@ def curves_of(
         names: display names by canonical specs and recipes.
     """
     fits = list(fits)
-    names = display_names(fits, names)
     models = dict.fromkeys(model_of(fit, names) for fit in fits)
     colours = {model: drawing.look(index).colour for index, model in enumerate(models)}
     for group in grouped(fits, lambda fit: fit.dataset):
@@ -115,9 +109,9 @@ def curves_of(
             except StoreError as error:
                 left_out(str(error))
         known = dict.fromkeys(name for _, _, history in trainings for row in history for name in row)
-        placed = _COUNTS.union(*(columns for _, columns in (*_QUANTITIES.values(), *_LAST.values())))
+        placed = _COUNTS.union(*(columns for _, columns in _QUANTITIES.values()))
         others = {name.replace("_", "-"): (name.replace("_", " "), {name: ""}) for name in known if name not in placed}
-        for name, (label, columns) in (_QUANTITIES | others | _LAST).items():
+        for name, (label, columns) in (_QUANTITIES | others).items():
             if shown := {column: words for column, words in columns.items() if column in known}:
                 title = f"training on {dataset_of(group[0], names)}: {label}"
                 yield planned(f"training-{name}", group, partial(curves, title, label, shown, trainings, colours))
@@ -192,7 +186,6 @@ SHOWN = 36
 
 def buffers_of(fits: Sequence[FitKey], store: Store, names: Names = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each fit whose training has kept the chains of its last epochs."""
-    names = display_names(fits, names)
     for fit in fits:
         if _buffer_files(folder := store.fit_folder(fit)):
             yield planned("chains", [fit], partial(buffers, f"kept chains: {title_of(fit, names)}", folder))
@@ -238,20 +231,19 @@ def _buffer_files(folder: Path) -> list[Path]:
 
 def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each metric and dataset with a model that was trained from several seeds."""
-    names = display_names((cell.fit for cell in cells), names)
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(measured, lambda c: (c.metric, c.outcome.protocol, c.fit.dataset, c.provenance.get("limit"))):
         if max(map(len, grouped(group, lambda cell: cell.fit.names))) > 1:
             results = [Result(cell, {}, names) for cell in group]
             metric, options = results[0].metric, (f"{key} {value}" for key, value in results[0].options.items())
             title = f"{', '.join((in_words(metric), *options))} on {dataset_of(group[0].fit, names)}"
-            yield figure_of(results, f"seeds-{metric}", strips, title, group, names)
+            yield figure_of(results, f"seeds-{metric}", strips, title, results)
 
 
-def strips(title: str, cells: Sequence[Cell], names: Names = NO_NAMES) -> Drawing:
+def strips(title: str, results: Sequence[Result]) -> Drawing:
     """Draw a panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
-    units = {label: value.unit for cell in cells for label, value in cell.outcome.values.items()}
-    models = list(dict.fromkeys(model_of(cell.fit, names) for cell in cells))
+    units = {label: value.unit for result in results for label, value in result.values.items()}
+    models = list(dict.fromkeys(result.model for result in results))
     columns = min(2, len(units))
     height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(models))
     figure, panels = drawing.panels(title, height, len(units), columns, sharey=True)
@@ -259,8 +251,8 @@ def strips(title: str, cells: Sequence[Cell], names: Names = NO_NAMES) -> Drawin
     for axes, (label, unit) in zip(panels, units.items(), strict=True):
         name = ", ".join(filter(None, (in_words(label), unit)))
         for place, model in enumerate(models):
-            own = [cell for cell in cells if model_of(cell.fit, names) == model and label in cell.outcome.values]
-            numbers = {cell.fit.seed: cell.outcome.values[label].value for cell in own}
+            own = [result for result in results if result.model == model and label in result.values]
+            numbers = {result.fit.seed: result.values[label].value for result in own}
             seeds = sorted(numbers)
             values = [numbers[seed] for seed in seeds]
             rows += rows_of({"seed": seeds, "value": values}, label=name, model=model)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from jembench.report.page.examples import Gallery, galleries
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.rows import Row, grouped
 from jembench.report.table import Footnotes, Heading, Table, TableCell, fixed
-from jembench.report.tables import Best
+from jembench.report.tables import Best, recipe_name
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 
@@ -73,10 +72,10 @@ def collect(
         best: finds the best values of the overview; None: none are marked.
     """
     from jembench.report.claims import document, judge
-    from jembench.report.figures import planning, training  # imports numpy, which tables need not
-    from jembench.report.page.overview import Strip, byline, overview, overview_rows, strip
+    from jembench.report.figures import base, planning, training  # imports numpy, which tables need not
+    from jembench.report.page.overview import byline, overview, overview_rows
 
-    store = pictures.store
+    store, names = pictures.store, base.display_names((cell.fit for cell in cells), names)
     trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
     figures = {}
     for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric)):
@@ -84,12 +83,8 @@ def collect(
         figures[bare_name(group[0].metric)] = pictures.drawn(planned)
     metrics = {row.metric for row in overview_rows(rows)}
     figures["seeds"] = pictures.drawn(training.seeds_of([cell for cell in cells if cell.metric in metrics], names))
-    strips, samples = {}, []
-    for group in grouped(cells, lambda cell: cell.fit.names):
-        found = pictures.of_samples(group, names)
-        samples += found
-        if found:
-            strips[group[0].fit.names] = Strip(strip(found[0]), source=found[0].source)
+    models = grouped(cells, lambda cell: cell.fit.names)
+    samples = {group[0].fit.names: grid for group in models if (grid := pictures.of_samples(group, names))}
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]
     of_own, of_papers = (  # p values are adjusted in each group
         judge(each, cells, store.read_arrays, store=store.root) for each in (own_claims, claims.load())
@@ -99,10 +94,10 @@ def collect(
         title=title,
         tables=ours,
         byline=byline(rows, cells),
-        overview=overview(rows, strips, best),
+        overview=overview(rows, samples, best),
         published=published,
         figures={metric: found for metric, found in figures.items() if found},
-        samples=[*samples, *images],
+        samples=[*samples.values(), *images],
         images=galleries(cells, store, names),
         trainings=pictures.drawn(training.curves_of(trained, store, pictures.note, names)),
         claims=[table for each in findings for table in document(each).tables()],
@@ -120,11 +115,6 @@ _ORIGIN = ("model", "dataset", "recipe", "seed", "iterations", "seconds", "measu
 def fit_anchor(fit: str) -> str:
     """Return the address, within the page of its results, of the training with this id."""
     return f"#fit-{slug(fit)}"
-
-
-def recipe_name(label: str) -> str:
-    """Return the label of a recipe without the digest of the code that a model was made by."""
-    return re.sub(r"\+source=[0-9a-f]{12}$", "", label)
 
 
 def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], results: Sequence[Row] = ()) -> Table:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -42,7 +41,6 @@ class Example(NamedTuple):
     label: str  # "": none
     image: str  # a data URI
     verdicts: Mapping[str, Verdict]  # by model
-    is_shared: bool  # in lists of several models
 
 
 class Gallery(NamedTuple):
@@ -90,16 +88,15 @@ def _gallery(cells: Sequence[Cell], store: Store, names: Names) -> Gallery:
     pixels = min(2 * _SIDE, images.shape[2]) * min(2 * _SIDE, images.shape[3]) * len(kinds) * len(models)
     count = max(1, min(_SHOWN, _PIXELS // max(1, pixels)))
     shown = {kind: {model: lists[model][kind][:count] for model in models if kind in lists[model]} for kind in kinds}
-    places = {(index, model) for of_kind in shown.values() for model in of_kind for index in of_kind[model]}
-    holders, whole = Counter(sorted(index for index, _ in places)), np.zeros((1, 1), dtype=np.int64)
+    chosen = {index for of_kind in shown.values() for indices in of_kind.values() for index in indices}
+    whole = np.zeros((1, 1), dtype=np.int64)
     examples = {
         index: Example(
             "" if labels is None else _class(data, labels[index]),
             png(sheet(images[index, None, : 3 if images.shape[1] == 3 else 1], whole), _SIDE),
             {model: _verdict(values, index, data) for model, values in models.items()},
-            holders[index] > 1,
         )
-        for index in holders
+        for index in sorted(chosen)
     }
     return Gallery(cells[0].fit.dataset, examples, shown)
 

@@ -7,12 +7,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from jembench.experiment.names import Fit
-from jembench.report.page.content import fit_anchor, recipe_name
+from jembench.report.page.content import fit_anchor
 from jembench.report.page.overview import overview_rows
 from jembench.report.protocols import peculiarities
 from jembench.report.rows import Row, grouped
 from jembench.report.table import ABSENT, Footnotes, Heading, Table, TableCell, pivot
-from jembench.report.tables import heading_of, outliers_in, remarks
+from jembench.report.tables import heading_of, outliers_in, recipe_name, remarks
 
 
 class Entry(NamedTuple):

@@ -33,9 +33,9 @@ _OF_SAMPLES = ("fid", "is", "kid", "class-samples", "confident-samples")
 class Strip(NamedTuple):
     """Some samples of a model side by side, or why it has none."""
 
-    image: str = ""  # a data URI
-    marks: tuple[str, ...] = ()  # of the footnote that says why
-    source: str = ""  # of the samples, and what they were measured for
+    image: str  # a data URI
+    source: str  # of the samples, and what they were measured for
+    marks: tuple[str, ...]  # of the footnote that says why
 
 
 class Scale(NamedTuple):
@@ -60,12 +60,12 @@ class Overview(NamedTuple):
     scales: Sequence[Scale | None]  # of each column; None: it has no numbers
 
 
-def overview(rows: Sequence[Row], samples: Mapping[Fit, Strip], best: Best | None = None) -> Overview | None:
+def overview(rows: Sequence[Row], grids: Mapping[Fit, Picture], best: Best | None = None) -> Overview | None:
     """Return the overview of some results; None if none of its metrics has a value.
 
     Args:
         rows: means over seeds.
-        samples: those of the models that have some.
+        grids: samples of the models that have some.
         best: finds the best values; None: none are marked.
     """
     shown, notes = overview_rows(rows), Footnotes()
@@ -76,7 +76,9 @@ def overview(rows: Sequence[Row], samples: Mapping[Fit, Strip], best: Best | Non
     )
     why = {row.fit: row.reason for row in rows if row.status == "na" and bare_name(row.metric) in _OF_SAMPLES}
     fits = [next(cell.row.fit for cell in line if cell.row) for line in table.rows]
-    strips = [samples.get(fit) or Strip(marks=notes.marks(why.get(fit, ""))) for fit in fits]
+    known = [grids.get(fit, Picture("", "")) for fit in fits]
+    marks = [() if fit in grids else notes.marks(why.get(fit, "")) for fit in fits]
+    strips = [Strip(strip(grid), grid.source, of) for grid, of in zip(known, marks, strict=True)]
     columns = ([cell.row for cell in column if cell.row] for column in zip(*table.rows, strict=True))
     title = [part for part in table.title.split(" · ") if not part.startswith(("dataset ", "seed"))]  # as the byline
     table = replace(table, title=" · ".join(title), footnotes=(*table.footnotes, *notes.take()))

@@ -31,6 +31,9 @@ LARGEST = 2**20
 """Bytes of a sample grid above which it is left out: the page is to be sent around."""
 
 
+_SCORES = ("fid", "is", "kid")
+"""The metrics whose samples are preferred."""
+
 _OWN = ("buffer", "direct")
 """The sources whose samples the grid of a fit shows."""
 
@@ -76,10 +79,8 @@ class Pictures:
                 found.append(Picture(title, image, width, name=one.stem))
         return found
 
-    def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> list[Picture]:
-        """Return the samples of a model, of its first seed that has some: those that its first metric measured first.
-
-        New chains that were measured and the model's own samples, a replay buffer for one, have a picture each.
+    def of_samples(self, cells: Sequence[Cell], names: Names = NO_NAMES) -> Picture | None:
+        """Return the samples of a model, of its first seed that has some: those that a metric measured, or its own.
 
         Args:
             cells: of one model.
@@ -88,19 +89,14 @@ class Pictures:
         from jembench.report.figures.base import title_of
 
         for group in grouped(sorted(cells, key=lambda cell: cell.fit.seed), lambda cell: cell.fit):
-            images = dict[str, str]()
-            measured = sorted(
-                filter(_source, group), key=lambda cell: bare_name(cell.metric) not in ("fid", "is", "kid")
-            )
-            for cell, *_ in grouped(measured, lambda cell: _source(cell) in _OWN):
+            measured = sorted(filter(_source, group), key=lambda cell: bare_name(cell.metric) not in _SCORES)
+            for cell in measured[:1]:
                 source = f"{source_in_words(_source(cell))}, measured for {in_words(bare_name(cell.metric))}"
-                images[source] = (self._own if _source(cell) in _OWN else self._new_chains)(cell)
-            if not any(_source(cell) in _OWN for cell in measured):
-                images["the model's own samples"] = self._own(group[0])
-            if any(images.values()):
-                title = title_of(group[0].fit, names)
-                return [Picture(title, image, source=source) for source, image in images.items() if image]
-        return []
+                if image := (self._own if _source(cell) in _OWN else self._new_chains)(cell):
+                    return Picture(title_of(cell.fit, names), image, source=source)
+            if image := self._own(group[0]):
+                return Picture(title_of(group[0].fit, names), image, source="the model's own samples")
+        return None
 
     def _own(self, cell: Cell) -> str:
         """Return the sample grid of a fit as a data URI; "" if it has none."""

@@ -318,7 +318,7 @@ def test_scores_of_other_protocols_are_other_figures(cell):
 
 
 def fid(cell, model, seed, value):
-    return cell("fid", values={"fid": Value(value, None, None, 9)}, model=model, seed=seed)
+    return Result(cell("fid", values={"fid": Value(value, None, None, 9)}, model=model, seed=seed), {})
 
 
 def test_seeds_with_their_mean_and_deviation(cell):

@@ -15,7 +15,7 @@ from jembench.api.results import Results
 from jembench.data import grid
 from jembench.interfaces import Value
 from jembench.report.layout import build
-from jembench.report.page.overview import Scale, Strip, byline, overview, overview_rows, scale, strip
+from jembench.report.page.overview import Scale, byline, overview, overview_rows, scale, strip
 from jembench.report.page.pictures import Picture
 from jembench.report.rows import Row
 from jembench.store.outcome import Outcome
@@ -51,12 +51,12 @@ def test_a_model_without_a_value_or_samples_has_the_reason_in_a_footnote(cell):
         *(cell(accuracy=VALUE), cell(metric="fid", fid_cnn=VALUE), cell(recipe="longer", accuracy=VALUE)),
         *(cell("baseline", accuracy=VALUE), cell("baseline", "fid", outcome=NO_SAMPLES)),
     ]
-    found = overview(build(cells).rows, {("jem", "digits", "digits"): Strip("data:image")})
+    found = overview(build(cells).rows, {("jem", "digits", "digits"): Picture("", "", source="its own")})
     assert [[text.value for text in line][-2:] for line in found.table.rows] == [
         *(["1.00", "1.00"], ["1.00", "—"], ["1.00", "N/A"])
     ]
     assert ("needs samples", "1") in [(note.text, note.mark) for note in found.table.footnotes]
-    assert [(one.image, one.marks) for one in found.strips] == [("data:image", ()), ("", ()), ("", ("1",))]
+    assert [(one.source, one.marks) for one in found.strips] == [("its own", ()), ("", ()), ("", ("1",))]
     assert found.labels == ["jem · digits", "jem · longer", "baseline"]
     assert overview(build(cells[-1:]).rows, {}) is overview([], {}) is None
 
