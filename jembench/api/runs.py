@@ -136,7 +136,10 @@ def plan_run(
         metrics = {name: discovery.load(discovery.find("metrics", name)) for name in of_these.metric_names}
         sampled = [name for name in sorted(metrics) if "sampler" in options_of(metrics[name])]
         if sampler and not sampled:
-            raise SpecError(f"No metric of the suite {suite.name} takes a sampler ({sampler}). Leave it out.")
+            raise SpecError(
+                f"None of the metrics {', '.join(sorted(metrics))} takes a sampler ({sampler}). Leave it out, or add a "
+                "metric of samples, as fid, is or energy-gap."
+            )
         settings = [*settings, *(f"{name}.sampler={registry.resolve('samplers', chosen)}" for name in sampled)]
     plan = make_plan(with_imports(of_these, store), settings=settings, **how_trained)
     return _named(plan, {**suite.display, **names}, optional)

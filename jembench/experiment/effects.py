@@ -42,10 +42,13 @@ def iterations(recipe: Recipe, per_epoch: int) -> int:
         SpecError: if one of the two fields is overridden, and the other one determines the number.
     """
     of_epochs, least = max(1, round(recipe.epochs * per_epoch)), recipe.least_iterations
-    both = f"{recipe.epochs:g} epochs are {of_epochs:,} iterations here, and least_iterations is {least:,}"
+    both = f"epochs={recipe.epochs:g} gives {of_epochs:,} iterations here, and least_iterations is {least:,}"
     enough = least / per_epoch if per_epoch else 0  # 0: no batch can be filled, which is refused in training
     inert = {
-        "epochs": (of_epochs <= least and enough > 0, f"{both}. Set least_iterations=0 too, or over {enough:g} epochs"),
+        "epochs": (
+            of_epochs <= least and enough > 0,
+            f"{both}. Set least_iterations=0 too, or epochs over {enough:.4g}",
+        ),
         "least_iterations": (0 < least <= of_epochs, f"{both}. Set least_iterations=0, or over {of_epochs:,}"),
     }
     _refuse(recipe, inert)

@@ -280,8 +280,8 @@ _REMARKS = {
     "test images pass); (out): outliers are, which is OpenOOD's convention for FPR95.": (
         *("fpr95-in", "fpr95-out", "aupr-in", "aupr-out"),
     ),
-    "{}: few images shift this mean, for a perfect model as well, and the interval does not allow for it; debiased ECE "
-    "and FID infinity are not shifted.": (
+    "{}: biased for few images, for a perfect model as well, and the interval does not include the bias; debiased ECE "
+    "and FID infinity correct it.": (
         *("ece", "adaptive-ece", "classwise-ece", "fid", "is", "precision", "recall"),
         *("classes", "age-dependence", "steps", "larger-eps"),
     ),

@@ -134,7 +134,7 @@ def test_the_published_tables_that_are_shown(folder, zoo_of_tests, reference, pu
         ({"reference": "nosuch/table1"}, "no published table named 'nosuch/table1'"),
         ({"settings": ["epochs=5"]}, "mapping"),
         ({"sampler": "sgdl"}, "no sampler named 'sgdl'"),
-        ({"sampler": "sgld", "metrics": "accuracy"}, "No metric of the suite hybrid takes a sampler"),
+        ({"sampler": "sgld", "metrics": "accuracy"}, "None of the metrics accuracy takes a sampler"),
         ({"datasets": (*arrays()["train"],)}, r'given as ndarray, .* Write {"train": \(x, y\)'),
         ({"datasets": TensorDataset(torch.zeros(2))}, r"given as TensorDataset, .* of a torch dataset, x, y = next"),
         ({"datasets": {**arrays(), "test": DataLoader([1])}}, "images of test are given as DataLoader. Write"),
