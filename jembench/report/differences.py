@@ -96,8 +96,8 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
         yield f"With fewer than {SEEDS} seeds in common, the variation between trainings is not tested."
     if tested := sum(row.p is not None for row in given):
         yield (
-            "p: the probability of such a difference by chance alone, the larger of the two by other images and by other "
-            f"seeds{f'; adjusted by Holm for {tested} values' * (tested > 1)}. Below {LEVEL:g} a difference is "
+            "p: the probability of such a difference by chance alone, the larger of the two by other images and by "
+            f"other seeds{f'; adjusted by Holm for {tested} values' * (tested > 1)}. Below {LEVEL:g} a difference is "
             "seen."
         )
 
