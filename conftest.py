@@ -20,7 +20,7 @@ CACHES = {
     "XDG_CACHE_HOME": "cache",
     "XDG_CONFIG_HOME": "config",
     "TORCH_HOME": "torch",
-    "MPLCONFIGDIR": "matplotlib",
+    "MPLCONFIGDIR": Path(__file__).parent / ".pytest_cache" / "matplotlib",  # kept: a list of fonts takes seconds
     "RUSTUP_HOME": "rustup",  # pip asks rustc for its version
 }
 """Where libraries and jembench keep what they make again, in the folder of this run of the tests."""
