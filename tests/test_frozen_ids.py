@@ -28,7 +28,7 @@ FIRST_PARTY = {
     "jembench-zoo",
 }
 NEEDED = {
-    "datasets": {"celeba": "root=celeba", "imagefolder": "root=folder"},
+    "datasets": {"celeba": "root=celeba", "imagefolder": "root=folder", "toy": "kind=rings"},
     "metrics": {"autoattack": "eps=8/255", "ood": "set=interp"},
     "models": {"hf": "vit", "timm": "resnet18", "torchvision": "resnet18"},
 }

@@ -1,7 +1,8 @@
 """Spec strings: ``name:key=value,key=value``, which name a component with its options.
 
 A name is an entry point (``jem``), an entry point of one distribution (``jembench-jem/jem``) or an import path
-(``mypackage.zoo:build``). ``timm:resnet18`` is short for ``timm:model=resnet18``, as for ``torchvision`` and ``hf``.
+(``mypackage.zoo:build``). ``timm:resnet18`` is short for ``timm:model=resnet18``, as for ``torchvision`` and ``hf``,
+and ``toy:rings`` for ``toy:kind=rings``.
 A value with a comma, a quote or a blank at an end is written as a JSON string.
 """
 
@@ -23,8 +24,10 @@ _HEAD = re.compile(rf"(?P<name>{_NAME}(?::[A-Za-z_][\w.]*(?=:|\Z))?)(?::(?P<argu
 _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^,"]*)(?:,|\Z)')
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')  # the last branch keeps an open quote, which parse refuses
 _FILE = re.compile(r"(?:.*/)?(?P<module>[A-Za-z_]\w*)\.py:(?P<rest>[A-Za-z_].*)")
-# these names are components, never modules of an import path; model= may be left out
-_LIBRARY = re.compile(r"\A((?:[\w.-]+/)?(?:hf|timm|torchvision)):(?:model=)?(?![A-Za-z_]\w*=|\Z)")
+# these names are components, never modules of an import path; model= or kind= may be left out
+_SHORT = re.compile(
+    r"\A((?:[\w.-]+/)?(?:(?P<model>hf|timm|torchvision)|toy)):(?:(?(model)model|kind)=)?(?![A-Za-z_]\w*=|\Z)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +42,7 @@ class Spec:
         for key, value in sorted(self.arguments):
             has_quotes = value != value.strip() or re.search(r'[,"]', value)
             written.append(f"{key}={json.dumps(value) if has_quotes else value}")
-        return _LIBRARY.sub(r"\1:", f"{self.name}:{','.join(written)}" if written else self.name)
+        return _SHORT.sub(r"\1:", f"{self.name}:{','.join(written)}" if written else self.name)
 
 
 @functools.lru_cache(maxsize=10_000)
@@ -52,7 +55,7 @@ def parse(text: str) -> Spec:
     if file := _FILE.fullmatch(text.strip()):
         name = file["module"]
         raise SpecError(f"{text!r} is a file. Write {name}:{file['rest']}, in the folder that holds {name}.py.")
-    if not (match := _HEAD.fullmatch(_LIBRARY.sub(r"\1:model=", text.strip()))):
+    if not (match := _HEAD.fullmatch(_SHORT.sub(_in_full, text.strip()))):
         raise SpecError(f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
     parsed: dict[str, str] = {}
     rest = match["arguments"] or ""
@@ -73,6 +76,10 @@ def parse(text: str) -> Spec:
             ) from None
         rest = rest[argument.end() :]
     return Spec(match["name"], tuple(sorted(parsed.items())))
+
+
+def _in_full(short: re.Match[str]) -> str:
+    return f"{short[1]}:{'model' if short['model'] else 'kind'}="
 
 
 def split_list(text: str) -> list[str]:

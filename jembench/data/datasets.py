@@ -10,6 +10,7 @@ from dataclasses import KW_ONLY, dataclass, field
 
 from jembench.catalog.registry import Resolved
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
+from jembench.interfaces.data import Truth
 
 
 @dataclass(eq=False)
@@ -24,6 +25,7 @@ class LazyDataset:
     _: KW_ONLY
     train_size: int | None = None  # number of images; None: only known by reading them
     test_size: int | None = None
+    truth: Truth | None = None  # of synthetic images
     _loaded: dict[SplitName, Split] = field(default_factory=dict, init=False, repr=False)
 
     def split(self, name: SplitName) -> Split:

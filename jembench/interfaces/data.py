@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -38,11 +39,28 @@ class Split(NamedTuple):
 
 
 @runtime_checkable
+class Truth(Protocol):
+    """The exact density of synthetic images, a mixture of modes: with one mode, simply a density."""
+
+    @property
+    def shares(self) -> Sequence[float]:
+        """The probability of each mode, (K,)."""
+        ...
+
+    def log_joint(self, x: Tensor) -> Tensor:
+        """Return log p(x, k) of every mode k: (B, C, H, W) -> (B, K), nats.
+
+        log p(x) is its logsumexp over modes, normalised over the cells of all levels of the images.
+        """
+        ...
+
+
+@runtime_checkable
 class Dataset(Protocol):
     """Images, with labels or without. Deterministic: the same spec gives the same images in the same order.
 
     Validation images are held out of ``train`` by the recipe. The attributes ``train_size: int`` and ``test_size: int``
-    may give the number of images without reading them.
+    may give the number of images without reading them, and ``truth:`` :class:`Truth` their density.
     """
 
     @property

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     import torch
     from torch import Generator, Tensor
 
-    from jembench.interfaces.data import DataSpec, Split
+    from jembench.interfaces.data import DataSpec, Split, Truth
     from jembench.interfaces.features import FeatureNetwork, Features
     from jembench.interfaces.samplers import Sampler
 
@@ -72,6 +72,11 @@ class Data(Protocol):
     @property
     def content(self) -> str:
         """A hash of the files of a dataset of the user's own files; else empty."""
+        ...
+
+    @property
+    def truth(self) -> Truth | None:
+        """The density of synthetic images; None: unknown."""
         ...
 
     def part(self, name: Literal["test", "validation", "train"]) -> Split:
@@ -189,6 +194,11 @@ class Planned(Protocol):
     def spec(self) -> DataSpec: ...
     @property
     def content(self) -> str:
+        """As for :class:`Data`."""
+        ...
+
+    @property
+    def truth(self) -> Truth | None:
         """As for :class:`Data`."""
         ...
 

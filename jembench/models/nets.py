@@ -5,22 +5,23 @@ from __future__ import annotations
 import re
 
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor, nn
 
 from jembench.catalog import discovery
 from jembench.errors import PluginError, SpecError, error_text
 from jembench.interfaces import DataSpec
 from jembench.models.execution import mode
-from jembench.models.wide_resnet import MOMENTUM, ResidualNet, Shape
+from jembench.models.wide_resnet import MOMENTUM, ResidualNet, Shape, in_full
 
 _FORMS = (
     "Write, with numbers below 10,000, wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), "
-    "scaled-WIDTH (scaled-32), auto (small-16 below 32 pixels, else wrn-28-10), or the import path of a function that "
-    "is called with the DataSpec (mypackage.nets:build)."
+    "scaled-WIDTH (scaled-32), mlp-WIDTH (mlp-128), auto (small-16 below 32 pixels, else wrn-28-10), or the import "
+    "path of a function that is called with the DataSpec (mypackage.nets:build)."
 )
 _SMALLEST_FOR_WIDE = 32  # pixels
 
-_SHAPED = re.compile(r"(?P<kind>wrn-(?P<depth>[1-9]\d{0,3})|small|half|scaled)-(?P<width>[1-9]\d{0,3})")
+_SHAPED = re.compile(r"(?P<kind>wrn-(?P<depth>[1-9]\d{0,3})|small|half|scaled|mlp)-(?P<width>[1-9]\d{0,3})")
 """The names of shapes. Depth and width have at most four digits, so that no name asks for more Python objects than fit
 into memory."""
 
@@ -44,6 +45,29 @@ def small(width: int, stride: int = 1) -> Shape:
     return Shape(width, (width, 2 * width, 4 * width), 1, stride)
 
 
+class Perceptron(nn.Module):
+    """Two hidden layers with SiLU and a linear head on all numbers of an image: smooth energies, for any shape.
+
+    The numbers are tripled first, so that bounds of [-1, 1] reach the curved parts of SiLU at PyTorch's initialisation.
+
+    Args:
+        dimensions: C * H * W.
+        num_classes: K.
+        width: of the hidden layers.
+    """
+
+    def __init__(self, dimensions: int, num_classes: int, width: int) -> None:
+        super().__init__()
+        self.hidden = nn.Sequential(
+            nn.Flatten(), nn.Linear(dimensions, width), nn.SiLU(), nn.Linear(width, width), nn.SiLU()
+        )
+        self.class_output = nn.Linear(width, num_classes)
+
+    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """Return f(x)."""
+        return in_full(self.class_output, self.hidden(3 * x))
+
+
 def build_net(
     text: str, data: DataSpec, *, norm: str = "none", dropout: float = 0.0, momentum: float = MOMENTUM
 ) -> nn.Module:
@@ -53,11 +77,11 @@ def build_net(
     whatever the size of the images, so that their cost is about the same.
 
     Args:
-        text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``auto`` or an import path.
+        text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``mlp-128``, ``auto`` or an import path.
         data: the description of the images.
-        norm: none, batch, instance, layer or act; not for a network given by its import path, which has its own.
-        dropout: the share of each block's maps that is dropped in training; not for an import path.
-        momentum: of the running statistics of batch norm; not for an import path.
+        norm: none, batch, instance, layer or act; not for ``mlp`` and import paths, which bring their own.
+        dropout: the share of each block's maps that is dropped in training; as ``norm``.
+        momentum: of the running statistics of batch norm.
 
     Raises:
         SpecError: if there is no such network or norm, or the data have no classes.
@@ -69,6 +93,9 @@ def build_net(
     if text == "auto":
         text = "small-16" if min(height, width) < _SMALLEST_FOR_WIDE else "wrn-28-10"
     if match := _SHAPED.fullmatch(text):
+        if match["kind"] == "mlp":
+            _refuse_norm(text, norm, dropout)
+            return Perceptron(data.dimensions, data.num_classes, int(match["width"]))
         if match["depth"]:
             shape = wide(int(match["depth"]), int(match["width"]))
         else:
@@ -76,14 +103,18 @@ def build_net(
             shape = small(int(match["width"]), strides[match["kind"]])
         return ResidualNet(channels, data.num_classes, shape, norm=norm, dropout=dropout, momentum=momentum)
     if ":" in text:
-        if norm != "none" or dropout:
-            raise SpecError(f"norm and dropout have no effect on the net {text}, which brings its own. Leave them out.")
+        _refuse_norm(text, norm, dropout)
         net = discovery.load(discovery.find("models", text))(data)
         if not isinstance(net, nn.Module):
             raise PluginError(f"{text} gave a {type(net).__name__} for {data.name}; it must return a torch.nn.Module.")
         check_net(text, net, data)
         return net
     raise SpecError(f"There is no net named {text[:40]!r}. {_FORMS}")
+
+
+def _refuse_norm(text: str, norm: str, dropout: float) -> None:
+    if norm != "none" or dropout:
+        raise SpecError(f"norm and dropout have no effect on the net {text}, which brings its own. Leave them out.")
 
 
 def check_net(path: str, net: nn.Module, data: DataSpec) -> None:

@@ -15,6 +15,7 @@ from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Generative, Need, Sampler, Source, Split, Trainable
+from jembench.interfaces.data import Truth
 from jembench.interfaces.evaluation import KEPT, Checked
 from jembench.interfaces.models import Capability
 from jembench.metrics.attacks import Attack
@@ -218,6 +219,11 @@ class PlannedFit:
     def spec(self) -> DataSpec:
         """The description of the images."""
         return self.dataset.spec
+
+    @property
+    def truth(self) -> Truth | None:
+        """The density of synthetic images."""
+        return getattr(self.dataset, "truth", None)
 
     def count(self, images: Literal["test", "train"]) -> int:
         """Return the number of test images under evaluation, or of the whole training split."""

@@ -26,6 +26,7 @@ from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash, to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Features, Generative, Split
+from jembench.interfaces.data import Truth
 from jembench.interfaces.evaluation import KEPT, Evaluation, Quantity, Samples, Source, TrainingRecord
 from jembench.interfaces.samplers import ChainState, GradEnergy, Sampler
 from jembench.models import predictions
@@ -195,6 +196,11 @@ class FitAccess:
     def content(self) -> str:
         """A hash of the files of a dataset of the user's own files."""
         return self.fit.data_content
+
+    @property
+    def truth(self) -> Truth | None:
+        """The density of synthetic images."""
+        return getattr(self.fit.dataset, "truth", None)
 
     def part(self, name: SplitName) -> Split:
         """Return the test, validation or training images."""

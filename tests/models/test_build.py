@@ -54,6 +54,17 @@ def test_scaled_net_works_on_maps_of_about_16_pixels(size, maps):
     assert net(torch.zeros(2, 3, *size)).shape == (2, 2)
 
 
+@pytest.mark.parametrize("shape", [(2, 1, 1), (3, 5, 4)])
+def test_a_perceptron_takes_any_shape_and_brings_no_norm(shape):
+    data = DataSpec(name="any", shape=shape, num_classes=4)
+    net = build_net("mlp-8", data)
+    assert net(torch.zeros(3, *shape)).shape == (3, 4)
+    assert sum(p.numel() for p in net.parameters()) == (data.dimensions + 1) * 8 + 9 * 8 + 9 * 4
+    for options in ({"norm": "batch"}, {"dropout": 0.1}):
+        with pytest.raises(SpecError, match="no effect on the net mlp-8"):
+            build_net("mlp-8", data, **options)
+
+
 @pytest.mark.parametrize(
     ("size", "name"),
     [((8, 8), "small-16"), ((31, 40), "small-16"), ((32, 32), "wrn-28-10"), ((64, 48), "wrn-28-10")],

@@ -59,6 +59,7 @@ class FakeEvaluation(Evaluation):
         self.stability = None
         self.spec = TOY
         self.content = ""
+        self.truth = None
         self.device = CPU
         self.seed = 0
         self.specs_asked = set()

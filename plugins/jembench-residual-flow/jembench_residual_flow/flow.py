@@ -83,10 +83,10 @@ class Block(nn.Module):
 
     def __init__(self, shape: tuple[int, int, int], *, hidden: int, lipschitz: float) -> None:
         super().__init__()
-        channels = shape[0]
+        channels, outer = shape[0], 3 if max(shape[1:]) > 1 else 1  # around a single pixel there is nothing
         self.net = LipschitzCNN(
             [channels, hidden, hidden, channels],
-            [3, 1, 3],
+            [outer, 1, outer],
             lipschitz_const=lipschitz,
             max_lipschitz_iter=None,
             lipschitz_tolerance=_TOLERANCE,

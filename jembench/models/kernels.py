@@ -1,0 +1,99 @@
+"""Kernel density estimation, a density without training to compare others with.
+
+    p(x) = 1/N sum_i prod_d N(x_d; x_id, h^2) / (Phi((high - x_id) / h) - Phi((low - x_id) / h)),   low <= x_d <= high:
+
+Gaussian kernels at the training images x_i, each cut off at the bounds and normalised within them, so that no mass is
+outside of the box of images.
+
+Legend: B batch, N training images, L of them left out, n samples, C channels, H height, W width, D = C H W.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+from torch.special import ndtr, ndtri
+
+from jembench.data.dequantisation import level_width
+from jembench.errors import SpecError
+from jembench.interfaces import DataSpec
+
+LEFT_OUT = 1000
+"""Training images that are left out, one at a time, to choose the bandwidth; random ones of more."""
+
+
+class KernelDensity(nn.Module):
+    """The density above with the bandwidth h of the highest leave-one-out likelihood, half a level to the whole box.
+
+    Args:
+        data: the images' shape and bounds.
+    """
+
+    centres: Tensor
+    bandwidth: Tensor
+
+    def __init__(self, data: DataSpec) -> None:
+        super().__init__()
+        self.data = data
+        self.register_buffer("centres", torch.zeros(1, data.dimensions))
+        self.register_buffer("bandwidth", torch.tensor(1.0))
+
+    def fit(self, x: Float[Tensor, "N C H W"], y: Tensor | None, *, generator: Generator) -> None:
+        """Keep the images and choose the bandwidth; labels are ignored.
+
+        Raises:
+            SpecError: if there is only one image.
+        """
+        from scipy.optimize import minimize_scalar
+
+        if len(x) < 2:
+            raise SpecError("A kernel density needs two training images at least: one is left out. Use more images.")
+        self.centres = x.flatten(1)
+        left = torch.randperm(len(x), generator=generator)[:LEFT_OUT]
+        squared = _squared_distances(self.centres[left], self.centres)
+        squared[torch.arange(len(left)), left] = torch.inf  # its own kernel
+
+        def loss(log_bandwidth: float) -> float:
+            self.bandwidth = torch.tensor(math.exp(log_bandwidth), device=x.device)
+            return -float(self._log_kernels(squared).logsumexp(dim=1).mean())
+
+        low, high = self.data.bounds
+        loss(minimize_scalar(loss, bounds=(math.log(level_width((low, high)) / 2), math.log(high - low))).x)
+
+    def log_prob(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
+        """Return log p(x) within the bounds in nats; beyond them, the same formula."""
+        log_kernels = self._log_kernels(_squared_distances(x.flatten(1), self.centres))
+        return log_kernels.logsumexp(dim=1) - math.log(len(self.centres))
+
+    def sample(self, n: int, y: Tensor | None = None, *, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Draw n images exactly: a training image, and truncated Gaussian noise by inversion.
+
+        Raises:
+            SpecError: for labels.
+        """
+        if y is not None:
+            raise SpecError("kde has no classes, so that it draws no images of a class. Leave the labels out.")
+        device = generator.device
+        centres = self.centres[torch.randint(len(self.centres), (n,), generator=generator, device=device)]
+        below, above = self._tails(centres)
+        uniform = torch.rand(centres.shape, generator=generator, device=device)
+        x: Tensor = centres + self.bandwidth * ndtri(below + uniform * (above - below))
+        return x.clamp(*self.data.bounds).view(n, *self.data.shape)
+
+    def _log_kernels(self, squared: Float[Tensor, "B N"]) -> Float[Tensor, "B N"]:
+        below, above = self._tails(self.centres)
+        masses: Tensor = math.sqrt(2 * math.pi) * self.bandwidth * (above - below)
+        log_kernels: Tensor = -squared / (2 * self.bandwidth**2) - masses.log().sum(dim=1)
+        return log_kernels
+
+    def _tails(self, centres: Float[Tensor, "N D"]) -> tuple[Tensor, Tensor]:
+        """Return the distribution functions of the kernels at the lower and at the upper bound."""
+        low, high = self.data.bounds
+        return ndtr((low - centres) / self.bandwidth), ndtr((high - centres) / self.bandwidth)
+
+
+def _squared_distances(a: Float[Tensor, "B D"], b: Float[Tensor, "N D"]) -> Float[Tensor, "B N"]:
+    return torch.cdist(a, b, compute_mode="donot_use_mm_for_euclid_dist").square()
