@@ -13,13 +13,10 @@ from jembench.experiment.plan import Part
 from jembench.experiment.suite import Suite
 from jembench.report import formats, layout, references
 from jembench.report.formats import Document
-from jembench.report.page.content import Page, collect
-from jembench.report.page.pictures import Pictures
+from jembench.report.page.content import collect
 from jembench.report.references import Published
 from jembench.report.rows import Row
 from jembench.report.select import WHOLE, Selection
-from jembench.report.table import Table
-from jembench.report.tables import Best
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
@@ -102,13 +99,7 @@ class Results(Shown, Sequence[Row]):
     ) -> None:
         self.cells = tuple(cells)
         title, claims = (suite.title, suite.claims) if suite else ("Results", ())
-
-        def page(
-            of_store: Store, rows: Sequence[Row], ours: Sequence[Table], others: Sequence[Table], best: Best | None
-        ) -> Page:
-            full = f"{title} · {of_store.root}"
-            return collect(full, rows, ours, others, self.cells, Pictures(of_store), names, claims, best)
-
+        of_page: dict[str, Any] = {"cells": self.cells, "store": store, "names": names, "own_claims": claims}
         self.document = layout.build(
             cells,
             parts=parts,
@@ -116,7 +107,7 @@ class Results(Shown, Sequence[Row]):
             selection=selection,
             names=names,
             read=store.read_arrays if store else None,
-            page=partial(page, store) if store else None,
+            page=partial(collect, f"{title} · {store.root}", **of_page) if store else None,
         )
 
     @classmethod

@@ -132,13 +132,9 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
             what = "; ".join(between(record, plan))
             yield f"It was trained with other code or options than are installed here ({what}): a run trains it again."
             return
-    except JembenchError as error:
-        yield f"It cannot be used here as it is: {error}"
-        return
-    for cell in cells:
-        try:
+        for cell in cells:
             metric = registry.resolve("metrics", cell.metric)
             if CellPlan(fit=plan, metric=metric, limit=cell.provenance.get("limit")).id != cell.id:
                 yield f"{cell.metric} was measured by other code than is installed here: a run measures it again."
-        except JembenchError as error:
-            yield f"{cell.metric} cannot be measured here: {error}"
+    except JembenchError as error:
+        yield f"It cannot be used or measured here as it is: {error}"

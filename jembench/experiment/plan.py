@@ -339,7 +339,7 @@ def _presentation(
 ) -> tuple[tuple[Part, ...], Names]:
     """Return a part for the blocks of each title, and the display names of models.
 
-    Names are joined if --set makes two trainings the same.
+    If --set makes two trainings the same, the last name is that of both.
 
     Args:
         runs: the blocks.
@@ -355,13 +355,13 @@ def _presentation(
     for run, names in rows:
         shown = parts[run.title].rows
         shown[names] = tuple(dict.fromkeys((*shown.get(names, ()), *_metrics_on(run, names[1]))))
-    found: dict[tuple[str, str], dict[str, None]] = {}
+    found: dict[tuple[str, str], str] = {}
     for run, fit in fits:
         if run.label:
             parts[run.title].labels[fit.recipe.label] = run.label
         if run.name:
-            found.setdefault((str(fit.model), fit.recipe.label), {})[run.name] = None
-    return tuple(parts.values()), {key: " / ".join(names) for key, names in found.items()}
+            found[str(fit.model), fit.recipe.label] = run.name
+    return tuple(parts.values()), found
 
 
 # --- a suite for given results ----------------------------------------------------------------------------------------

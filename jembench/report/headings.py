@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib import resources
 
 from jembench.experiment.sweep import bare_name
@@ -37,6 +37,11 @@ def known_as(metric: str, label: str = "") -> tuple[str, ...]:
     """
     text, network = split(label or bare_name(metric))
     return label, text, f"{in_words(text)} {in_words(network)}".strip(), metric
+
+
+def without_options(specs: Iterable[str]) -> dict[str, str]:
+    """Return the names of specs; of specs with one name, the specs."""
+    return distinct({text: text.partition(":")[0] for text in specs})
 
 
 def distinct(names: Mapping[str, str]) -> dict[str, str]:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import SpecError
-from jembench.experiment.names import NO_NAMES, Names, matching
+from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.plan import Part
 from jembench.report.formats import Document
 from jembench.report.published import beside, published_table
@@ -55,15 +55,13 @@ def build(
     means = mark_chance(mark_incomparable(mean(seeds)))
     fits = list(dict.fromkeys(row.fit for row in means))
     means += [headed(row, names) for row in _not_run(means, parts)]
+    means = select("metric", selection.metrics if means else None, means, lambda row: row.metric)
+    metrics = dict.fromkeys(row.metric for row in means)
+    if selection.columns is not None:
+        means = sorted((row for row in means if row.column in labels), key=lambda row: labels.index(row.column))
     means = sorted(means, key=lambda row: fits.index(row.fit))
     if selection.metrics is not None:
-        known = dict.fromkeys(row.metric for row in means)
-        metrics = [name for text in selection.metrics for name in matching("metrics", text, known)]
-        means = [row for row in means if row.metric in metrics]
         parts = [part._replace(metrics=tuple(name for name in metrics if name in part.metrics)) for part in parts]
-    if selection.columns is not None:
-        means = [row for row in means if row.column in labels]
-        means.sort(key=lambda row: (fits.index(row.fit), labels.index(row.column)))
     if selection.metrics is not None or selection.columns is not None:
         published = [number for number in published if number.quantity in labels]
     order = labels if selection.columns else ()

@@ -239,7 +239,7 @@ def _headings(
 def _option_of(options: Mapping[str, Mapping[str, str]], name: str) -> Callable[[Row], str]:
     """Return a function from a row to an option of its metric: of samplers and sets the name, if that will do."""
     values = {metric: of.get(name, ABSENT) for metric, of in options.items()}
-    names = _without_options(values.values()) if name in ("sampler", "set") else {}
+    names = headings.without_options(values.values()) if name in ("sampler", "set") else {}
     return lambda row: names.get(value := values[row.metric], value)
 
 
@@ -250,12 +250,7 @@ def _option_text(name: str, value: str, values: Sequence[str]) -> str:
     """
     if not value[:1].isalpha() or value in ("true", "false", "none"):
         return f"{in_words([name])} {value}"
-    return _without_options(values)[value]
-
-
-def _without_options(specs: Iterable[str]) -> dict[str, str]:
-    """Return the names of specs; of specs with one name, the specs."""
-    return headings.distinct({one: one.partition(":")[0] for one in specs})
+    return headings.without_options(values)[value]
 
 
 # --- remarks on whole tables ------------------------------------------------------------------------------------------

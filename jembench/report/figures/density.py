@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from jembench import drawing
-from jembench.report.figures.base import Arrays, Drawing, Planned, Result, edges_of, histogram, rows_of
+from jembench.report.figures.base import Arrays, Drawing, Planned, Result, edges_of, histogram
 from jembench.report.figures.images import Panel, grids
 
 _SIDES = {"highest": "top", "lowest": "bottom"}
@@ -23,7 +23,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
     for result in results:
         kinds = {"log-density-extremes": extremes}
         if "labels" in result.arrays:
-            kinds |= {"log-density-by-class": by_class, "log-density-top": make_up}
+            kinds["log-density-by-class"] = by_class
         if "highest" in result.arrays:
             kinds["log-density-images"] = images_of_classes
         for figure, draw in kinds.items():
@@ -77,27 +77,3 @@ def extremes(title: str, arrays: Arrays) -> Drawing:
     if {"top-confidence", "bottom-confidence", "confidence"} <= arrays.keys():
         panels += [panel(f"{side} p(y|x)", f"{grid}-confidence", "confidence") for side, grid in _SIDES.items()]
     return grids(title, arrays, arrays.get("labels"), panels, columns=2)
-
-
-def make_up(title: str, arrays: Arrays) -> Drawing:
-    """Count the classes among the images of the highest and of the lowest log p(x)."""
-    labels, shown = arrays["labels"], arrays["shown"]
-    classes = np.unique(labels)
-    counts: dict[str, list[int]] = {}
-    figure, (axes,) = drawing.panels(title, 2.2)
-    places = np.arange(len(classes))
-    for index, (side, grid) in enumerate(_SIDES.items()):
-        of_side = labels[shown[arrays[grid][arrays[grid] >= 0]]]
-        counts[side] = [int((of_side == number).sum()) for number in classes]
-        colour, _, _, hatch = drawing.look(index)
-        options: dict[str, Any] = {"color": colour, "alpha": 0.7, "hatch": hatch, "edgecolor": drawing.BLACK}
-        label = f"{len(of_side)} {side}"
-        axes.bar(places + 0.4 * (index - 0.5), counts[side], 0.4, linewidth=0.4, label=label, **options)
-    shares = [float((labels == number).mean()) for number in classes]
-    expected = np.array(shares) * sum(counts["highest"])
-    edges = np.arange(len(classes) + 1) - 0.5
-    axes.stairs(expected, edges, baseline=None, color=drawing.BLACK, linestyle=":", label="expected")
-    axes.set_xticks(places, [str(number) for number in classes])
-    axes.set(xlabel="class", ylabel="images by log p(x)")
-    drawing.legend_below(figure, axes, columns=3)
-    return Drawing(figure, rows_of({"class": classes, **counts, "share_of_all": shares}))

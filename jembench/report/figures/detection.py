@@ -10,7 +10,7 @@ from typing import Any
 
 from jembench import drawing
 from jembench.report.figures.base import Drawing, Planned, Result, error_bars, figure_of, histograms, with_interval
-from jembench.report.headings import distinct
+from jembench.report.headings import without_options
 from jembench.report.rows import grouped
 
 _AXES = {
@@ -43,8 +43,7 @@ def _words(score: str) -> str:
 def _sets(results: Sequence[Result]) -> list[str]:
     """Return the set of each result, without its options where the name is unique."""
     full = [result.protocol.get("set", "outliers") for result in results]
-    short = distinct({text: text.partition(":")[0] for text in full})
-    return [short[text] for text in full]
+    return list(map(without_options(full).__getitem__, full))
 
 
 def of_scores(results: Sequence[Result]) -> Drawing:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from jembench.catalog.spec import slug
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import Names
 from jembench.experiment.sweep import bare_name
 from jembench.report.page.examples import Gallery, galleries
 from jembench.report.page.pictures import Picture, Pictures
@@ -19,6 +19,7 @@ from jembench.report.table import Footnotes, Heading, Table, TableCell, fixed
 from jembench.report.tables import Best, recipe_name
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
+from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from jembench.report.page.overview import Overview
@@ -52,11 +53,12 @@ def collect(
     rows: Sequence[Row],
     ours: Sequence[Table],
     published: Sequence[Table],
+    best: Best | None,
+    *,
     cells: Sequence[Cell],
-    pictures: Pictures,
-    names: Names = NO_NAMES,
-    own_claims: Sequence[Claim] = (),
-    best: Best | None = None,
+    store: Store,
+    names: Names,
+    own_claims: Sequence[Claim],
 ) -> Page:
     """Return the page of some results.
 
@@ -65,17 +67,17 @@ def collect(
         rows: the results, means over seeds.
         ours: their tables.
         published: tables of published numbers that have no place beside ours.
+        best: finds the best values of the overview; None: none are marked.
         cells: the outcomes that they were made of.
-        pictures: of the store that holds them.
+        store: of the outcomes.
         names: display names by canonical specs and recipes.
         own_claims: of the experiment, to be judged beside those of papers.
-        best: finds the best values of the overview; None: none are marked.
     """
     from jembench.report.claims import document, judge
     from jembench.report.figures import base, planning, training  # imports numpy, which tables need not
     from jembench.report.page.overview import byline, overview, overview_rows
 
-    store, names = pictures.store, base.display_names((cell.fit for cell in cells), names)
+    pictures, names = Pictures(store), base.display_names((cell.fit for cell in cells), names)
     trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
     figures = {}
     for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric)):

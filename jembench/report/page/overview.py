@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import io
 import itertools
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -17,6 +16,7 @@ from PIL import Image
 from jembench.catalog import spec
 from jembench.experiment.names import Fit
 from jembench.experiment.sweep import bare_name, without_added
+from jembench.report.headings import distinct
 from jembench.report.page.pictures import GROUND, Picture, png
 from jembench.report.rows import Better, Row, grouped
 from jembench.report.table import Footnotes, Table
@@ -88,8 +88,8 @@ def overview(rows: Sequence[Row], grids: Mapping[Fit, Picture], best: Best | Non
 def _labels(table: Table) -> list[str]:
     names = [index for index, heading in enumerate(table.headings) if heading.identifies and heading.label != "seeds"]
     lines = [[line[index].value for index in names] for line in table.rows]
-    models = Counter(line[0] for line in lines)
-    return [line[0] if models[line[0]] == 1 else " · ".join(line) for line in lines]
+    short = distinct({" · ".join(line): line[0] for line in lines})
+    return [short[" · ".join(line)] for line in lines]
 
 
 def overview_rows(rows: Sequence[Row]) -> list[Row]:

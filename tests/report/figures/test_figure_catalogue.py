@@ -30,7 +30,6 @@ STEMS = {
     "confident-digits-jem-s0",
     "log-density-extremes-digits-jem-s0",
     "log-density-by-class-digits-jem-s0",
-    "log-density-top-digits-jem-s0",
     "log-density-images-digits-jem-s0",
     "chain-age-digits-jem-s0",
     "neighbours-digits-jem-s0",

@@ -166,16 +166,6 @@ def test_histograms_of_the_density_hold_every_image_of_each_class(density_arrays
         assert {row["median"] for row in counted} == {np.median(scores[labels == number])}
 
 
-def test_the_make_up_of_both_ends(density_arrays):
-    drawing = density.make_up("", density_arrays)
-    for side, grid in {"highest": "top", "lowest": "bottom"}.items():
-        classes = density_arrays["labels"][density_arrays["shown"][density_arrays[grid].ravel()]]
-        assert column(drawing.rows, side) == np.bincount(classes, minlength=4).tolist()
-    assert column(drawing.rows, "share_of_all") == [0.25] * 4
-    legend = [text.get_text() for text in drawing.figure.legends[0].get_texts()]
-    assert {"12 highest", "12 lowest"} < set(legend)
-
-
 def test_without_labels_only_the_extremes_are_drawn(cell, density_arrays):
     for name in ("labels", "highest", "random", "lowest", "top-confidence", "bottom-confidence", "confidence"):
         del density_arrays[name]
