@@ -117,9 +117,9 @@ class LogDensity(Metric):
         n = len(arrays["log-px"])
         estimates = self.estimates(arrays) | _detection(arrays)
         parts = {**describe_test_images(n), "top": size_of_end(n)}
-        details: dict[str, str] = {}
+        details: dict[str, Any] = {}
         if "accuracy-top" in estimates and "auroc-correct" not in estimates:
-            details["auroc-correct"] = "not defined: all images are classified correctly, or none is"
+            details["undefined"] = {"auroc-correct": "All images are classified correctly, or none is."}
         return self.measurement(evaluation, arrays, estimates=estimates, parts=parts, details=details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:

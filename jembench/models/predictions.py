@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from jembench import progress, seeds
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
-from jembench.interfaces import Classifier, DataSpec, Quantity
+from jembench.interfaces import Classifier, DataSpec, GradEnergy, Quantity
 from jembench.limits import Limit
 from jembench.models.capabilities import require_gradients
 from jembench.models.energies import LogitModel, energy_function, marginal_energy
@@ -110,6 +110,19 @@ def in_parts(
     size = batch(device, shape, copies)
     parts = [slice(start, min(start + size, count)) for start in range(0, max(1, count), size)]
     return [work(part) for part in progress.track(parts, "", "images", lambda part: part.stop - part.start)]
+
+
+def batched(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
+    """Return the function that evaluates energies and gradients in batches. No random number depends on their size."""
+
+    def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
+        found = in_parts(
+            lambda part: grad_energy(x[part], None if y is None else y[part]), len(x), x.device, data.shape
+        )
+        energies, grads = zip(*found, strict=True)
+        return torch.cat(energies), torch.cat(grads)
+
+    return evaluate
 
 
 def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) -> Readings:

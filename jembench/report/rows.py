@@ -160,6 +160,8 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
         )
         if outcome.status == "ok":
             found += [replace(base, label=label, **value._asdict()) for label, value in outcome.values.items()]
+            undefined = outcome.details.get("undefined", {}).items()
+            found += [replace(base, label=label, status="na", reason=reason) for label, reason in undefined]
         else:
             others = values[cell.metric].items()
             found += [replace(base, label=label, unit=one.unit, better=one.better) for label, one in others] or [base]

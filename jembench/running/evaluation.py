@@ -28,7 +28,7 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Features, Generative, Split
 from jembench.interfaces.data import Truth
 from jembench.interfaces.evaluation import KEPT, Evaluation, Quantity, Samples, Source, TrainingRecord
-from jembench.interfaces.samplers import ChainState, GradEnergy, Sampler
+from jembench.interfaces.samplers import ChainState, Sampler
 from jembench.models import predictions
 from jembench.models.capabilities import has_energy_gradient
 from jembench.models.energies import grad_energy
@@ -160,7 +160,7 @@ class TrainedFit:
             generator = self.generator(name, self.device)
             y = torch.arange(n, device=self.device) % data.num_classes if conditional else None
             state = sampler.start(n, y, generator=generator)
-            end = chain.run(sampler, state, _in_batches(grad_energy(self.model), data), generator, steps)
+            end = chain.run(sampler, state, predictions.batched(grad_energy(self.model), data), generator, steps)
             images, labels, *_ = self._as_samples(end, name)
             return {"images": images} | ({} if labels is None else {"labels": labels})
 
@@ -256,7 +256,7 @@ class FitAccess:
         def refine() -> dict[str, Tensor]:
             generator = fit.generator(f"refined:steps={steps}", fit.device)
             begin = predictions.noisy(pixels, noise, bounds) if noise else to_float(pixels, bounds)
-            gradient = _in_batches(grad_energy(fit.model), self.spec)
+            gradient = predictions.batched(grad_energy(fit.model), self.spec)
             end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
             return {"energy": gradient(end.x, None)[0].cpu()}
 
@@ -338,16 +338,3 @@ def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int
     if pretrained:
         raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not available.")
     snapshots.require_five(buffers)
-
-
-def _in_batches(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
-    """Return the function that evaluates energies and gradients in batches. No random number depends on their size."""
-
-    def evaluate(x: Tensor, y: Tensor | None) -> tuple[Tensor, Tensor]:
-        found = predictions.in_parts(
-            lambda part: grad_energy(x[part], None if y is None else y[part]), len(x), x.device, data.shape
-        )
-        energies, grads = zip(*found, strict=True)
-        return torch.cat(energies), torch.cat(grads)
-
-    return evaluate

@@ -127,6 +127,7 @@ class _Details(NamedTuple):
     suspicious: tuple[str, ...] = ()
     partial: str = ""
     chance: float | None = None  # the value of a model that guesses
+    undefined: Mapping[str, str] = {}  # label -> why it has no value
 
 
 def check(outcome: Outcome) -> None:

@@ -35,7 +35,8 @@ ATTACKS = [
 OTHERS = [
     "accuracy", "adaptive-ece", "bits-per-dim", "brier:scaling=temperature", "chain-age", "class-offset",
     "classwise-ece", "class-samples", "confident-samples", "debiased-ece", "ece", "energy-gap",
-    "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20", "log-density", "neighbours", "nll",
+    "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20", "log-density",
+    "log-z:chains=4,leapfrog=1,temperatures=3", "neighbours", "nll",
     "ood:set=interp,score=grad-norm", "ood:set=interp,score=log-px-given-class", "ood:set=interp,score=refinement",
     "prc",
 ]  # fmt: skip

@@ -119,7 +119,7 @@ def test_where_all_are_right_or_none_is_nothing_is_to_be_detected(evaluation, wr
     evaluation.labels = (predicted + 1) % 3 if wrong else predicted
     found = LogDensity().compute(evaluation)
     assert "auroc-correct" not in found.values
-    assert "all images are classified correctly, or none is" in found.details["auroc-correct"]
+    assert "images are classified correctly, or none is" in found.details["undefined"]["auroc-correct"]
     assert found.values["accuracy-top"].value == (0 if wrong else 100)
 
 

@@ -32,6 +32,7 @@ METRICS = (
     "ood:resamples=100,score=max-py,set=flipped",
     "log-density:resamples=100",
     "bits-per-dim:resamples=100",
+    "log-z:chains=10,leapfrog=1,resamples=100,temperatures=5",
     "energy-gap:resamples=100",
     "iteration-time",
     "chain-age:resamples=100",
