@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 BOUNDS = ("log-z-lower", "log-z-upper")
 PILOT_CHAINS = 20
+
 EXACT = "exact"
 """The source of direct samples that lie inside of the box."""
 
@@ -43,10 +44,10 @@ class LogZ(Metric):
     annealed back from samples of the model: on average it is at least log Z if they are exact. Direct samples are, if
     all pixels lie inside of the box; those of chains are not, even though each chain first runs ``temperatures``
     further transitions on E, and the upper bound is then an estimate. Where the bounds differ by more than their
-    errors, they have not converged; else ``log-z`` is their mean, whose interval reaches from the low end of the lower
-    bound's to the high end of the upper bound's, and ``log-likelihood`` the mean of log2 p(x) = log2
-    (exp(-E(x)) / Z) over the test images, per dimension: minus their bits per dimension, which noise has 8 of. Of a
-    density that is normalised over all of space, Z is the mass in the box.
+    errors, they have not converged; else ``log-z`` is their mean, whose interval holds those of both, and
+    ``log-likelihood`` the mean of log2 p(x) of the test images per dimension, with p(x) = exp(-E(x)) / Z: minus their
+    bits per dimension, of which noise has 8. For a density that is normalised over all of space, Z is the mass in the
+    box.
 
     Each of ``chains`` chains passes ``temperatures`` temperatures, with a transition of ``leapfrog`` steps at each (1:
     MALA). Step sizes come from a pilot run, for an acceptance rate of 65 %. The details give the rates, and the number
@@ -92,10 +93,9 @@ class LogZ(Metric):
             details["undefined"] = {"log-z": reason, "log-likelihood": reason}
         parts = describe_test_images(len(energy)) | {"source": source}
         measured = self.measurement(evaluation, numbers, estimates=estimates, parts=parts, details=details)
-        lower, upper, *others = measured.values.values()
-        if others and lower.low is not None and upper.high is not None:
-            low, high = min(lower.low, others[0].value), max(upper.high, others[0].value)
-            whole = others[0]._replace(low=low, high=high)
+        if self.resamples and "log-z" in estimates:
+            ends = [end for label in BOUNDS for end in measured.values[label][1:3] if end is not None]
+            whole = measured.values["log-z"]._replace(low=min(ends), high=max(ends))
             measured = dataclasses.replace(measured, values={**measured.values, "log-z": whole})
         return measured
 

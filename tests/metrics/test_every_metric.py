@@ -33,7 +33,8 @@ ATTACKS = [
     "certified:budget=quick,images=1,copies=20",
 ]
 OTHERS = [
-    "accuracy", "adaptive-ece", "bits-per-dim", "brier:scaling=temperature", "chain-age", "class-offset",
+    "accuracy", "adaptive-ece", "bits-per-dim", "brier:scaling=temperature", "chain-age", "chain-drift:steps=3",
+    "class-offset",
     "classwise-ece", "class-samples", "confident-samples", "debiased-ece", "ece", "energy-gap",
     "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20", "log-density",
     "log-z:chains=4,leapfrog=1,temperatures=3", "neighbours", "nll",

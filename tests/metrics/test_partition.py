@@ -67,7 +67,7 @@ def test_an_integral_by_quadrature_from_samples_of_chains(fake, monkeypatch):
     places = (torch.arange(1000, dtype=torch.float64) + 0.5) * 3 / 1000 - 1
     energy = Banana().energy(torch.cartesian_prod(places, places))
     expected = float((-energy).logsumexp(0)) + 2 * math.log(3 / 1000)
-    metric = LogZ(temperatures=60, leapfrog=2)
+    metric = LogZ(temperatures=40, leapfrog=2)
     found = metric.compute(of_plane(fake, Banana()))
     assert found.values["log-z"].low <= expected <= found.values["log-z"].high
     assert found.values["log-z"].high - found.values["log-z"].low < 0.5
@@ -115,13 +115,17 @@ def test_where_the_bounds_differ_the_reason_stands_in_place_of_a_number(fake):
 
 def test_of_100_simulations_at_least_95_intervals_cover_log_z(fake, monkeypatch):
     """All chains are annealed at once, and are shared out among the simulations."""
-    generator, metric, evaluation = torch.Generator().manual_seed(1), LogZ(chains=50), of_plane(fake, Gaussian())
+    generator, metric, evaluation = (
+        torch.Generator().manual_seed(1),
+        LogZ(chains=50, resamples=300),
+        of_plane(fake, Gaussian()),
+    )
     path = Annealing(grad_energy(Gaussian()), PLANE.bounds, temperatures=10, leapfrog=1)
     uniform = UniformStart(PLANE)
     path.adapt(uniform.draw(100, None, generator), generator)
     forward, _ = path.run(uniform.draw(5000, None, generator), generator)
     reverse, _ = path.run(Gaussian().sample(5000, generator=generator), generator, reverse=True)
-    found = []
+    evaluation.test_energies, found = evaluation.test_energies[:2], []
     for ways in zip(2 * math.log(3) + forward.view(100, 50), 2 * math.log(3) - reverse.view(100, 50), strict=True):
         arrays = dict(zip(("forward", "reverse"), ways, strict=True))
         monkeypatch.setattr(LogZ, "_anneal", lambda *_, arrays=arrays: (dict(arrays), {}, "exact"))
@@ -151,5 +155,5 @@ def test_paths_are_reflected_as_often_as_they_hit_a_wall():
             place, speed = torch.where(beyond, 2 * wall - place, place), torch.where(beyond, -speed, speed)
     found, momentum = reflected(x, torch.ones_like(x), (low, high))
     inside = ((found - low).abs() > 1e-9) & ((found - high).abs() > 1e-9)
-    torch.testing.assert_close(found, place)
-    torch.testing.assert_close(momentum[inside], speed[inside])
+    np.testing.assert_allclose(found, place, atol=1e-12)
+    assert torch.equal(momentum[inside], speed[inside])

@@ -147,7 +147,7 @@ def test_what_is_suspicious_or_not_yet_whole_says_so_at_the_value(cell):
     )
     assert one([with_details(), with_details(1, suspicious=["odd"])]).reason == "seed 1 suspicious: odd"
     _, undefined = rows([with_details(undefined={"nll": "not converged"})])
-    assert (undefined.label, undefined.status, undefined.value, undefined.reason) == ("nll", "na", None, "not converged")
+    assert (undefined.label, undefined.status, undefined.reason) == ("nll", "na", "not converged")
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ METRICS = (
     "boundary:budget=quick,images=2,queries=20",
 )
 
-OF_FEATURES = ("is", "fid", "kid", "prc", "neighbours")
+OF_FEATURES = ("chain-drift:steps=3", "is", "fid", "kid", "prc", "neighbours")
 
 
 class PixelFeatures:

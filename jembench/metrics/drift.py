@@ -1,0 +1,184 @@
+"""Long chains: the model's own sampler, continued far beyond the length of a chain in training.
+
+Nijkamp et al. (2020), arXiv:1903.12370: short-run chains may look right where long ones do not.
+
+Legend: N chains, T numbers of steps, D features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from jembench.catalog.options import Names
+from jembench.catalog.spec import Scalar
+from jembench.errors import NotApplicable, SpecError
+from jembench.interfaces import ChainState, Evaluation, Measurement, Need, Quantity, Resampling
+from jembench.metrics.base import Arrays, Count, Estimate, Metric, Resamples, mean
+from jembench.metrics.sample_protocol import features_spec, pool_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from jembench.interfaces import Sampler
+
+Start = Literal["data", "noise", "buffer"]
+GRID = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+QUANTITIES = ("energy", "nearest", "moved")
+SHOWN = 8
+"""Chains whose images are kept for the figure."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainDrift(Metric):
+    """Drift of the model's chains, continued by its own sampler from test images, from noise and from the buffer.
+
+    After 10, 30, 100 ... ``steps`` steps, or those of ``at=5+20+100``, and after as many as in training: the mean
+    energy minus that of the test images (``drift-energy``), FID towards the training images (``drift-fid``), the median
+    distance in pixels to the nearest training image (``drift-nearest``), and the root mean square of the change of a
+    pixel since the start (``drift-moved``), on the scale of -1 to 1. Values have the start and the number of steps in
+    their labels, after training's number and after the longest; the arrays have all. ``images`` is the number of
+    chains, at most that of the test images and of the buffer, which FID of the same number of images is to be compared
+    with: few images raise it. ``start`` chooses one start; ``features``: as for ``is``.
+    """
+
+    start: Literal["all", "data", "noise", "buffer"] = "all"
+    steps: Count = 1000
+    at: str | None = None
+    images: Count = 1000
+    features: Annotated[str, Names("features")] = "auto"
+    resamples: Resamples = 200
+    name: ClassVar[str] = "chain-drift"
+    requires: ClassVar[frozenset[Need]] = frozenset({"energy", "chains"})
+    reads: ClassVar[frozenset[Quantity]] = frozenset({"energy"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.times(0)
+
+    def times(self, trained: int) -> list[int]:
+        """Return the numbers of steps from 0, with that of a chain in training, in ascending order.
+
+        Raises:
+            SpecError: if ``at`` is no list of numbers of steps.
+        """
+        given = [str(steps) for steps in GRID if steps < self.steps] + [str(self.steps)]
+        if self.at is not None:
+            given = self.at.split("+")
+        if not all(one.isdecimal() and 0 < int(one) <= GRID[-1] for one in given):
+            raise SpecError(f"at of {self.name} is {self.at!r}; it must be numbers of steps joined by +: 5+20+100.")
+        return sorted({0, trained, *map(int, given)})
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Run the chains of each start, one after the other."""
+        import numpy as np
+
+        from jembench.metrics.densities import energies
+        from jembench.sampling import chain
+
+        sampler = chain.require_chains(evaluation.sampler)
+        times = self.times(sampler.steps)
+        real = pool_of(evaluation, self.features, "train", "training images")
+        arrays: dict[str, Any] = {"times": np.array(times), "trained": np.array(sampler.steps)}
+        arrays["energy-test"] = energies(evaluation)
+        distances = dict[str, Estimate]()
+        for start, state in self._starts(evaluation, sampler):
+            images = self._run(evaluation, sampler, state, times, start, arrays)
+            fids = [_fid(pool_of(evaluation, self.features, one, "chains"), real) for one in images]
+            arrays[f"fid-{start}"] = np.array([fid.value for fid in fids])
+            distances |= {f"drift-fid-{start}-{times[place]}": fids[place] for place in reported(arrays)}
+            parts: dict[str, Scalar] = {"images": len(state.x), "reference_images": len(real)}
+        parts["features"] = evaluation.services.features(features_spec(self.features, evaluation.data)).identity
+        return self.measurement(evaluation, arrays, estimates=self.estimates(arrays) | distances, parts=parts)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the values by start after as many steps as in training and after the longest chains, without FID."""
+        test, estimates = arrays["energy-test"].astype("float64"), dict[str, Estimate]()
+        for start in (name.removeprefix("moved-") for name in arrays if name.startswith("moved-")):
+            for place in reported(arrays):
+                energy, nearest, moved = (arrays[f"{quantity}-{start}"][place] for quantity in QUANTITIES)
+                gap = Resampling(
+                    lambda i, j, energy=energy: energy[i].mean(axis=1) - test[j].mean(axis=1), (len(energy), len(test))
+                )
+                of_place = f"{start}-{arrays['times'][place]}"
+                estimates[f"drift-energy-{of_place}"] = Estimate(gap, "nats")
+                estimates[f"drift-nearest-{of_place}"] = mean(nearest)
+                estimates[f"drift-moved-{of_place}"] = mean(moved)
+        return estimates
+
+    def _starts(self, evaluation: Evaluation, sampler: Sampler) -> Iterator[tuple[Start, ChainState]]:
+        """Yield the starts that are wanted, with as many chains each.
+
+        Raises:
+            NotApplicable: if only the buffer is wanted, and the model has none.
+        """
+        import torch
+
+        from jembench import seeds
+        from jembench.data.pixels import to_float
+
+        test, kept, bounds = evaluation.data.part("test"), sampler.kept(), evaluation.data.spec.bounds
+        if kept is None and self.start == "buffer":
+            raise NotApplicable("The model's sampler keeps no chains to continue. Choose start=noise or start=data.")
+        n = min(self.images, len(test.images), *([] if kept is None else [len(kept.x)]))
+        generator = evaluation.services.generator(f"{self.name} starts")
+        conditional = evaluation.model.chains == "conditional" or (kept is not None and kept.y is not None)
+        x = to_float(test.images[:n], bounds).to(evaluation.device)
+        y = test.labels[:n].to(evaluation.device) if conditional and test.labels is not None else None
+        if self.start in ("all", "data"):
+            yield "data", ChainState(x, y)
+        if self.start in ("all", "noise"):
+            on_device = seeds.seeded(int(torch.randint(2**62, (), generator=generator)), evaluation.device)
+            yield "noise", sampler.start(n, y, generator=on_device)
+        if kept is not None and self.start in ("all", "buffer"):
+            chosen = torch.randperm(len(kept.x), generator=generator)[:n]
+            y = None if kept.y is None else kept.y[chosen].to(evaluation.device)
+            yield "buffer", ChainState(kept.x[chosen].to(evaluation.device), y)
+
+    def _run(
+        self, evaluation: Evaluation, sampler: Sampler, state: ChainState, times: list[int], start: str, arrays: Any
+    ) -> list[Tensor]:
+        """Run chains, add their energies and distances at each number of steps to the arrays, and return the images."""
+        import torch
+
+        from jembench import seeds
+        from jembench.data.pixels import to_uint8
+        from jembench.metrics.neighbours import nearest
+        from jembench.models.energies import grad_energy
+        from jembench.models.predictions import batched
+        from jembench.sampling import chain
+
+        data, device, begin = evaluation.data.spec, evaluation.device, state.x
+        seed = int(torch.randint(2**62, (), generator=evaluation.services.generator(f"{self.name} {start}")))
+        gradient, generator = batched(grad_energy(evaluation.model), data), seeds.seeded(seed, device)
+        train, scale = evaluation.data.images("train").flatten(1), data.dimensions**0.5
+        found: dict[str, list[Tensor]] = {f"{quantity}-{start}": [] for quantity in (*QUANTITIES, "images")}
+        for before, steps in zip([0, *times], times, strict=False):
+            state = chain.run(sampler, state, gradient, generator, steps - before)
+            images = to_uint8(state.x, data.bounds).cpu()
+            moved = (state.x - begin).flatten(1).norm(dim=1) * 2 / (data.bounds[1] - data.bounds[0])
+            distance = nearest(images.flatten(1), train, torch.device("cpu")).distance / 127.5
+            values = gradient(state.x, state.y)[0], distance / scale, moved / scale, images
+            for every, value in zip(found.values(), values, strict=True):
+                every.append(value.cpu())
+        kept = found[f"images-{start}"]
+        arrays |= {name: torch.stack(values).numpy() for name, values in found.items()}
+        arrays[f"images-{start}"] = arrays[f"images-{start}"][:, :SHOWN]
+        return kept
+
+
+def reported(arrays: Arrays) -> list[int]:
+    """Return the places, among the numbers of steps, of that of training and of the longest chain."""
+    times = arrays["times"].tolist()
+    return sorted({times.index(int(arrays["trained"])), len(times) - 1})
+
+
+def _fid(images: Tensor, real: Tensor) -> Estimate:
+    """Return FID of features (N, D), with an interval if they are few, as each resample takes long."""
+    from jembench.metrics.feature_scores import SMALL, fid, resampled_fid
+
+    sizes = (len(images), len(real)) if images.shape[1] <= SMALL else (1, 1)
+    resampling = Resampling(resampled_fid(images, real), sizes, (0.0, float("inf")))
+    return Estimate(resampling, "", "lower", len(images), fid(images, real))

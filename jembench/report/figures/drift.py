@@ -1,0 +1,66 @@
+"""Long chains: energies and distances against the number of steps, and images of a few chains.
+
+With ``chain-drift:at=5+10+20+50+100`` it is Figure 3 of the reproducibility report of Grathwohl et al. (2020).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jembench import drawing
+from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_of
+from jembench.report.figures.images import draw_sheet, grid_of, sheet
+
+_CURVES = {
+    "energy": "E(x) - mean E(test image), nats",
+    "fid": "FID",
+    "nearest": "RMS to nearest training image",
+    "moved": "RMS to the chain's start",
+}
+_STARTS = {"data": "from test images", "noise": "from noise", "buffer": "from the buffer"}
+_CHAINS = 4
+"""Chains in a strip."""
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """Plan a figure for each model."""
+    for result in results:
+        yield result.figure("chain-drift", drift, result.title, result.arrays)
+
+
+def drift(title: str, arrays: Arrays) -> Drawing:
+    """Draw a panel of curves for each quantity, and a strip of images for each start."""
+    from matplotlib.ticker import NullLocator
+
+    starts = [start for start in _STARTS if f"moved-{start}" in arrays]
+    times, trained = arrays["times"], int(arrays["trained"])
+    places, texts = np.where(times > 0, times, times[1] / 3), [f"{time:,}" for time in times]
+    strips = -(-len(starts) // 2)
+    strip = (drawing.page() / 2 - 0.3) * _CHAINS / len(times) + 0.35
+    figure, panels = drawing.panels(
+        title, 3.6 + strip * strips, 4 + len(starts), 2, height_ratios=[1.6, 1.6, *[strip] * strips]
+    )
+    rows: list[dict[str, Any]] = []
+    for axes, (quantity, label) in zip(panels, _CURVES.items(), strict=False):
+        for number, start in enumerate(starts):
+            values = arrays[f"{quantity}-{start}"].astype("float64")
+            means = values if values.ndim == 1 else values.mean(axis=1)
+            means = means - arrays["energy-test"].mean() * (quantity == "energy")
+            axes.plot(places, means, label=_STARTS[start], **drawing.line(number))
+            rows += rows_of({"steps": times, "value": means}, quantity=quantity, start=start)
+        axes.axvline(trained, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":", label="steps in training")
+        axes.set(xscale="log", xlabel="steps", ylabel=label)
+        axes.xaxis.set_minor_locator(NullLocator())
+        axes.set_xticks(places, texts)
+    for axes, start in zip(panels[4:], starts, strict=True):
+        images = arrays[f"images-{start}"][:, :_CHAINS].swapaxes(0, 1)
+        shape = images.shape[:2]
+        picture = sheet(images.reshape(-1, *images.shape[2:]), grid_of(shape[0] * shape[1], *shape))
+        draw_sheet(axes, picture)
+        axes.set_xticks((np.arange(len(times)) + 0.5) * picture.shape[1] / len(times), texts)
+        axes.set(title=_STARTS[start], xlabel="steps")
+    drawing.legend_below(figure, panels[0], columns=4)
+    return Drawing(figure, rows)
