@@ -24,9 +24,6 @@ if TYPE_CHECKING:
 
 NOTHING = "No results yet."
 
-PageOf = Callable[[Sequence[Row], Sequence[Table], Sequence[Table], Best | None], Any]
-"""Collects the ``Page`` of rows, our tables and published tables, with what finds the best values."""
-
 
 def build(
     cells: Iterable[Cell],
@@ -36,7 +33,7 @@ def build(
     selection: Selection = WHOLE,
     names: Names = NO_NAMES,
     read: Read | None = None,
-    page: PageOf | None = None,
+    page: Callable[..., Any] | None = None,
 ) -> Document:
     """Return the results of cells, as means over their seeds: the rows of ours, then the published ones.
 
@@ -47,7 +44,7 @@ def build(
         selection: which metrics and columns are shown.
         names: display names by canonical specs and recipes.
         read: gives a cell's per-example values, by which the best values are found; None: none are marked.
-        page: collects the page of the rows, our tables and the published tables.
+        page: collects the page of the rows, our tables, the published tables and what finds the best values.
     """
     seeds = rows(cells, names)
     labels = list(dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str)))
@@ -80,16 +77,16 @@ def build(
 
         return partial(best, seeds=seeds, read=read) if read else None
 
-    def whole_page(page: PageOf) -> Any:
+    def whole_page() -> Any:
         best = judge()
-        return page(means, *tables(means, parts, published, order, best), best)
+        return page and page(means, *tables(means, parts, published, order, best), best)
 
     return Document(
         tables=all_tables,
         judged=lambda: all_tables(judge()),
         records=lambda: [row.as_dict() for row in shown],
         fields=FIELDS,
-        page=partial(whole_page, page) if page else None,
+        page=whole_page if page else None,
         rows=means,
         seeds=mark_chance(seeds),
     )
