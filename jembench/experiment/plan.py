@@ -339,7 +339,7 @@ def _presentation(
 ) -> tuple[tuple[Part, ...], Names]:
     """Return a part for the blocks of each title, and the display names of models.
 
-    If --set makes two trainings the same, the last name is that of both.
+    Names are joined if --set makes two trainings the same.
 
     Args:
         runs: the blocks.
@@ -355,13 +355,13 @@ def _presentation(
     for run, names in rows:
         shown = parts[run.title].rows
         shown[names] = tuple(dict.fromkeys((*shown.get(names, ()), *_metrics_on(run, names[1]))))
-    found: dict[tuple[str, str], str] = {}
+    found: dict[tuple[str, str], dict[str, None]] = {}
     for run, fit in fits:
         if run.label:
             parts[run.title].labels[fit.recipe.label] = run.label
         if run.name:
-            found[str(fit.model), fit.recipe.label] = run.name
-    return tuple(parts.values()), found
+            found.setdefault((str(fit.model), fit.recipe.label), {})[run.name] = None
+    return tuple(parts.values()), {key: " / ".join(names) for key, names in found.items()}
 
 
 # --- a suite for given results ----------------------------------------------------------------------------------------
