@@ -91,45 +91,29 @@ def test_using_the_broken_plugin_says_whose_fault_it_is(tmp_path):
     )
 
 
-def test_model_dataset_and_metric_are_run_together(tmp_path):
-    arguments = ["--models", "linear", "--dataset", "stripes", "--metrics", "accuracy,confidence"]
-    settings = ["--recipe", "digits", "--set", "epochs=5"]
+def test_all_is_used_in_one_run_and_by_a_model_of_another_distribution(tmp_path):
+    arguments = ["--models", "linear,jem:net=small-2", "--dataset", "stripes", "--metrics", "accuracy,confidence"]
+    settings = ["--recipe", "digits", "--set", "chains.sampler=mala:steps=2,step_size=0.001", "--set", "epochs=5"]
     done = jembench("run", "hybrid", *arguments, *settings, "--format", "json", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     json.loads(done.stdout)
     cells = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "cells").glob("*.json")]
-    values = {label: value for cell in cells for label, value in cell["outcome"]["values"].items()}
-    assert values.keys() == {"accuracy", "confidence"}
-    assert values["accuracy"]["value"] == 100  # the three directions are linearly separable
-    confidence = values["confidence"]
+    found = {(cell["fit"]["model"].partition(":")[0], cell["metric"]): cell for cell in cells}
+    accuracy, confidence = (found["linear", name]["outcome"]["values"][name] for name in ("accuracy", "confidence"))
+    assert accuracy["value"] == 100  # the three directions are linearly separable
     assert confidence["low"] < confidence["value"] < confidence["high"]
-
-
-def test_a_model_of_another_distribution_is_trained_with_its_sampler(tmp_path):
-    arguments = [
-        "--models",
-        "jem:net=small-2",
-        "--dataset",
-        "stripes",
-        "--metrics",
-        "accuracy,confidence",
-        "--recipe",
-        "digits",
-    ]
-    settings = ["--set", "chains.sampler=mala:steps=2,step_size=0.001", "--set", "epochs=0.5"]
-    done = jembench("run", "hybrid", *arguments, *settings, "--format", "json", cwd=tmp_path)
-    assert done.returncode == 0, done.stderr
-    cells = [json.loads(path.read_text()) for path in (tmp_path / "runs" / "cells").glob("*.json")]
-    plugins = {cell["metric"]: cell["provenance"]["plugins"] for cell in cells}
+    plugins = {metric: cell["provenance"]["plugins"] for (model, metric), cell in found.items() if model == "jem"}
     made_by = [
         "jembench-example 1.2.3 [mala = jembench_example:mala]",
         "jembench-example 1.2.3 [stripes = jembench_example:stripes]",
         f"jembench-jem {importlib.metadata.version('jembench-jem')} [jem = jembench_jem:jem]",
     ]
-    confidence = "jembench-example 1.2.3 [confidence = jembench_example.metric:Confidence]"
-    version = importlib.metadata.version("jembench")
-    accuracy = f"jembench {version} [accuracy = jembench.metrics.classification:Accuracy]"
-    assert plugins == {"accuracy": sorted([*made_by, accuracy]), "confidence": sorted([*made_by, confidence])}
+    measured_by = {
+        "accuracy": f"jembench {importlib.metadata.version('jembench')} "
+        "[accuracy = jembench.metrics.classification:Accuracy]",
+        "confidence": "jembench-example 1.2.3 [confidence = jembench_example.metric:Confidence]",
+    }
+    assert plugins == {metric: sorted([*made_by, code]) for metric, code in measured_by.items()}
 
 
 def test_it_keeps_every_promise(tmp_path):

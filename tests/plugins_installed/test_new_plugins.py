@@ -1,4 +1,4 @@
-"""What `jembench plugin new` writes, really installed: its own tests, the conformance kit, and a run with all of it."""
+"""What `jembench plugin new` writes, really installed: its own tests with the conformance kit, and a run with all."""
 
 import importlib.util
 import json
@@ -49,15 +49,6 @@ def test_their_own_tests_pass(site):
     settings = ["-q", "-p", "no:cacheprovider", "-c", "my-model/pyproject.toml"]
     done = run(site, "pytest", *settings, *(f"my-{kind}" for kind in KINDS), cwd=site.parent)
     assert done.returncode == 0, done.stdout
-
-
-def test_they_keep_every_promise(site, tmp_path):
-    names = [f"my-{kind}" for kind in KINDS]
-    done = run(site, "jembench", "plugin", "check", *names, "--format", "json", cwd=tmp_path)
-    assert done.returncode == 0, done.stdout
-    rows = json.loads(done.stdout)
-    assert {row["component"] for row in rows} == set(names)
-    assert {row["status"] for row in rows} <= {"passed", "skipped"}  # nothing is excused
 
 
 def test_each_is_a_row(site, tmp_path):
