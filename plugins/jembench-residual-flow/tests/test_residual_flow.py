@@ -354,7 +354,7 @@ def test_a_gradient_that_overflows_is_reported_and_not_ranked():
         bank=FeatureBank(Noise(), Store(Path()), CPU),
     ).evaluation()
     with pytest.raises(Diverged, match="grad-norm of 5 of 5 images of test are not finite"):
-        OutOfDistribution(set="train", score="grad-norm").compute(evaluation)
+        OutOfDistribution(set="uniform", score="grad-norm").compute(evaluation)
 
 
 def test_samples_that_are_not_finite_are_reported():
