@@ -26,8 +26,9 @@ from scipy.integrate import quad
 from jembench.interfaces import Features, Resampling, Value
 from jembench.metrics.base import Estimate, mean, median, share, value_of
 from jembench.metrics.classification import ECE, AdaptiveECE, Classification, ClasswiseECE, DebiasedECE
-from jembench.metrics.densities import EnergyGap, LogDensity, among_highest, effective_classes
+from jembench.metrics.densities import EnergyGap
 from jembench.metrics.generation import FID, IS, KID, PRC, FeatureMetric, FIDInfinity
+from jembench.metrics.log_density import LogDensity, among_highest, effective_classes
 from jembench.metrics.neighbours import Neighbours
 from jembench.metrics.ood import OutOfDistribution
 from jembench.metrics.sample_protocol import Generated

@@ -52,8 +52,12 @@ class OnlyWith:
     value: Scalar
 
 
-class Added:
-    """An option that a later version added, no part of the identity at its default, so that ids remain."""
+class Neutral:
+    """An option that is no part of the identity at its default, so that ids remain."""
+
+
+class Added(Neutral):
+    """A neutral option that a command adds to metrics, such as a sampler."""
 
 
 class Names:

@@ -216,7 +216,7 @@ def resolve(kind: Kind, text: str) -> Resolved:
     arguments = defaults | {key: read_text(value, known[key].hint, f"{key} of {name}") for key, value in given.items()}
     only_with = options.marked(factory, options.OnlyWith).items()
     idle = {key for key, only in only_with if arguments[only.option] != only.value}
-    idle |= {key for key in options.marked(factory, options.Added) if arguments[key] == defaults[key]}
+    idle |= {key for key in options.marked(factory, options.Neutral) if arguments[key] == defaults[key]}
     incidental = frozenset(idle | options.marked(factory, options.Incidental).keys())
     return Resolved(component, factory, name, arguments, incidental)
 

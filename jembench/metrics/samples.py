@@ -14,7 +14,8 @@ from jembench.interfaces import Density, Energy, Evaluation, Measurement, Need, 
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, OptionalCount, mean, median, share
 from jembench.metrics.class_offset import variance_between
 from jembench.metrics.classification import classified
-from jembench.metrics.densities import among_highest, effective_classes, highest_first, log_px, size_of_end
+from jembench.metrics.densities import log_px
+from jembench.metrics.log_density import among_highest, effective_classes, highest_first, size_of_end
 from jembench.metrics.sample_protocol import ALL_KEPT, SampleProtocol, SamplerSpec, require_images
 
 if TYPE_CHECKING:

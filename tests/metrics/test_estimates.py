@@ -8,7 +8,7 @@ from hypothesis.extra.numpy import arrays
 from scipy.stats import entropy
 
 from jembench.metrics.base import mean, share, value_of
-from jembench.metrics.densities import among_highest, effective_classes
+from jembench.metrics.log_density import among_highest, effective_classes
 from jembench.stats.intervals import wilson
 
 RNG = np.random.default_rng(0)

@@ -6,8 +6,8 @@ import torch
 from scipy.stats import entropy
 from sklearn.metrics import roc_auc_score
 
-from jembench.interfaces import DataSpec
-from jembench.metrics.densities import LogDensity, size_of_end
+from jembench.interfaces import DataSpec, Samples, Source
+from jembench.metrics.log_density import LogDensity, size_of_end
 from jembench.stats.intervals import wilson
 
 N = 60
@@ -63,6 +63,36 @@ def test_values_are_those_of_sorted_images(evaluation):
     for value in values.values():
         assert value.low <= value.value <= value.high
     assert [values[label].unit for label in ("log-px-spread", "accuracy-top")] == ["nats", "%"]
+
+
+@pytest.mark.parametrize("source", ["kept", "fresh"])
+def test_samples_have_their_predicted_classes_in_place_of_labels(fake, source):
+    """The model's logits are three pixels, and its log p(x) the sum of all: found again from the pixels themselves."""
+
+    class Model:
+        def logits(self, x):
+            return x.flatten(1)[:, :3]
+
+        def energy(self, x):
+            return -x.flatten(1).sum(dim=1)
+
+    images = fake.images(N, 2)
+    drawn = {Source(chains=source): Samples(images, torch.zeros(N, dtype=torch.int64), "buffer")}
+    found = LogDensity(source=source).compute(
+        fake.Evaluation(model=Model(), by_source=drawn, labels=torch.zeros(5), sets={"test": fake.images(5, 1)})
+    )
+    pixels = images.flatten(1).double().numpy() / 127.5 - 1
+    classes, log_px = pixels[:, :3].argmax(axis=1), pixels.sum(axis=1)
+    top = np.argsort(-log_px)[:15]
+    expected = {"log-px-spread": np.std(log_px), "classes-top": np.exp(entropy(np.bincount(classes[top], minlength=3)))}
+    values = {label: value.value for label, value in found.values.items()}
+    assert values == pytest.approx({f"{label}-{source}": value for label, value in expected.items()}, rel=1e-5)
+    assert np.array_equal(shown(found.arrays, "top"), top)
+    assert set(classes[shown(found.arrays, found.arrays["lowest"][1])]) == {1}
+    assert f"images={N}" in found.protocol
+    assert "source=buffer" in found.protocol
+    assert LogDensity().requires == {"energy"}
+    assert LogDensity(source=source).requires == {"energy", "samples"}
 
 
 def test_sheets_show_the_ends_in_their_order(evaluation):

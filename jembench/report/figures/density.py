@@ -1,6 +1,6 @@
-"""Log p(x) of test images by class, and the images at either end.
+"""Log p(x) of test images or samples by class, and the images at either end.
 
-Figures 9 to 11 of Grathwohl et al. (2020), arXiv:1912.03263, show the same of generated samples.
+Figures 9 to 12 of Grathwohl et al. (2020), arXiv:1912.03263, are those of ``source=kept``.
 """
 
 from __future__ import annotations
@@ -17,17 +17,20 @@ from jembench.report.figures.images import Panel, grids
 _SIDES = {"highest": "top", "lowest": "bottom"}
 """The ends of log p(x), and the arrays of the images there."""
 
+_SOURCES = {"kept": ": kept chains, predicted classes", "fresh": ": new chains, predicted classes"}
+
 
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan the test images of highest and lowest log p(x) of each model, and log p(x) per class."""
     for result in results:
+        source = _SOURCES.get(result.options.get("source", ""), "")
         kinds = {"log-density-extremes": extremes}
         if "labels" in result.arrays:
             kinds["log-density-by-class"] = by_class
         if "highest" in result.arrays:
             kinds["log-density-images"] = images_of_classes
         for figure, draw in kinds.items():
-            yield result.figure(figure, draw, result.title, result.arrays)
+            yield result.figure(figure, draw, result.title + source, result.arrays)
 
 
 def by_class(title: str, arrays: Arrays) -> Drawing:

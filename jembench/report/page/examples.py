@@ -65,7 +65,10 @@ def galleries(cells: Sequence[Cell], store: Store, names: Names = NO_NAMES) -> l
 
 def _is_plain(metric: str) -> bool:
     """Return whether a metric reads the test images as they are and the model's own probabilities."""
-    return bare_name(metric) in _METRICS and not {"data_noise", "scaling"} & dict(spec.parse(metric).arguments).keys()
+    return (
+        bare_name(metric) in _METRICS
+        and not {"data_noise", "scaling", "source"} & dict(spec.parse(metric).arguments).keys()
+    )
 
 
 def _gallery(cells: Sequence[Cell], store: Store, names: Names) -> Gallery:
@@ -136,7 +139,7 @@ def _values(cells: Sequence[Cell], store: Store, n: int) -> dict[str, Any]:
 
 def _lists(values: Mapping[str, Any], labels: Any) -> dict[str, list[int]]:
     """Return the indices of the images in the order of each list."""
-    from jembench.metrics.densities import highest_first
+    from jembench.metrics.log_density import highest_first
 
     found = {}
     if "predicted" in values:

@@ -1,0 +1,198 @@
+"""Log p(x) of test images or of samples: its spread, and the classes at its extremes.
+
+Legend: N images, n of them at either end, K classes, R resamples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+from jembench.catalog.options import Neutral
+from jembench.catalog.spec import Scalar
+from jembench.interfaces import Classifier, Evaluation, Measurement, Need, Planned, Quantity, Resampling
+from jembench.metrics.base import Array, Arrays, Estimate, Metric, describe_test_images, share
+from jembench.metrics.classification import classified
+from jembench.metrics.densities import log_px
+from jembench.metrics.sample_protocol import SampleProtocol
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from jembench.stats.intervals import Indices
+
+END = 100
+"""The number of images at either end, at most a quarter of all."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LogDensity(Metric):
+    """Log p(x) of the test images or of samples, in nats: its spread, and the classes at its extremes.
+
+    The two ends are the 100 images of the highest and of the lowest log p(x), or a quarter of the images each if that
+    is fewer. ``classes-top`` is the effective number of classes, by label, at the upper end; ``accuracy-top`` and
+    ``accuracy-bottom`` the share of images classified correctly at each end, in %; ``auroc-correct`` the AUROC of
+    log p(x) for images that are classified correctly (the positive class) against the others. Values that need
+    logits or labels are left out where there are none.
+
+    ``source=kept`` measures the samples that training kept, as in Figures 9 to 12 and Appendix D of Grathwohl et al.
+    (2020), and ``source=fresh`` the ends of new chains. Samples are counted by the class that the model predicts, and
+    have no accuracies; the labels of their values end with the source: ``log-px-spread-kept``.
+    """
+
+    source: Annotated[Literal["test", "kept", "fresh"], Neutral()] = "test"
+    name: ClassVar[str] = "log-density"
+    reads: ClassVar[frozenset[Quantity]] = frozenset({"energy", "logits"})
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """An energy, and the samples if they are measured."""
+        return frozenset({"energy"} if self.source == "test" else {"energy", "samples"})
+
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """No options, since they are part of the description of the images."""
+        return {}
+
+    @property
+    def samples(self) -> SampleProtocol | None:
+        """The samples that are measured; None: the test images."""
+        return None if self.source == "test" else SampleProtocol(source=self.source)
+
+    def check(self, planned: Planned) -> None:
+        """Check that the model will have the samples."""
+        if self.samples:
+            planned.samples(self.samples.wanted)
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the images; the arrays hold those at the ends as well."""
+        images, parts, labels = self._images(evaluation)
+        which = images if self.samples else "test"
+        arrays: dict[str, Any] = {"log-px": log_px(evaluation, which)}
+        if isinstance(evaluation.model, Classifier):
+            arrays |= classified(evaluation, which)
+            labels = arrays["predicted"] if self.samples else labels
+        if labels is not None:
+            arrays["labels"] = labels
+        arrays |= _images_at_ends(arrays, images, evaluation)
+        estimates = self.estimates(arrays) | _detection(arrays)
+        details: dict[str, Any] = {}
+        if "accuracy-top" in estimates and "auroc-correct" not in estimates:
+            details["undefined"] = {"auroc-correct": "All images are classified correctly, or none is."}
+        parts |= {"top": size_of_end(len(images))}
+        return self.measurement(evaluation, arrays, estimates=estimates, parts=parts, details=details)
+
+    def _images(self, evaluation: Evaluation) -> tuple[Tensor, dict[str, Scalar], Array | None]:
+        """Return the images that are measured, the parts of the protocol that describe them, and their labels."""
+        if self.samples:
+            images, _, source, _ = evaluation.samples(self.samples.wanted)
+            return images, self.samples.description(len(images), len(images), source), None
+        images, labels = evaluation.data.part("test")
+        return images, describe_test_images(len(images)), None if labels is None else labels.cpu().numpy()
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the values of the images, except ``auroc-correct``; each resample has its own extremes.
+
+        The correctly classified images, from which ``auroc-correct`` is resampled, differ between models, so that two
+        models cannot be compared image by image.
+        """
+        log_px = arrays["log-px"]
+        n = len(log_px)
+        spread = Resampling(lambda drawn: log_px[drawn].std(axis=1), (n,), (0.0, float("inf")))
+        estimates = {"log-px-spread": Estimate(spread, "nats")}
+        order, end = highest_first(log_px), size_of_end(n)
+        if "labels" in arrays:
+            classes = effective_classes(arrays["labels"], len(arrays["highest"]))
+            estimates["classes-top"] = among_highest(classes, order, end)
+        if self.samples:
+            return {f"{label}-{self.source}": estimate for label, estimate in estimates.items()}
+        if {"labels", "predicted"} <= arrays.keys():
+            right = share(arrays["predicted"] == arrays["labels"], "higher")
+            estimates["accuracy-top"] = among_highest(right, order, end)
+            estimates["accuracy-bottom"] = among_highest(right, order[::-1], end)
+        return estimates
+
+
+def size_of_end(n: int) -> int:
+    """Return the number of images at either end of n images."""
+    return max(1, min(END, n // 4))
+
+
+def highest_first(values: Array) -> Array:
+    """Return the order from the highest value to the lowest; equal values keep their order."""
+    return (-values).argsort(kind="stable")
+
+
+def effective_classes(classes: Array, num_classes: int) -> Estimate:
+    """Return the effective number of classes, 1 to K: exp(H) of their shares among the classes (N,) of images.
+
+    It is the Hill number of order 1. Jost (2006), Oikos 113(2), 363-375.
+    """
+    import numpy as np
+    from scipy.special import entr
+
+    from jembench.stats.intervals import multiplicities
+
+    def hill_number(indices: Indices) -> Array:
+        counts = multiplicities(classes[indices], num_classes)
+        numbers: Array = np.exp(entr(counts / counts.sum(axis=1, keepdims=True)).sum(axis=1))
+        return numbers
+
+    return Estimate(Resampling(hill_number, (len(classes),), (1.0, float(num_classes))))
+
+
+def among_highest(estimate: Estimate, order: Array, n: int) -> Estimate:
+    """Return a statistic restricted to the n highest images of each resample.
+
+    Args:
+        estimate: of all N images.
+        order: (N,) the images from the highest to the lowest.
+        n: at most N.
+    """
+    import numpy as np
+
+    rank, statistic = np.empty_like(order), estimate.resampling.statistic
+    rank[order] = np.arange(len(order))
+
+    resampling = estimate.resampling._replace(
+        statistic=lambda indices: statistic(order[np.partition(rank[indices], n - 1, axis=1)[:, :n]]),
+        trials=min(n, estimate.resampling.trials),
+    )
+    flags = None if estimate.flags is None else estimate.flags[order[:n]]
+    return estimate._replace(resampling=resampling, n=n, flags=flags)
+
+
+def _detection(arrays: Arrays) -> dict[str, Estimate]:
+    """Return the AUROC of log p(x) for correctly classified images, if some images are correct and some are not."""
+    if not {"predicted", "labels"} <= arrays.keys():
+        return {}
+    right = arrays["predicted"] == arrays["labels"]
+    if right.all() or not right.any():
+        return {}
+    from sklearn.metrics import roc_auc_score  # scikit-learn takes a second to import
+
+    from jembench.stats import ranking
+
+    log_px = arrays["log-px"]
+    resampling = ranking.auroc_resampling(log_px[right], log_px[~right])
+    return {"auroc-correct": Estimate(resampling, "", "higher", value=float(roc_auc_score(right, log_px)))}
+
+
+def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> Arrays:
+    """Return the images at the extremes, of all and of each class, and random ones of each class."""
+    from jembench.metrics.pictures import first_of_classes, in_rows, pictures, random_of_classes
+
+    order, n = highest_first(arrays["log-px"]), size_of_end(len(arrays["log-px"]))
+    grids = {"top": in_rows(order[:n]), "bottom": in_rows(order[::-1][:n])}
+    if "log-odds" in arrays:
+        surest = highest_first(arrays["log-odds"])
+        grids |= {"top-confidence": in_rows(surest[:n]), "bottom-confidence": in_rows(surest[::-1][:n])}
+    if "labels" in arrays:
+        labels, num_classes = arrays["labels"], evaluation.data.spec.num_classes
+        generator = evaluation.services.generator("log-density images")
+        grids |= {
+            "highest": first_of_classes(order, labels, num_classes),
+            "random": random_of_classes(labels, num_classes, generator),
+            "lowest": first_of_classes(order[::-1], labels, num_classes),
+        }
+    return pictures(images, grids)
