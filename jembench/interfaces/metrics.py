@@ -80,6 +80,14 @@ class OODScore(Protocol):
 
 
 @runtime_checkable
+class DifferentiableScore(OODScore, Protocol):
+    """A score that is a differentiable function of quantities, so that outliers can be attacked."""
+
+    def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
+        """Return the score of each image, float64 (N,); ``read`` returns a quantity of the images."""
+
+
+@runtime_checkable
 class FittedScore(OODScore, Protocol):
     """A score with parameters that are estimated, for each model, on training or validation images."""
 

@@ -8,13 +8,14 @@ Legend: N examples, K classes or columns of confidences, M bins, R resamples.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import Diverged, NotApplicable
 from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling
-from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images, mean, share
+from jembench.metrics.attacks import UnderAttack
+from jembench.metrics.base import Array, Arrays, Estimate, describe_test_images, mean, share
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -29,15 +30,44 @@ LOWEST, HIGHEST = 0.01, 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(Metric):
+class Classification(UnderAttack):
     """A metric of the logits of the test images and their labels."""
 
-    data_noise: NotNegative = 0.0
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """The needs of the metric, and of the attack."""
+        return frozenset[Need]({"logits", "labels"}) | (self.attack.requires if self.attack else frozenset())
+
+    @property
+    def label(self) -> str:
+        """The label of the value."""
+        return self.name + self.suffix
 
     def arrays(self, evaluation: Evaluation) -> Arrays:
         """Score each test image."""
-        return self.scores(*labelled_logits(evaluation, "test", self.data_noise))
+        return self.scores(*self.logits(evaluation))
+
+    def logits(self, evaluation: Evaluation) -> list[Tensor]:
+        """Return the logits of the test images, or of the attack's images, float64 (N, K), and the labels (N,).
+
+        Raises:
+            Diverged: if a logit is not finite.
+        """
+        if self.attack is None:
+            return labelled_logits(evaluation, "test", self.data_noise)
+        import torch
+
+        attacked = self.attack.attack(evaluation).whole()
+        target = self.attack.attacked_model(evaluation, f"under {self.attack.label}")
+        logits = target.logits(torch.from_numpy(attacked["adversarial"]).to(evaluation.device))
+        return [logits.detach().cpu().double(), torch.from_numpy(attacked["label"])]
+
+    def measurement(self, evaluation: Evaluation, arrays: Arrays, **others: Any) -> Measurement:
+        """Return a measurement, with the number of images in its protocol."""
+        parts = describe_test_images(len(next(iter(arrays.values()))), self.data_noise)
+        return super().measurement(evaluation, arrays, **{"parts": parts, **others})
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
         """Return the arrays of each example, from float64 logits."""
@@ -49,11 +79,11 @@ class Accuracy(Classification):
     """Share of test images classified correctly, in %, with Wilson's interval.
 
     ``data_noise``, of all metrics that have it, is the standard deviation of Gaussian noise on the images, on [-1, 1]:
-    .03 in the reference code of JEM.
+    .03 in the reference code of JEM. ``under``, of all metrics of classification and calibration, is an attack with its
+    eps: pgd@8/255, or pgd:norm=l2@0.5. Its images are measured, and images on which it fails as they are.
     """
 
     name: ClassVar[str] = "accuracy"
-    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "labels"})
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
         """Return ``correct``, bool (N,): whether the class of the largest logit is the label."""
@@ -61,7 +91,7 @@ class Accuracy(Classification):
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the share."""
-        return {self.name: share(arrays["correct"], "higher")}
+        return {self.label: share(arrays["correct"], "higher")}
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the test images; the details have the accuracy of guessing among all classes."""
@@ -82,8 +112,7 @@ class Scaled(Classification):
     @property
     def requires(self) -> frozenset[Need]:
         """The needs of the metric: with scaling, validation images too."""
-        needs: set[Need] = {"logits", "labels"}
-        return frozenset(needs | {"validation"} if self.scaling == "temperature" else needs)
+        return super().requires | (frozenset({"validation"}) if self.scaling == "temperature" else frozenset())
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
@@ -93,7 +122,7 @@ class Scaled(Classification):
     @property
     def label(self) -> str:
         """The label of the value, another one after scaling, so that one table can show both."""
-        return self.name if self.scaling == "none" else f"{self.name}-scaled"
+        return super().label if self.scaling == "none" else f"{self.name}-scaled{self.suffix}"
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the test images.
@@ -104,7 +133,7 @@ class Scaled(Classification):
         """
         if self.scaling == "none":
             return super().compute(evaluation)
-        logits, labels = labelled_logits(evaluation, "test", self.data_noise)
+        logits, labels = self.logits(evaluation)
         held, held_labels = labelled_logits(evaluation, "validation", self.data_noise)
         temperature, n = fit_temperature(held, held_labels), len(held)
         parts = {**describe_test_images(len(labels), self.data_noise), "validation_images": n}

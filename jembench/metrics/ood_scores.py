@@ -35,7 +35,11 @@ class PredictionScore(NamedTuple):
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
         """Return the score of each image, float64 (N,)."""
-        return self.function(evaluation.predictions.read(self.quantity, images, noise).double())
+        return self.of(lambda quantity: evaluation.predictions.read(quantity, images, noise))
+
+    def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
+        """Return the score of each image, float64 (N,), from its quantity."""
+        return self.function(read(self.quantity).double())
 
 
 class Refinement(NamedTuple):
@@ -67,22 +71,21 @@ class GivenClass(NamedTuple):
         import torch
 
         images = held_out(evaluation)
-        log_px, predicted = _log_px_and_class(evaluation, images, noise)
+        energy, logits = (evaluation.predictions.read(each, images, noise).cpu() for each in ("energy", "logits"))
+        log_px, predicted = -energy.double(), logits.argmax(dim=1)
         offsets = torch.full((evaluation.data.spec.num_classes,), float(log_px.mean()), dtype=torch.float64)
         offsets.scatter_reduce_(0, predicted, log_px, "mean", include_self=False)
         return self._replace(offsets=offsets), {"fitted_on": images, "fitted_images": len(log_px)}
 
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
         """Return the score of each image, float64 (N,)."""
+        return self.of(lambda quantity: evaluation.predictions.read(quantity, images, noise).cpu())
+
+    def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
+        """Return the score of each image, float64 (N,), from its energy and logits."""
         assert self.offsets is not None, "fit comes first"
-        log_px, predicted = _log_px_and_class(evaluation, images, noise)
-        return log_px - self.offsets[predicted]
-
-
-def _log_px_and_class(evaluation: Evaluation, images: str, noise: float) -> tuple[Tensor, Tensor]:
-    """Return log p(x), float64 (N,), and the predicted class, int64 (N,), of images."""
-    energy, logits = (evaluation.predictions.read(quantity, images, noise).cpu() for quantity in ("energy", "logits"))
-    return -energy.double(), logits.argmax(dim=1)
+        predicted = read("logits").argmax(dim=1)
+        return -read("energy").double() - self.offsets.to(predicted.device)[predicted]
 
 
 def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:

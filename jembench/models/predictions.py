@@ -59,12 +59,12 @@ def read(
     if "grad-norm" in wanted:
         require_gradients(model)
 
-    def one_pass(part: slice) -> Readings:
+    def of_part(part: slice) -> Readings:
         x = images[part].to(device)
-        return _one_pass(model, x if x.is_floating_point() else to_float(x, data.bounds), wanted)
+        return one_pass(model, x if x.is_floating_point() else to_float(x, data.bounds), wanted)
 
     with mode(model, train=False), frozen(cast(nn.Module, model)):
-        parts = in_parts(one_pass, len(images), device, data.shape)
+        parts = in_parts(of_part, len(images), device, data.shape)
     return {quantity: torch.cat([part[quantity] for part in parts]).cpu() for quantity in parts[0]}
 
 
@@ -125,10 +125,11 @@ def batched(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
     return evaluate
 
 
-def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) -> Readings:
+def one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity], *, graph: bool = False) -> Readings:
+    """Return quantities of images in the model's units, with their graph if ``graph`` is true."""
     # an autocast context of the caller would also affect the backward pass
-    with torch.set_grad_enabled("grad-norm" in wanted), torch.autocast(x.device.type, enabled=False):
-        x.requires_grad_("grad-norm" in wanted)
+    with torch.set_grad_enabled(graph or "grad-norm" in wanted), torch.autocast(x.device.type, enabled=False):
+        x = x if graph else x.requires_grad_("grad-norm" in wanted)
         readings: Readings = {}
         if "logits" in wanted or (wanted and energy_follows_from_logits(model)):
             readings["logits"] = at_least_float32(cast(Classifier, model).logits(x))
@@ -136,9 +137,9 @@ def _one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity]) ->
             logits = readings["logits"] if energy_follows_from_logits(model) else None
             readings["energy"] = energy_function(model)(x) if logits is None else marginal_energy(logits)
         if "grad-norm" in wanted:
-            (grad,) = torch.autograd.grad(readings["energy"].sum(), x)
+            (grad,) = torch.autograd.grad(readings["energy"].sum(), x, create_graph=graph)
             readings["grad-norm"] = grad.flatten(1).norm(dim=1)
-    return {quantity: reading.detach() for quantity, reading in readings.items() if quantity in wanted}
+    return {name: each if graph else each.detach() for name, each in readings.items() if name in wanted}
 
 
 def energy_follows_from_logits(model: Any) -> bool:

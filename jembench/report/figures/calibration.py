@@ -32,7 +32,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 
 def _peers(result: Result) -> tuple[object, ...]:
-    return *result.place, *(result.protocol.get(part) for part in ("split", "images", "bins", "data_noise"))
+    return *result.place, *(result.protocol.get(part) for part in ("split", "images", "bins", "data_noise", "under"))
 
 
 def diagram(result: Result) -> Drawing:
@@ -71,10 +71,11 @@ def comparison(results: Sequence[Result]) -> Drawing:
 
 
 def _names(result: Result) -> tuple[str, str]:
-    """Return the model with the scaling of its confidences, and the calibration error with its interval."""
+    """Return the model with the scaling of its confidences and the attack, and the calibration error."""
     scaling = f", {result.options['scaling']} scaling" if "scaling" in result.options else ""
+    under = f", under {result.options['under']}" if "under" in result.options else ""
     ece = next(iter(result.values.values()))
-    return result.model + scaling, f"ECE {with_interval(ece, 2, ' %')}"
+    return result.model + scaling + under, f"ECE {with_interval(ece, 2, ' %')}"
 
 
 def _draw_gaps(axes: Axes, result: Result) -> tuple[Reliability, list[dict[str, Any]]]:

@@ -23,6 +23,7 @@ _AXES = {
 
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan histograms of a model's score on all sets of images, and the AUROC of all models, sets and scores."""
+    results = [result for result in results if "under" not in result.protocol]
     for group in grouped(results, lambda result: (result.fit.names, result.place, _score(result))):
         yield figure_of(group, f"ood-{_score(group[0])}", of_scores, group)
     ranked = [result for result in results if "auroc" in result.values]

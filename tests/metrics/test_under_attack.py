@@ -1,0 +1,192 @@
+"""Metrics of attacked images: of a linear model, accuracy and scores of outliers under attack have closed forms."""
+
+import re
+from unittest.mock import MagicMock
+
+import numpy as np
+import pytest
+import torch
+from fake_evaluation import FakeEvaluation, random_images
+from hyperplane import DATA, Linear, grey
+from torch import nn
+
+from jembench.attacks.pgd import PGD
+from jembench.catalog import registry
+from jembench.data.pixels import to_float
+from jembench.errors import NotApplicable, OutOfTime, SpecError
+from jembench.interfaces import DataSpec, Planned
+from jembench.metrics import functional
+from jembench.metrics.attacks import choose
+from jembench.metrics.classification import ECE, NLL, Accuracy
+from jembench.metrics.ood import OutOfDistribution
+
+SPENT = "budget=quick,images=40,restarts=1"
+
+
+def measured(metric, evaluation):
+    return registry.resolve("metrics", metric).make().compute(evaluation)
+
+
+# --- classification ---------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def evaluation():
+    """Of grey images, which no bound of a pixel's range stops."""
+    images, labels = grey(60, 110, 146)
+    return FakeEvaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_accuracy_and_calibration_are_those_of_the_images_of_the_attack(evaluation, norm):
+    chosen = choose(evaluation, 40)
+    exact = evaluation.model.exact(chosen.images / 255, norm)
+    eps = 1.001 * float(exact.median())
+    attack = f"pgd:{SPENT},norm={norm}"
+    found = {name: measured(f'{name}:under="{attack}@{eps}"', evaluation) for name in ("accuracy", "nll", "ece")}
+    robust = (evaluation.model.classes(chosen.images) == chosen.labels) & (exact > eps)
+    assert found["accuracy"].values[f"accuracy-under-pgd-{norm}@{eps}"].value == 100 * robust.double().mean()
+    attacked = measured(f"{attack},eps={eps}", evaluation).arrays
+    logits = evaluation.model.logits(2 * torch.from_numpy(attacked["adversarial"]) - 1).detach().numpy()
+    for name, expected in (("nll", functional.nll), ("ece", functional.ece)):
+        value = found[name].values[f"{name}-under-pgd-{norm}@{eps}"]
+        assert value.value == pytest.approx(expected(logits, attacked["label"]).value)
+        assert value.n == 40
+    assert len(evaluation.memory) == 1  # one attack for all
+    assert "images=40" in found["nll"].protocol
+    assert f"norm={norm},refine=0,restarts=1" in found["nll"].protocol
+
+
+def test_images_on_which_the_attack_fails_stay_as_they_are(evaluation):
+    chosen = choose(evaluation, 40)
+    clean = functional.nll(evaluation.model.logits(to_float(chosen.images, DATA.bounds)).detach(), chosen.labels)
+    found = NLL(under=f"pgd:{SPENT}@1e-9").compute(evaluation).values["nll-under-pgd-linf@1e-9"]
+    assert found.value == pytest.approx(clean.value)
+
+
+def test_a_model_with_chains_in_its_answer_needs_them():
+    plain, refined = ECE(under="pgd@8/255"), ECE(under="pgd:refine=1@8/255", scaling="temperature")
+    assert plain.requires == {"logits", "labels", "gradients"}
+    assert refined.requires == plain.requires | {"validation", "energy", "samples", "chains"}
+    assert refined.label == "ece-scaled-under-pgd-linf@8/255"
+    assert Accuracy().protocol_options == {"data_noise": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"under": "pgd"}, "under of accuracy is 'pgd'; write an attack with its eps: pgd@8/255."),
+        ({"under": "pdg@8/255"}, "no metric named 'pdg'"),
+        ({"under": "pgd@large"}, "eps is 'large'"),
+        ({"under": "boundary@0.1"}, "no option of boundary named 'eps'"),
+        ({"under": "pgd@0.1", "data_noise": 0.1}, "accuracy has under and data_noise"),
+    ],
+)
+def test_what_is_no_attack_within_an_eps_is_refused(options, message):
+    with pytest.raises(SpecError, match=re.escape(message)):
+        Accuracy(**options)
+
+
+def test_part_of_the_images_is_no_measurement(evaluation, monkeypatch):
+    monkeypatch.setattr("jembench.metrics.attacks.SHARD", 15)
+    evaluation.shards_left = 1
+    with pytest.raises(OutOfTime, match="after 15 of 40 images"):
+        ECE(under=f"pgd:{SPENT}@0.1").compute(evaluation)
+
+
+# --- outliers ---------------------------------------------------------------------------------------------------------
+
+
+class Smooth(nn.Module):
+    """An energy that is linear, so that it is lowered by eps times the dual norm, and logits that are not."""
+
+    def __init__(self):
+        super().__init__()
+        generator = torch.Generator().manual_seed(0)
+        self.slope = nn.Parameter(torch.randn(16, generator=generator))
+        self.first = nn.Parameter(torch.randn(16, 12, generator=generator))
+        self.second = nn.Parameter(torch.randn(12, 3, generator=generator))
+
+    def energy(self, x):
+        return x.flatten(1) @ self.slope
+
+    def logits(self, x):
+        return (x.flatten(1) @ self.first).tanh() @ self.second
+
+
+class Curved(Smooth):
+    def energy(self, x):
+        return -self.logits(x).logsumexp(dim=1)
+
+
+@pytest.fixture
+def outliers():
+    def of(model):
+        sets = {"test": random_images(30, 1), "inverted": random_images(40, 2, 90, 165)}
+        spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+        found = FakeEvaluation(
+            sets=sets, model=model, spec=spec, labels=torch.arange(30) % 3, set_labels={"validation": None}
+        )
+        sets["validation"] = random_images(50, 3)
+        for name, images in sets.items():
+            for quantity in ("logits", "energy", "grad-norm"):
+                found.readings[quantity, name] = found.read(quantity, images).detach()
+        return found
+
+    return of
+
+
+@pytest.mark.parametrize("norm", ["linf", "l2"])
+def test_a_linear_score_rises_by_eps_times_the_dual_norm(outliers, norm):
+    """In the units of the model, whose range is 2, the ball is twice as large."""
+    evaluation, eps = outliers(Smooth()), {"linf": 0.05, "l2": 0.2}[norm]
+    plain = measured("ood:set=inverted", evaluation)
+    under = measured(f'ood:set=inverted,under="pgd:{SPENT},norm={norm}@{eps}"', evaluation)
+    slope = evaluation.model.slope.detach().double()
+    rise = 2 * eps * float(slope.abs().sum() if norm == "linf" else slope.norm())
+    assert np.sort(under.arrays["outside"]) == pytest.approx(np.sort(plain.arrays["outside"] + rise), abs=1e-4)
+    assert (under.arrays["inside"] == plain.arrays["inside"]).all()
+    expected = functional.auroc(plain.arrays["inside"], np.sort(plain.arrays["outside"] + rise))
+    assert under.values[f"auroc-under-pgd-{norm}@{eps}"].value == pytest.approx(expected.value)
+    assert "outliers=40" in under.protocol
+    assert f"norm={norm}" in under.protocol
+
+
+@pytest.mark.parametrize("score", ["log-px", "max-py", "max-logit", "grad-norm", "log-px-given-class"])
+def test_every_differentiable_score_rises_with_eps_from_its_plain_value(outliers, score):
+    evaluation = outliers(Curved())
+    plain = np.sort(measured(f"ood:set=inverted,score={score}", evaluation).arrays["outside"])
+    reached = [
+        np.sort(measured(f'ood:set=inverted,score={score},under="pgd:{SPENT}@{eps}"', evaluation).arrays["outside"])
+        for eps in ("1e-9", "0.02", "0.1")
+    ]
+    assert reached[0] == pytest.approx(plain, rel=1e-5)
+    assert reached[1].mean() > plain.mean()
+    assert (reached[2] >= reached[1]).mean() > 0.9
+    assert reached[2].mean() > reached[1].mean()
+
+
+def test_at_eps_0_nothing_moves():
+    x = torch.rand(5, 1, 4, 4)
+
+    def scores(at):
+        return at.sum(), at.flatten(1).sum(dim=1)
+
+    found = PGD(norm="linf", steps=3, tolerance=0).highest(scores, x, 0.0, torch.zeros(5, 1, 1, 4, 4))
+    assert torch.equal(found, x.flatten(1).sum(dim=1))
+
+
+@pytest.mark.parametrize("under", ["autoattack@8/255", "pgd:refine=1@8/255"])
+def test_outliers_are_attacked_by_plain_pgd_alone(under):
+    with pytest.raises(SpecError, match="it must be pgd, without refine, data_noise and smooth"):
+        OutOfDistribution(set="inverted", under=under)
+
+
+def test_a_score_without_a_gradient_is_not_attacked():
+    planned = MagicMock(spec=Planned)
+    planned.spec.dimensions = 16
+    metric = OutOfDistribution(set="inverted", score="refinement", under="pgd@8/255")
+    with pytest.raises(NotApplicable, match="score refinement is not a differentiable function"):
+        metric.check(planned)
+    planned.check_ood_set.assert_called_once_with("inverted")
+    assert "gradients" in metric.requires
