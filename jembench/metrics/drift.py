@@ -14,7 +14,7 @@ from jembench.catalog.options import Names
 from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import ChainState, Evaluation, Measurement, Need, Quantity, Resampling
-from jembench.metrics.base import Arrays, Count, Estimate, Metric, Resamples, mean
+from jembench.metrics.base import MOST, Arrays, Count, Estimate, Metric, OptionalCount, Resamples, mean
 from jembench.metrics.sample_protocol import features_spec, pool_of
 
 if TYPE_CHECKING:
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from jembench.interfaces import Sampler
 
 Start = Literal["data", "noise", "buffer"]
-GRID = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000)
+LONGEST = 1000
+GRID = (10, 30, 100, 300, 1000, 3000, 10_000, 30_000, 100_000, 300_000)
 QUANTITIES = ("energy", "nearest", "moved")
 SHOWN = 8
 """Chains whose images are kept for the figure."""
@@ -35,17 +36,17 @@ SHOWN = 8
 class ChainDrift(Metric):
     """Drift of the model's chains, continued by its own sampler from test images, from noise and from the buffer.
 
-    After 10, 30, 100 ... ``steps`` steps, or those of ``at=5+20+100``, and after as many as in training: the mean
-    energy minus that of the test images (``drift-energy``), FID towards the training images (``drift-fid``), the median
-    distance in pixels to the nearest training image (``drift-nearest``), and the root mean square of the change of a
-    pixel since the start (``drift-moved``), on the scale of -1 to 1. Values have the start and the number of steps in
-    their labels, after training's number and after the longest; the arrays have all. ``images`` is the number of
-    chains, at most that of the test images and of the buffer, which FID of the same number of images is to be compared
-    with: few images raise it. ``start`` chooses one start; ``features``: as for ``is``.
+    After 10, 30, 100 ... ``steps`` steps (1,000 by default), or those of ``at=5+20+100``, and after as many as in
+    training: the mean energy minus that of the test images (``drift-energy``), FID towards the training images
+    (``drift-fid``), and root mean square distances of pixels, on the scale of -1 to 1, to the nearest training image
+    (``drift-nearest``) and to the start of the chain (``drift-moved``). Values have the start and the number of steps
+    in their labels, after as many as in training and after the longest; the arrays have all. ``images`` is the number
+    of chains of each start, at most that of the test images and of the buffer. Few images raise FID: compare it with
+    that at step 0 of test images. ``start`` chooses one start; ``features``: as for ``is``.
     """
 
     start: Literal["all", "data", "noise", "buffer"] = "all"
-    steps: Count = 1000
+    steps: OptionalCount = None
     at: str | None = None
     images: Count = 1000
     features: Annotated[str, Names("features")] = "auto"
@@ -58,17 +59,24 @@ class ChainDrift(Metric):
         super().__post_init__()
         _ = self.times(0)
 
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """The starts. The numbers of steps are another part of the protocol."""
+        return {"start": self.start}
+
     def times(self, trained: int) -> list[int]:
         """Return the numbers of steps from 0, with that of a chain in training, in ascending order.
 
         Raises:
-            SpecError: if ``at`` is no list of numbers of steps.
+            SpecError: if ``at`` is no list of numbers of steps, or ``steps`` is given as well.
         """
-        given = [str(steps) for steps in GRID if steps < self.steps] + [str(self.steps)]
-        if self.at is not None:
-            given = self.at.split("+")
-        if not all(one.isdecimal() and 0 < int(one) <= GRID[-1] for one in given):
-            raise SpecError(f"at of {self.name} is {self.at!r}; it must be numbers of steps joined by +: 5+20+100.")
+        last = self.steps or LONGEST
+        given = [*(str(steps) for steps in GRID if steps < last), str(last)] if self.at is None else self.at.split("+")
+        if not all(one.isdecimal() and 0 < int(one) <= MOST for one in given) or None not in (self.at, self.steps):
+            raise SpecError(
+                f"at of {self.name} is {self.at!r}; it must be numbers of steps joined by +, such as 5+20+100, and "
+                "steps must then be left out."
+            )
         return sorted({0, trained, *map(int, given)})
 
     def compute(self, evaluation: Evaluation) -> Measurement:
@@ -90,6 +98,7 @@ class ChainDrift(Metric):
             arrays[f"fid-{start}"] = np.array([fid.value for fid in fids])
             distances |= {f"drift-fid-{start}-{times[place]}": fids[place] for place in reported(arrays)}
             parts: dict[str, Scalar] = {"images": len(state.x), "reference_images": len(real)}
+        parts["at"] = "+".join(map(str, times[1:]))
         parts["features"] = evaluation.services.features(features_spec(self.features, evaluation.data)).identity
         return self.measurement(evaluation, arrays, estimates=self.estimates(arrays) | distances, parts=parts)
 

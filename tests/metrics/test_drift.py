@@ -49,6 +49,7 @@ def test_every_value_of_a_contracting_chain(evaluation):
     found = ChainDrift(steps=30, resamples=50).compute(evaluation)
     assert found.arrays["times"].tolist() == [0, 4, 10, 30]
     assert "images=30," in found.protocol
+    assert "at=4+10+30," in found.protocol
     train = to_float(evaluation.sets["train"], (-1, 1)).flatten(1).numpy()
     starts = {
         "data": to_float(evaluation.sets["test"][:30], (-1, 1)),
@@ -99,6 +100,8 @@ def test_chains_do_not_depend_on_batches_and_leave_the_buffer_alone(evaluation, 
 def test_a_list_of_steps_that_is_none_is_refused(at):
     with pytest.raises(SpecError, match="must be numbers of steps joined by"):
         ChainDrift(at=at)
+    with pytest.raises(SpecError, match="steps must then be left out"):
+        ChainDrift(at="5+10", steps=30)
 
 
 def test_without_kept_chains_there_is_no_start_at_the_buffer(evaluation, fake):

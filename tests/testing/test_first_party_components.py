@@ -42,7 +42,7 @@ METRICS = (
     "boundary:budget=quick,images=2,queries=20",
 )
 
-OF_FEATURES = ("chain-drift:steps=3", "is", "fid", "kid", "prc", "neighbours")
+OF_FEATURES = ("chain-drift:steps=3,", "is:", "fid:", "kid:", "prc:", "neighbours:")
 
 
 class PixelFeatures:
@@ -89,7 +89,7 @@ def test_metrics(check):
     [
         check
         for metric in OF_FEATURES
-        for check in named(check_metric(f"{metric}:features={__name__}:PixelFeatures,resamples=10"))
+        for check in named(check_metric(f"{metric}features={__name__}:PixelFeatures,resamples=10"))
     ]
 )
 def test_metrics_of_features(check):

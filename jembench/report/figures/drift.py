@@ -15,13 +15,13 @@ from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_
 from jembench.report.figures.images import draw_sheet, grid_of, sheet
 
 _CURVES = {
-    "energy": "E(x) - mean E(test image), nats",
-    "fid": "FID",
-    "nearest": "RMS to nearest training image",
-    "moved": "RMS to the chain's start",
+    "energy": ("mean E(x) above that of test images", "nats"),
+    "fid": ("FID towards training images", "FID"),
+    "nearest": ("distance to the nearest training image", "RMS"),
+    "moved": ("distance to the start of the chain", "RMS"),
 }
 _STARTS = {"data": "from test images", "noise": "from noise", "buffer": "from the buffer"}
-_CHAINS = 4
+_CHAINS = 3
 """Chains in a strip."""
 
 
@@ -44,15 +44,19 @@ def drift(title: str, arrays: Arrays) -> Drawing:
         title, 3.6 + strip * strips, 4 + len(starts), 2, height_ratios=[1.6, 1.6, *[strip] * strips]
     )
     rows: list[dict[str, Any]] = []
-    for axes, (quantity, label) in zip(panels, _CURVES.items(), strict=False):
+    for axes, (quantity, (name, unit)) in zip(panels, _CURVES.items(), strict=False):
+        drawn = []
         for number, start in enumerate(starts):
             values = arrays[f"{quantity}-{start}"].astype("float64")
             means = values if values.ndim == 1 else values.mean(axis=1)
             means = means - arrays["energy-test"].mean() * (quantity == "energy")
             axes.plot(places, means, label=_STARTS[start], **drawing.line(number))
+            drawn.append(means[start == "noise" :])  # noise itself is far away, and its curve comes in from above
             rows += rows_of({"steps": times, "value": means}, quantity=quantity, start=start)
         axes.axvline(trained, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":", label="steps in training")
-        axes.set(xscale="log", xlabel="steps", ylabel=label)
+        low, high = np.concatenate(drawn).min(), np.concatenate(drawn).max()
+        margin = 0.06 * (high - low)
+        axes.set(xscale="log", xlabel="steps", ylabel=unit, title=name, ylim=(low - margin, high + margin))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(places, texts)
     for axes, start in zip(panels[4:], starts, strict=True):

@@ -63,6 +63,16 @@ def make_neighbours():
     return arrays
 
 
+def make_drift():
+    rng, times = np.random.default_rng(9), np.array([0, 4, 10, 100])
+    arrays = {"times": times, "trained": np.array(4), "energy-test": rng.normal(size=30)}
+    for start in ("data", "noise"):
+        arrays |= {f"{quantity}-{start}": rng.uniform(size=(4, 20)) for quantity in ("energy", "nearest", "moved")}
+        arrays |= {f"fid-{start}": rng.uniform(size=4)}
+        arrays[f"images-{start}"] = rng.integers(0, 256, (4, 8, 1, 8, 8), dtype=np.uint8)
+    return arrays
+
+
 def make_attack(seed=0, *, channels=1):
     """Images of which the first two are misclassified, and the last one withstood the attack."""
     rng = np.random.default_rng(seed)
@@ -131,6 +141,7 @@ def make_everything():
     yield make_cell("log-density"), make_density()
     ages = np.random.default_rng(6).geometric(0.01, IMAGES)
     yield make_cell("chain-age"), {"ages": ages, "predicted": np.arange(IMAGES) % CLASSES}
+    yield make_cell("chain-drift"), make_drift()
     yield make_cell("neighbours"), make_neighbours()
     for top, kept in (("0.1", 100), ("0.5", 500)):
         protocol = f"is:images={kept},pooling=one-buffer,selection=model,splits=1,top={kept}/1000"

@@ -339,3 +339,16 @@ def test_one_seed_has_no_figure_of_seeds(cell):
     assert [planned.stem for planned in training.seeds_of([cell("accuracy", seed=seed) for seed in (0, 1)])] == [
         "seeds-accuracy-digits-jem"
     ]
+
+
+# --- long chains ---
+
+
+def test_curves_of_long_chains_are_the_means_of_their_chains(planned, everything):
+    arrays = next(arrays for cell, arrays in everything if cell.metric == "chain-drift")
+    rows = rows_of(planned, "chain-drift-digits-jem-s0")
+    found = {(row["quantity"], row["start"], row["steps"]): row["value"] for row in rows}
+    assert len(found) == 4 * 2 * 4
+    assert found["moved", "noise", 100] == pytest.approx(arrays["moved-noise"][3].mean())
+    assert found["fid", "data", 4] == arrays["fid-data"][1]
+    assert found["energy", "data", 0] == pytest.approx(arrays["energy-data"][0].mean() - arrays["energy-test"].mean())
