@@ -29,7 +29,8 @@ FIRST_PARTY = {
 }
 NEEDED = {
     "datasets": {"celeba": "root=celeba", "imagefolder": "root=folder", "toy": "kind=rings"},
-    "metrics": {"autoattack": "eps=8/255", "ood": "set=interp"},
+    "metrics": {"autoattack": "eps=8/255", "ood": "set=interp", "ood-group": "group=near"},
+    "ood_sets": {"openood": "name=tin"},
     "models": {"hf": "vit", "timm": "resnet18", "torchvision": "resnet18"},
 }
 """Options that must be given."""

@@ -42,6 +42,7 @@ class Form:
     width: int
     square: bool  # True: crop to the central square and resize; False: refuse another size
     only_grey: bool = False  # True: refuse an image in colour; False: convert it
+    method: Literal["bicubic", "bilinear"] = "bicubic"  # of the interpolation
 
 
 @contextlib.contextmanager
@@ -143,7 +144,7 @@ def _decode(path: str, form: Form) -> np.ndarray:
                 "and resize it."
             )
         picture = image.convert(form.mode)
-    return np.asarray(central_square(picture, form.height) if form.square else picture)
+    return np.asarray(central_square(picture, form.height, form.method) if form.square else picture)
 
 
 def _cannot_decode(path: str, error: Exception) -> JembenchError:
@@ -151,11 +152,11 @@ def _cannot_decode(path: str, error: Exception) -> JembenchError:
     return JembenchError(f"{path} cannot be decoded as an image: {cause}. Replace or remove the file.")
 
 
-def central_square(image: Image.Image, size: int) -> Image.Image:
-    """Crop the largest central square, and resize it with bicubic interpolation to ``size`` x ``size``."""
+def central_square(image: Image.Image, size: int, method: Literal["bicubic", "bilinear"] = "bicubic") -> Image.Image:
+    """Crop the largest central square, and resize it to ``size`` x ``size``."""
     from PIL.Image import Resampling
 
     side = min(image.size)
     left, top = (image.width - side) // 2, (image.height - side) // 2
     square = image.crop((left, top, left + side, top + side))
-    return square.resize((size, size), Resampling.BICUBIC)
+    return square.resize((size, size), Resampling[method.upper()])

@@ -5,13 +5,14 @@ Legend: N test images, M outliers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
 from jembench.attacks.eps import parse_eps
 from jembench.catalog.options import Names
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import Evaluation, Measurement, Need, Planned
+from jembench.interfaces import Evaluation, Measurement, Need, Planned, Resampling
 from jembench.interfaces.metrics import DifferentiableScore
 from jembench.metrics import attacks
 from jembench.metrics.base import Array, Arrays, Estimate, describe_test_images
@@ -73,27 +74,19 @@ class OutOfDistribution(attacks.UnderAttack, Scored):
             Unavailable: if the outliers are missing.
             Diverged: if a score is not finite.
         """
-        from jembench.data.ood_sets.resolve import resolve
-        from jembench.data.pixels import content_hash
-
         outliers = evaluation.data.images(self.set)  # before the scores, which are not needed if these are missing
-        (scorer, fitted), outside = self.fitted(evaluation), resolve(self.set)
-        noise = self.data_noise * getattr(outside.make(), "noise", 1.0)
+        (scorer, fitted), (noise, about) = self.fitted(evaluation), self.noise_and_about(evaluation, self.set)
         moved = self._under_attack(self.attack, evaluation, scorer, outliers) if self.attack else None
         scores = self.scores_of(scorer, evaluation, self.set, noise) if moved is None else moved
         arrays = {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise), "outside": scores}
         parts = describe_test_images(len(arrays["inside"]), self.data_noise)
-        parts |= {"set": str(outside), "outliers": len(scores), "content": content_hash(outliers)[:10], **fitted}
-        return self.measurement(evaluation, arrays, parts=parts)
+        return self.measurement(evaluation, arrays, parts={**parts, **about, "outliers": len(scores), **fitted})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return AUROC, FPR at 95 % TPR and average precision, of test images and outliers."""
         from jembench.stats import ranking
 
-        return {
-            label + self.suffix: Estimate(resampling, "", "lower" if label.startswith("fpr95") else "higher")
-            for label, resampling in ranking.resamplings(arrays["inside"], arrays["outside"]).items()
-        }
+        return as_estimates(ranking.resamplings(arrays["inside"], arrays["outside"]), self.suffix)
 
     def shard_size(self, device: str) -> int:
         """Return the number of outliers that are attacked together, the same on every device."""
@@ -128,3 +121,11 @@ class OutOfDistribution(attacks.UnderAttack, Scored):
         worst: Array = attacks.in_shards(self, evaluation, chosen, work).whole()["score"]
         require_finite(torch.from_numpy(worst), f"scores {self.score}", "attacked outliers")
         return worst
+
+
+def as_estimates(resamplings: Mapping[str, Resampling], suffix: str = "") -> dict[str, Estimate]:
+    """Return the values of statistics by their labels with a suffix; an FPR is better lower, all others higher."""
+    return {
+        label + suffix: Estimate(resampling, "", "lower" if label.startswith("fpr95") else "higher")
+        for label, resampling in resamplings.items()
+    }

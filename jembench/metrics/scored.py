@@ -77,3 +77,16 @@ class Scored(Metric):
             "of its density overflows in float32.",
         )
         return scores.numpy()
+
+    def noise_and_about(self, evaluation: Evaluation, name: str) -> tuple[float, dict[str, Scalar]]:
+        """Return the noise on the images of an OOD set, and its description for the protocol.
+
+        Raises:
+            Unavailable: if its images are missing.
+        """
+        from jembench.data.ood_sets.resolve import resolve
+        from jembench.data.pixels import content_hash
+
+        images, found = evaluation.data.images(name), resolve(name)
+        about: dict[str, Scalar] = {"set": str(found), "outliers": len(images), "content": content_hash(images)[:10]}
+        return self.data_noise * getattr(found.make(), "noise", 1.0), about

@@ -8,7 +8,7 @@ Legend: N scores inside, M outside, U distinct scores.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,6 +42,23 @@ def resamplings(inside: Scores, outside: Scores) -> dict[str, Resampling]:
         "fpr95-out": _swapped(fpr_resampling(-outside, -inside)),
         "aupr-out": _swapped(average_precision_resampling(-outside, -inside)),
     }
+
+
+def trapezoids(inside: Scores, outside: Scores) -> dict[str, Resampling]:
+    """Return the areas under both precision-recall curves by the trapezoidal rule, as statistics of both sets."""
+    swapped = _swapped(trapezoid_resampling(-outside, -inside))
+    return {"aupr-in-trapezoid": trapezoid_resampling(inside, outside), "aupr-out-trapezoid": swapped}
+
+
+def mean_over_sets(resamplings: Sequence[Resampling]) -> Resampling:
+    """Return the mean of a statistic over sets of outliers. All share each resample of the inside scores."""
+
+    def mean(of_inside: Indices, *of_sets: Indices) -> Scores:
+        each = zip(resamplings, of_sets, strict=True)
+        return np.asarray(np.mean([one.statistic(of_inside, drawn) for one, drawn in each], axis=0))
+
+    sizes = (resamplings[0].sizes[0], *(one.sizes[1] for one in resamplings))
+    return Resampling(mean, sizes, (0.0, 1.0), min(sizes))
 
 
 def _swapped(resampling: Resampling) -> Resampling:
@@ -85,6 +102,17 @@ def average_precision_resampling(inside: Scores, outside: Scores) -> Resampling:
         return float(of_inside @ (true / passing)) / len(inside)
 
     return _resampling(inside, outside, average_precision)
+
+
+def trapezoid_resampling(inside: Scores, outside: Scores) -> Resampling:
+    """Return the area under the precision-recall curve by the trapezoidal rule, from precision 1 at recall 0."""
+
+    def area(of_inside: Counts, of_outside: Counts) -> float:
+        true, passing = of_inside.cumsum(), (of_inside + of_outside).cumsum()
+        precision = np.where(passing, true / np.maximum(passing, 1), 1.0)
+        return float(of_inside @ (precision + np.r_[1.0, precision[:-1]])) / (2 * len(inside))
+
+    return _resampling(inside, outside, area)
 
 
 def _resampling(inside: Scores, outside: Scores, value: Callable[[Counts, Counts], float]) -> Resampling:

@@ -11,7 +11,7 @@ from jembench.metrics.ood import OutOfDistribution
 from jembench.stats.intervals import wilson
 
 SHAPE = (1, 4, 4)
-SCORES = [component.name for component in discovery.components("scores") if component.distribution == "jembench"]
+SCORES = [one.name for one in discovery.components("scores") if one.module == "jembench.metrics.ood_scores"]
 
 
 def pictures(n, seed):

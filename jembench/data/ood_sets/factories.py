@@ -8,9 +8,10 @@ Legend: N images, C channels, H height, W width.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
-from jembench.errors import NotApplicable, SpecError
+from jembench.catalog.options import Incidental
+from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.interfaces import DataSpec, OODSet, Split
 
 if TYPE_CHECKING:
@@ -93,6 +94,29 @@ def permuted() -> OODSet:
     return Drawn(draw)
 
 
+def halves() -> OODSet:
+    """The upper half of each test image over the lower half of one of another class.
+
+    Each pixel has nearly the distribution that it has in test images, so that neither the brightness nor empty borders
+    tell these images from them. The second image is drawn at random; of unlabelled data it is any other one.
+    """
+
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        import torch
+
+        n, half = len(test.images), data.shape[1] // 2
+        labels = torch.arange(n) if test.labels is None else test.labels
+        sizes = labels.bincount()
+        others = n - sizes[labels]
+        if not others.all():
+            raise NotApplicable(f"halves takes test images of two classes, and those of {data.name} have one.")
+        further = (torch.rand(n, generator=_generator("halves"), dtype=torch.float64) * others).long()
+        by_class, next_class = labels.argsort(stable=True), sizes.cumsum(0)[labels]
+        return torch.cat([test.images[:, :, :half], test.images[by_class[(next_class + further) % n], :, half:]], dim=2)
+
+    return Drawn(draw)
+
+
 # --- random images, which every score should detect -------------------------------------------------------------------
 
 
@@ -105,8 +129,7 @@ def uniform() -> OODSet:
     def draw(test: Split, data: DataSpec) -> Tensor:
         import torch
 
-        size = (len(test.images), *data.shape)
-        return torch.randint(256, size, generator=_generator("uniform"), dtype=torch.uint8)
+        return torch.randint(256, (len(test.images), *data.shape), generator=_generator("uniform"), dtype=torch.uint8)
 
     return Drawn(draw)
 
@@ -129,5 +152,37 @@ def constant(*, value: float | None = None) -> OODSet:
         else:
             raise SpecError(f"value of constant is {value}; pixels of {data.name} lie between {low} and {high}.")
         return levels[:, None, None, None].expand(n, *data.shape).contiguous()
+
+    return Drawn(draw)
+
+
+# --- images of a benchmark --------------------------------------------------------------------------------------------
+
+
+_Listed = Literal["cifar10", "cifar100", "tin", "mnist", "svhn", "texture", "places365"]
+
+
+def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet:
+    """All images of OpenOOD's list of a set for CIFAR-10 or CIFAR-100.
+
+    Zhang et al. (2023), arXiv:2306.09301. ``root`` is the folder with ``benchmark_imglist`` and ``images_classic`` that
+    OpenOOD's scripts/download fills ($JEMBENCH_DATA/openood or ~/.cache/jembench/data/openood by default). Images are
+    cropped to their central square and resized bilinearly, in OpenOOD in the opposite order.
+    """
+
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        from jembench.data.decoding import Form, decoded
+        from jembench.files import data_folder
+
+        folder = data_folder(root) if root else data_folder() / "openood"
+        listed, (_, height, width) = folder / "benchmark_imglist" / data.name / f"test_{name}.txt", data.shape
+        if not listed.is_file():
+            raise Unavailable(
+                f"OpenOOD's list {listed} is missing. Get its lists and images by scripts/download of its project, and "
+                "name their folder: openood:root=... or, for all sets, the folder openood in JEMBENCH_DATA=..."
+            )
+        files = {path: folder / "images_classic" / path for path, *_ in map(str.split, listed.read_text().splitlines())}
+        form = Form(mode="RGB", height=height, width=width, square=True, method="bilinear")
+        return decoded(f"openood-{name}", listed, files, form)
 
     return Drawn(draw)

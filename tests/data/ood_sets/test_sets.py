@@ -5,12 +5,13 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image
 
 from jembench.data.ood_sets import factories
-from jembench.errors import NotApplicable, SpecError
+from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.interfaces import DataSpec, Split
 
-NAMES = ["interp", "flipped", "rotated", "inverted", "permuted", "uniform", "constant"]
+NAMES = ["halves", "interp", "flipped", "rotated", "inverted", "permuted", "uniform", "constant"]
 GREY = DataSpec(name="grey", shape=(1, 4, 4), num_classes=2)
 COLOUR = DataSpec(name="colour", shape=(3, 6, 6), num_classes=2)
 WIDE = DataSpec(name="wide", shape=(1, 2, 3), num_classes=2)
@@ -67,6 +68,46 @@ def test_interp_rounds_a_half_up_and_does_not_overflow():
 def test_interp_of_one_image_is_refused():
     with pytest.raises(NotApplicable, match="two different test images, and grey has 1"):
         draw("interp", split(GREY, 1), GREY)
+
+
+# --- halves -----------------------------------------------------------------------------------------------------------
+
+
+@given(labels=st.lists(st.integers(0, 3), min_size=2, max_size=40).filter(lambda labels: len(set(labels)) > 1))
+def test_halves_join_each_image_with_one_of_another_class(labels):
+    """Each pixel is the number of its image."""
+    n = len(labels)
+    images = torch.arange(n, dtype=torch.uint8).view(n, 1, 1, 1).repeat(1, 1, 5, 2)
+    spec = DataSpec(name="own", shape=(1, 5, 2), num_classes=4)
+    found = factories.halves().draw(Split(images, torch.tensor(labels)), spec)
+    assert torch.equal(found[:, :, :2], images[:, :, :2])
+    lower = found[:, 0, 2, 0].tolist()
+    assert torch.equal(found[:, :, 2:], torch.tensor(lower, dtype=torch.uint8).view(n, 1, 1, 1).repeat(1, 1, 3, 2))
+    assert all(labels[other] != label for other, label in zip(lower, labels, strict=True))
+
+
+def test_halves_of_one_class_are_refused():
+    with pytest.raises(NotApplicable, match="halves takes test images of two classes"):
+        draw("halves", split(GREY, 3)._replace(labels=torch.ones(3, dtype=torch.long)), GREY)
+
+
+# --- images of OpenOOD ------------------------------------------------------------------------------------------------
+
+
+def test_openood_has_the_images_of_its_list_in_the_list_s_order(tmp_path):
+    folder, data = tmp_path / "images_classic" / "tin", DataSpec(name="cifar10", shape=(3, 4, 4), num_classes=10)
+    folder.mkdir(parents=True)
+    pictures = np.random.default_rng(0).integers(256, size=(3, 8, 8, 3), dtype=np.uint8)
+    for place, picture in enumerate(pictures):
+        Image.fromarray(picture).save(folder / f"{place}.png")
+    with pytest.raises(Unavailable, match=r"test_tin\.txt is missing. Get its lists"):
+        factories.openood(name="tin", root=str(tmp_path)).draw(split(GREY, 1), data)
+    listed = tmp_path / "benchmark_imglist" / "cifar10" / "test_tin.txt"
+    listed.parent.mkdir(parents=True)
+    listed.write_text("tin/2.png -1\ntin/0.png -1\n")
+    found = factories.openood(name="tin", root=str(tmp_path)).draw(split(GREY, 1), data)
+    sized = [Image.fromarray(pictures[place]).resize((4, 4), Image.Resampling.BILINEAR) for place in (2, 0)]
+    assert np.array_equal(found.permute(0, 2, 3, 1).numpy(), np.stack([np.asarray(one) for one in sized]))
 
 
 # --- other changes of test images -------------------------------------------------------------------------------------

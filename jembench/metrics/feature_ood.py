@@ -1,0 +1,238 @@
+"""Scores for out-of-distribution detection from features, the input (N, D) of a classifier's last layer.
+
+All are higher for images that the model takes to be in-distribution, and are computed in float64. Parameters are
+estimated on the training images, without augmentation, as in the papers.
+
+Legend: N images, D features, K classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+
+from jembench.catalog.validation import Range
+from jembench.errors import NotApplicable, SpecError
+from jembench.interfaces import Evaluation, Need, Quantity
+from jembench.metrics.base import Count, OptionalCount
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+Percentile = Annotated[float, Range(above=0, below=100)]
+
+
+class LastLayer(NamedTuple):
+    """The last layer of a classifier: logits = features W^T + b, in float64."""
+
+    weight: Tensor  # (K, D)
+    bias: Tensor  # (K,)
+
+    def logits(self, features: Tensor) -> Tensor:
+        """Return the logits of features (N, D), (N, K)."""
+        return features @ self.weight.T + self.bias
+
+
+Function = Callable[[LastLayer, "Tensor"], "Tensor"]
+"""The function from the last layer and features (N, D) to scores (N,)."""
+
+
+class FeatureScore(NamedTuple):
+    """A :class:`~jembench.interfaces.metrics.FittedScore` that is a function of the features and the last layer."""
+
+    function: Function | None = None  # None: not fitted
+    estimate: Callable[[LastLayer, Tensor, Tensor], Function] | None = None  # of training images: features, labels
+    requires: frozenset[Need] = frozenset({"logits"})
+    reads: frozenset[Quantity] = frozenset()
+
+    def fit(self, evaluation: Evaluation, noise: float) -> tuple[FeatureScore, dict[str, str | int]]:
+        """Return the score of the model, and the parts of the protocol; none for a score without parameters."""
+        if self.estimate is None:
+            return self, {}
+        images, labels = evaluation.data.part("train")
+        assert labels is not None, "data without labels have no classifier"
+        function = self.estimate(*features_of(evaluation, "train", noise), labels)
+        return FeatureScore(function), {"fitted_on": "train", "fitted_images": len(images)}
+
+    def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
+        """Return the score of each image, float64 (N,).
+
+        Raises:
+            NotApplicable: if the logits are not the output of a linear layer.
+        """
+        assert self.function is not None, "fit comes first"
+        return self.function(*features_of(evaluation, images, noise))
+
+
+def features_of(evaluation: Evaluation, images: str, noise: float) -> tuple[LastLayer, Tensor]:
+    """Return a model's last layer and the features of images, float64 (N, D) on the CPU.
+
+    Raises:
+        NotApplicable: if the logits are not the output of a linear layer.
+    """
+    import torch
+
+    from jembench.data.pixels import content_hash, to_float
+    from jembench.models import predictions
+
+    pixels, data = evaluation.data.images(images), evaluation.data.spec
+
+    def compute() -> dict[str, Tensor]:
+        shown = predictions.noisy(pixels, noise, data.bounds) if noise else pixels
+
+        def one_pass(part: slice) -> tuple[nn.Linear, Tensor]:
+            x = shown[part].to(evaluation.device)
+            return layer_and_input(evaluation.model, x if noise else to_float(x, data.bounds))
+
+        with torch.no_grad():
+            passes = predictions.in_parts(one_pass, len(pixels), evaluation.device, data.shape)
+            layer, features = passes[0][0], torch.cat([features for _, features in passes])
+            bias = layer(torch.zeros_like(features[:1]))[0]  # which the layer may lack
+        return {"weight": layer.weight.detach().cpu(), "bias": bias.cpu(), "features": features.cpu()}
+
+    kept = evaluation.services.remembered(f"last-layer-{content_hash(pixels)}-noise={noise:g}", compute)
+    return LastLayer(kept["weight"].double(), kept["bias"].double()), kept["features"].double()
+
+
+def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
+    """Return the linear layer whose output is the logits of images (N, C, H, W), and its input (N, D).
+
+    Raises:
+        NotApplicable: if there is none.
+    """
+    import torch
+    from torch.nn.modules.module import register_module_forward_hook
+
+    calls: list[tuple[nn.Module, tuple[Tensor, ...], Tensor]] = []
+    with register_module_forward_hook(lambda *call: calls.append(call)):
+        logits = model.logits(x)
+    for layer, inputs, output in calls:
+        alike = isinstance(layer, torch.nn.Linear) and output.shape == logits.shape
+        if alike and torch.allclose(output.double(), logits.double(), equal_nan=True):
+            return cast("nn.Linear", layer), inputs[0]
+    raise NotApplicable(f"{type(model).__name__}.logits does not end with an nn.Linear layer, whose input it needs.")
+
+
+# --- scores with parameters -------------------------------------------------------------------------------------------
+
+
+def knn(*, k: Count = 50) -> FeatureScore:
+    """Minus the distance of the normalised features to those of the ``k``-th nearest training image.
+
+    Sun et al. (2022), arXiv:2204.06507, section 3. The authors' code takes k = 50 on CIFAR-10 and 200 on CIFAR-100,
+    and squared distances, which rank images alike.
+    """
+
+    def estimate(layer: LastLayer, train: Tensor, labels: Tensor) -> Function:
+        import torch
+        from torch.nn.functional import normalize
+
+        if k > len(train):
+            raise SpecError(f"k of knn is {k:,}, and there are {len(train):,} training images. Choose a smaller k.")
+        known = normalize(train)
+        return lambda layer, features: torch.cat(  # 200 MB of distances to 50,000 images at a time
+            [-torch.cdist(part, known).kthvalue(k, dim=1).values for part in torch.split(normalize(features), 500)]
+        )
+
+    return FeatureScore(estimate=estimate)
+
+
+def vim(*, dim: OptionalCount = None) -> FeatureScore:
+    """The energy score minus the virtual logit, the features' distance to the principal space of training features.
+
+    Wang et al. (2022), arXiv:2203.10807, section 4: logsumexp f(x) - alpha |P (h - o)|, o = -W^+ b, P projects
+    onto all but the ``dim`` leading eigenvectors of the training features, and alpha is their mean largest logit over
+    their mean residual. By default ``dim`` is 1,000 for 2,048 features or more and else 512, as in the authors' code,
+    but half of 512 features or fewer.
+    """
+
+    def estimate(layer: LastLayer, train: Tensor, labels: Tensor) -> Function:
+        import torch
+
+        size = train.shape[1]
+        principal = dim or (1000 if size >= 2048 else 512 if size > 512 else size // 2)
+        if principal >= size:
+            raise SpecError(f"dim of vim is {principal:,}; it must be less than the number of features, {size:,}.")
+        origin: Tensor = -torch.linalg.pinv(layer.weight) @ layer.bias
+        # the eigenvalues ascend
+        null: Tensor = torch.linalg.eigh((train - origin).T @ (train - origin)).eigenvectors[:, : size - principal]
+
+        def residual(features: Tensor) -> Tensor:
+            return ((features - origin) @ null).square().sum(dim=1).sqrt()
+
+        alpha = layer.logits(train).amax(dim=1).mean() / residual(train).mean()
+        return lambda layer, features: layer.logits(features).logsumexp(dim=1) - alpha * residual(features)
+
+    return FeatureScore(estimate=estimate)
+
+
+def mahalanobis() -> FeatureScore:
+    """Minus the squared Mahalanobis distance to the nearest class mean, with one covariance for all classes.
+
+    Lee et al. (2018), arXiv:1807.03888, equations 1 and 2, of the last layer's input alone, without the perturbation
+    of the image and the ensemble of layers.
+    """
+
+    def estimate(layer: LastLayer, train: Tensor, labels: Tensor) -> Function:
+        import torch
+
+        members = torch.nn.functional.one_hot(labels)
+        members = members[:, members.any(dim=0)].double()  # of the classes that occur
+        means = (members.T @ train) / members.sum(dim=0)[:, None]
+        centred = train - members @ means
+        precision = torch.linalg.pinv(centred.T @ centred / len(train), hermitian=True)
+
+        return lambda layer, features: (
+            -torch.stack([((x @ precision) * x).sum(dim=1) for x in (features - mean for mean in means)]).amin(dim=0)
+        )
+
+    return FeatureScore(estimate=estimate)
+
+
+def react(*, percentile: Percentile = 90.0) -> FeatureScore:
+    """The energy score of features clipped from above at a percentile of all training features.
+
+    Sun et al. (2021), arXiv:2111.12797, section 3; the authors choose the 90th percentile.
+    """
+
+    def estimate(layer: LastLayer, train: Tensor, labels: Tensor) -> Function:
+        import numpy as np
+
+        highest = float(np.percentile(train.numpy(), percentile))
+        return lambda layer, features: layer.logits(features.clamp(max=highest)).logsumexp(dim=1)
+
+    return FeatureScore(estimate=estimate)
+
+
+# --- scores without parameters ----------------------------------------------------------------------------------------
+
+
+def ash(*, percentile: Percentile = 90.0) -> FeatureScore:
+    """The energy score of pruned and scaled features, ASH-S: it keeps an image's largest 100 - ``percentile`` percent.
+
+    Djurisic et al. (2023), arXiv:2209.09858, algorithm 3: the kept ones are multiplied by exp(s1 / s2), the sum of all
+    features over that of the kept.
+    """
+
+    def score(layer: LastLayer, features: Tensor) -> Tensor:
+        size = features.shape[1]
+        largest, places = features.topk(max(1, size - round(size * percentile / 100)), dim=1)
+        scale = (features.sum(dim=1, keepdim=True) / largest.sum(dim=1, keepdim=True)).exp().nan_to_num()
+        return layer.logits(features.new_zeros(features.shape).scatter(1, places, largest * scale)).logsumexp(dim=1)
+
+    return FeatureScore(score)
+
+
+def kl_grad_norm() -> FeatureScore:
+    """GradNorm: the L1 norm of the gradient of KL(uniform || p(y|x)) with respect to the last layer's weights.
+
+    Huang et al. (2021), arXiv:2110.00218, section 3; in closed form, section 5, it is the product of the L1 norms of
+    the features and of p(y|x) - 1 / K. The score ``grad-norm`` is another: the gradient of log p(x) with respect to x.
+    """
+
+    def score(layer: LastLayer, features: Tensor) -> Tensor:
+        return features.abs().sum(dim=1) * (layer.logits(features).softmax(dim=1) - 1 / len(layer.bias)).abs().sum(
+            dim=1
+        )
+
+    return FeatureScore(score)

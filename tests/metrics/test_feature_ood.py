@@ -1,0 +1,145 @@
+"""Scores from features, against scikit-learn, autograd and the formulas of the papers, image by image."""
+
+import numpy as np
+import pytest
+import torch
+from scipy.special import logsumexp
+from sklearn.covariance import EmpiricalCovariance
+from sklearn.neighbors import NearestNeighbors
+from torch import nn
+
+from jembench.catalog import registry
+from jembench.data.pixels import to_float
+from jembench.errors import NotApplicable, SpecError
+from jembench.metrics.feature_ood import layer_and_input
+from jembench.metrics.ood import OutOfDistribution
+from jembench.models.energies import LogitModel
+
+FITTED = ["knn:k=5", "vim:dim=4", "mahalanobis", "react:percentile=80"]
+SCORES = [*FITTED, "ash:percentile=60", "kl-grad-norm"]
+
+
+@pytest.fixture
+def evaluation(fake):
+    """16 pixels, 9 features, 3 classes, of which the training images have two."""
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 9), nn.ReLU(), nn.Linear(9, 3))
+    nn.init.constant_(net[1].bias, 0.5)
+    sets = {"train": fake.images(150, 1), "test": fake.images(20, 2), "inverted": fake.images(15, 3, high=200)}
+    labels = torch.arange(150) % 2 * 2
+    return fake.Evaluation(
+        model=LogitModel(net), sets=sets, set_labels={"train": labels}, labels=torch.zeros(20, dtype=torch.long)
+    )
+
+
+@pytest.fixture
+def features(evaluation):
+    """The features by hand, float64."""
+    first = evaluation.model.net[1]
+
+    def of(name):
+        pixels = to_float(evaluation.sets[name], (-1, 1)).flatten(1)
+        return (pixels @ first.weight.T + first.bias).clamp(min=0).detach().double().numpy()
+
+    return of
+
+
+def by_hand(score, h, train, labels, weight, bias):
+    """The papers' formulas, with scikit-learn where it has them."""
+    name = score.partition(":")[0]
+    if name == "knn":
+        unit, known = (x / np.linalg.norm(x, axis=1, keepdims=True) for x in (h, train))
+        return -NearestNeighbors(n_neighbors=5).fit(known).kneighbors(unit)[0][:, -1]
+    if name == "mahalanobis":
+        groups = [train[labels == label] for label in (0, 2)]
+        centred = np.concatenate([group - group.mean(axis=0) for group in groups])
+        covariance = EmpiricalCovariance(assume_centered=True).fit(centred)
+        distances = []
+        for group in groups:
+            covariance.location_ = group.mean(axis=0)
+            distances.append(covariance.mahalanobis(h))
+        return -np.min(distances, axis=0)
+    if name == "vim":
+        origin = np.linalg.lstsq(weight, -bias, rcond=None)[0]
+        principal = np.linalg.svd(train - origin)[2][:4]  # right singular vectors, the largest first
+
+        def residual(x):
+            return np.linalg.norm((x - origin) - (x - origin) @ principal.T @ principal, axis=1)
+
+        alpha = (train @ weight.T + bias).max(axis=1).sum() / residual(train).sum()
+        return logsumexp(h @ weight.T + bias, axis=1) - alpha * residual(h)
+    if name == "react":
+        return logsumexp(np.minimum(h, np.quantile(train, 0.8)) @ weight.T + bias, axis=1)
+    if name == "ash":
+        kept = np.stack([np.where(np.argsort(np.argsort(-x, kind="stable")) < 9 - round(9 * 0.6), x, 0) for x in h])
+        scaled = kept * np.exp(h.sum(axis=1) / kept.sum(axis=1))[:, None]
+        return logsumexp(scaled @ weight.T + bias, axis=1)
+    norms = []
+    for x in torch.from_numpy(h):
+        w = torch.from_numpy(weight).requires_grad_()
+        divergence = -(w @ x + torch.from_numpy(bias)).log_softmax(0).mean() - np.log(3)
+        norms.append(torch.autograd.grad(divergence, w)[0].abs().sum().item())
+    return np.array(norms)
+
+
+@pytest.mark.parametrize("score", SCORES)
+def test_a_score_is_that_of_its_paper(evaluation, features, score):
+    last = evaluation.model.net[3]
+    weight, bias = (parameter.detach().double().numpy() for parameter in (last.weight, last.bias))
+    found = OutOfDistribution(set="inverted", score=score, resamples=0).compute(evaluation)
+    labels = evaluation.set_labels["train"].numpy()
+    for array, images in (("inside", "test"), ("outside", "inverted")):
+        expected = by_hand(score, features(images), features("train"), labels, weight, bias)
+        assert np.ptp(expected) > 1e-3
+        assert found.arrays[array] == pytest.approx(expected, rel=1e-4, abs=1e-5)
+    assert ("fitted_images=150,fitted_on=train" in found.protocol) == (score in FITTED)
+
+
+def test_the_images_have_the_noise_of_the_protocol_and_features_are_kept(evaluation):
+    metric = OutOfDistribution(set="inverted", score="knn:k=5", resamples=0)
+    plain = metric.compute(evaluation)
+    assert len(evaluation.memory) == 3
+    assert np.array_equal(metric.compute(evaluation).arrays["inside"], plain.arrays["inside"])
+    assert len(evaluation.memory) == 3
+    noisy = OutOfDistribution(set="inverted", score="knn:k=5", data_noise=0.1, resamples=0).compute(evaluation)
+    assert not np.allclose(noisy.arrays["inside"], plain.arrays["inside"])
+
+
+class Halved(nn.Module):
+    """A network whose logits are changed after its last layer."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(16, 3))
+
+    def forward(self, x):
+        return self.net(x) / 2
+
+
+def test_the_last_layer_is_the_one_whose_output_is_the_logits():
+    head = nn.Linear(16, 3, bias=False)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 16), head)
+    net[1].unused = nn.Linear(16, 3)
+    x = torch.randn(4, 1, 4, 4)
+    layer, inputs = layer_and_input(LogitModel(net), x)
+    assert layer is head
+    assert torch.equal(inputs, net[1](x.flatten(1)))
+    with pytest.raises(NotApplicable, match=r"logits does not end with an nn\.Linear layer"):
+        layer_and_input(LogitModel(Halved()), x)
+
+
+@pytest.mark.parametrize(
+    ("score", "reason"),
+    [
+        ("knn:k=151", "k of knn is 151, and there are 150 training images"),
+        ("vim:dim=9", "dim of vim is 9; it must be less than the number of features, 9"),
+    ],
+)
+def test_options_that_do_not_fit_the_model_are_refused(evaluation, score, reason):
+    with pytest.raises(SpecError, match=reason):
+        OutOfDistribution(set="inverted", score=score).compute(evaluation)
+
+
+@pytest.mark.parametrize("spec", ["knn:k=0", "react:percentile=100", "ash:percentile=0"])
+def test_options_out_of_range_are_refused(spec):
+    with pytest.raises(SpecError):
+        registry.resolve("scores", spec)

@@ -1,0 +1,87 @@
+"""Groups of OOD sets: the values of OpenOOD, by scikit-learn."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn import metrics
+
+from jembench.errors import NotApplicable
+from jembench.interfaces import DataSpec
+from jembench.metrics import ood_group
+from jembench.metrics.ood_group import OutOfDistributionGroup
+
+SETS = ("halves", "interp", "flipped")
+
+
+@pytest.fixture
+def evaluation(fake):
+    generator = torch.Generator().manual_seed(0)
+    sizes = {"test": 40, "halves": 30, "interp": 50, "flipped": 20}
+    readings = {
+        ("energy", name): (torch.randn(n, generator=generator) + (name != "test")).round(decimals=1)
+        for name, n in sizes.items()
+    }
+    sets = {name: fake.images(n, n) for name, n in sizes.items()}
+    spec = DataSpec(name="digits", shape=(1, 4, 4), num_classes=3)
+    return fake.Evaluation(sets=sets, readings=readings, labels=torch.zeros(40, dtype=torch.long), spec=spec)
+
+
+def by_openood(inside, outside):
+    """Outliers are the positive class, and areas are trapezoids."""
+    scores, is_out = np.r_[inside, outside], np.r_[np.zeros(len(inside)), np.ones(len(outside))]
+    false, true, _ = metrics.roc_curve(is_out, -scores, drop_intermediate=False)
+    precision_in, recall_in, _ = metrics.precision_recall_curve(1 - is_out, scores)
+    precision_out, recall_out, _ = metrics.precision_recall_curve(is_out, -scores)
+    return {
+        "auroc": metrics.auc(false, true),
+        "fpr95-out": false[np.argmax(true >= 0.95)],
+        "aupr-in-trapezoid": metrics.auc(recall_in, precision_in),
+        "aupr-out-trapezoid": metrics.auc(recall_out, precision_out),
+    }
+
+
+def test_the_values_are_the_means_of_openood_over_the_sets(evaluation):
+    found = OutOfDistributionGroup(group="near").compute(evaluation)
+    scores = {name: -evaluation.readings["energy", name].double().numpy() for name in ("test", *SETS)}
+    each = [by_openood(scores["test"], scores[name]) for name in SETS]
+    for label in each[0]:
+        value = found.values[label]
+        assert value.value == pytest.approx(np.mean([one[label] for one in each]), abs=1e-12), label
+        assert value.low < value.value < value.high
+        assert (value.better, value.n) == ("lower" if label.startswith("fpr95") else "higher", 20)
+    assert found.values["aupr-in"] != found.values["aupr-in-trapezoid"]
+    assert "group=near" in found.protocol
+    assert "outliers=30+50+20" in found.protocol
+
+
+def test_a_resample_of_the_test_images_is_the_same_for_all_sets(evaluation):
+    metric = OutOfDistributionGroup(group="near", resamples=0)
+    arrays = metric.compute(evaluation).arrays
+    rng = np.random.default_rng(0)
+    drawn = rng.integers(40, size=(3, 40))
+    of_sets = {name: rng.integers(len(arrays[name]), size=(3, len(arrays[name]))) for name in SETS}
+    for label, resampling in metric.resamplings(arrays).items():
+        if label in ("fpr95-in", "aupr-in", "aupr-out"):
+            continue
+        expected = [
+            np.mean([by_openood(arrays["inside"][drawn[r]], arrays[name][of_sets[name][r]])[label] for name in SETS])
+            for r in range(3)
+        ]
+        assert np.allclose(resampling.statistic(drawn, *of_sets.values()), expected, atol=1e-12), label
+
+
+def test_the_sets_are_those_of_openood_and_another_dataset_has_none():
+    names = {
+        (data, group): [name.partition("=")[2] for name in sets]
+        for data in ("cifar10", "cifar100")
+        for group, sets in ood_group.GROUPS[data].items()
+    }
+    far = ["mnist", "svhn", "texture", "places365"]
+    assert names == {
+        ("cifar10", "near"): ["cifar100", "tin"],
+        ("cifar10", "far"): far,
+        ("cifar100", "near"): ["cifar10", "tin"],
+        ("cifar100", "far"): far,
+    }
+    with pytest.raises(NotApplicable, match="groups of OOD sets for cifar10, cifar100, digits alone"):
+        OutOfDistributionGroup(group="far").sets(DataSpec(name="mine", shape=(1, 4, 4), num_classes=3))
