@@ -9,7 +9,7 @@ Legend: N images, D features, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 from jembench.catalog.validation import Range
 from jembench.errors import NotApplicable, SpecError
@@ -107,9 +107,8 @@ def layer_and_input(model: Any, x: Tensor) -> tuple[nn.Linear, Tensor]:
     with register_module_forward_hook(lambda *call: calls.append(call)):
         logits = model.logits(x)
     for layer, inputs, output in calls:
-        alike = isinstance(layer, torch.nn.Linear) and output.shape == logits.shape
-        if alike and torch.allclose(output.double(), logits.double(), equal_nan=True):
-            return cast("nn.Linear", layer), inputs[0]
+        if isinstance(layer, torch.nn.Linear) and (output is logits or torch.equal(output, logits)):
+            return layer, inputs[0]
     raise NotApplicable(f"{type(model).__name__}.logits does not end with an nn.Linear layer, whose input it needs.")
 
 

@@ -106,12 +106,11 @@ def halves() -> OODSet:
 
         n, half = len(test.images), data.shape[1] // 2
         labels = torch.arange(n) if test.labels is None else test.labels
-        sizes = labels.bincount()
-        others = n - sizes[labels]
+        others = n - labels.bincount()[labels]
         if not others.all():
             raise NotApplicable(f"halves takes test images of two classes, and those of {data.name} have one.")
         further = (torch.rand(n, generator=_generator("halves"), dtype=torch.float64) * others).long()
-        by_class, next_class = labels.argsort(stable=True), sizes.cumsum(0)[labels]
+        by_class, next_class = labels.argsort(stable=True), labels.bincount().cumsum(0)[labels]
         return torch.cat([test.images[:, :, :half], test.images[by_class[(next_class + further) % n], :, half:]], dim=2)
 
     return Drawn(draw)
@@ -181,7 +180,8 @@ def openood(*, name: _Listed, root: Annotated[str, Incidental()] = "") -> OODSet
                 f"OpenOOD's list {listed} is missing. Get its lists and images by scripts/download of its project, and "
                 "name their folder: openood:root=... or, for all sets, the folder openood in JEMBENCH_DATA=..."
             )
-        files = {path: folder / "images_classic" / path for path, *_ in map(str.split, listed.read_text().splitlines())}
+        lines = filter(None, map(str.split, listed.read_text(errors="surrogateescape").splitlines()))
+        files = {path: folder / "images_classic" / path for path, *_ in lines}
         form = Form(mode="RGB", height=height, width=width, square=True, method="bilinear")
         return decoded(f"openood-{name}", listed, files, form)
 
