@@ -5,13 +5,17 @@ The histograms are those of Grathwohl et al. (2020), arXiv:1912.03263, Table 2.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jembench import drawing
 from jembench.report.figures.base import Drawing, Planned, Result, error_bars, figure_of, histograms, with_interval
 from jembench.report.headings import without_options
 from jembench.report.rows import grouped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 _AXES = {
     "log-px": "log p(x) + constant, nats",
@@ -21,11 +25,18 @@ _AXES = {
 }
 
 
+WIDEST = 4
+"""The largest number of columns of a grid; ``--models`` and ``--metrics`` select them."""
+
+
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan histograms of a model's score on all sets of images, and the AUROC of all models, sets and scores."""
+    """Plan histograms of a model's score on all sets of images, their grid, and the AUROC of all models."""
     results = [result for result in results if "under" not in result.protocol]
     for group in grouped(results, lambda result: (result.fit.names, result.place, _score(result))):
         yield figure_of(group, f"ood-{_score(group[0])}", of_scores, group)
+    for group in grouped(results, lambda result: result.place):
+        if 1 < len({_column(result) for result in group}) <= WIDEST:
+            yield figure_of(group, "ood-grid", grid, group)
     ranked = [result for result in results if "auroc" in result.values]
     for group in grouped(ranked, lambda result: result.place):
         yield figure_of(group, "auroc", auroc, group)
@@ -34,6 +45,11 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 def _score(result: Result) -> str:
     steps = result.protocol.get("steps")
     return result.protocol.get("score", "score") + (f"-{steps}" if steps else "")
+
+
+def _place(score: str) -> int:
+    """Return the place of a score in the order of figures."""
+    return list(_AXES).index(score) if score in _AXES else len(_AXES)
 
 
 def _words(score: str) -> str:
@@ -55,15 +71,47 @@ def of_scores(results: Sequence[Result]) -> Drawing:
     figure, panels = drawing.panels(f"{_words(score)}: {results[0].title}", height, count, columns)
     rows: list[dict[str, Any]] = []
     for axes, name, result in zip(panels, _sets(results), results, strict=True):
-        scores = {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}
-        rows += histograms(axes, scores, set=name)
         value = result.values.get("auroc")
-        axes.set_title(f"{name}\nAUROC {with_interval(value, 3)}" if value else name)
-        axes.locator_params(axis="x", nbins=4)
+        title = f"{name}\nAUROC {with_interval(value, 3)}" if value else name
+        rows += _densities(axes, result, title, set=name)
     for axes in panels[-columns:]:  # the lowest of each column
         axes.set_xlabel(_AXES.get(score, score))
     drawing.legend_below(figure, panels[0], columns=2)
     return Drawing(figure, rows)
+
+
+def grid(results: Sequence[Result]) -> Drawing:
+    """Draw a row of panels for each OOD set and a column for each model and score, the layout of Table 2."""
+    sets = _sets(results)
+    lines, models = list(dict.fromkeys(sets)), list(dict.fromkeys(result.model for result in results))
+    columns = sorted(set(map(_column, results)), key=lambda column: (models.index(column[0]), _place(column[1])))
+    title = f"Scores on {results[0].trained_on}"
+    count = len(lines) * len(columns)
+    figure, panels = drawing.panels(title, 0.7 + 1.55 * len(lines), count, len(columns))
+    free = dict(zip(itertools.product(lines, columns), panels, strict=True))
+    rows: list[dict[str, Any]] = []
+    for name, result in zip(sets, results, strict=True):
+        axes, (model, score) = free.pop((name, _column(result))), _column(result)
+        value = result.values.get("auroc")
+        title = f"{model}, {name}" + (f"\nAUROC {value.value:.3f}" if value else "")
+        rows += _densities(axes, result, title, model=model, score=score, set=name)
+        if name == lines[-1]:
+            axes.set_xlabel(_AXES.get(score, score))
+    for axes in free.values():  # not measured
+        axes.set_axis_off()
+    drawing.legend_below(figure, panels[0], columns=2)
+    return Drawing(figure, rows)
+
+
+def _column(result: Result) -> tuple[str, str]:
+    return result.model, _score(result)
+
+
+def _densities(axes: Axes, result: Result, title: str, **of: str) -> list[dict[str, Any]]:
+    """Draw the scores of outliers over those of the test images, and return the lines of their CSV."""
+    axes.set_title(title)
+    axes.locator_params(axis="x", nbins=4)
+    return histograms(axes, {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}, **of)
 
 
 def auroc(results: Sequence[Result]) -> Drawing:
@@ -73,7 +121,7 @@ def auroc(results: Sequence[Result]) -> Drawing:
     title = f"AUROC on {results[0].trained_on}: in-distribution is positive"
     models, sets = list(dict.fromkeys(line[0] for line in found)), list(dict.fromkeys(sets_of))
     scores = list(dict.fromkeys(line[1] for line in found))
-    scores.sort(key=lambda score: list(_AXES).index(score) if score in _AXES else len(_AXES))
+    scores.sort(key=_place)
     columns = min(3, len(scores))
     height = 0.55 + -(-len(scores) // columns) * (0.55 + 0.16 * len(sets) * max(1.0, 0.5 * len(models)))
     figure, axes_of_scores = drawing.panels(title, height, len(scores), columns, sharey=True)

@@ -115,6 +115,23 @@ def test_scores_far_away_do_not_flatten_the_histogram(cell):
     assert sum(column(rows, "count")) == 2000
 
 
+def test_the_grid_has_a_row_for_each_set_and_a_column_for_each_score(cell):
+    def of(name, score, low):
+        protocol = f"ood:score={score},set={name}"
+        return Result(cell(protocol, protocol), {"inside": np.linspace(0, 1, 9), "outside": np.linspace(low, 1, 9)})
+
+    results = [of("b", "grad-norm", -3.0), of("b", "log-px", -2.0), of("a", "log-px", -1.0)]
+    planned = {figure.stem: figure for figure in detection.plan(results)}
+    drawing = planned["ood-grid-digits-jem-s0"].draw()
+    titles = [axes.get_title(loc="left") if axes.axison else None for axes in drawing.figure.axes]
+    assert titles == ["jem, b", "jem, b", "jem, a", None]
+    lowest = {}
+    for row in drawing.rows:
+        place = row["set"], row["score"]
+        lowest[place] = min(lowest.get(place, 0), round(row["bin_low"]))
+    assert lowest == {("b", "grad-norm"): -3, ("b", "log-px"): -2, ("a", "log-px"): -1}
+
+
 def test_outliers_of_one_single_score_have_a_histogram(cell):
     same = np.full(20, -3.0)
     rows = detection.of_scores([scores(cell, same, same)]).rows
