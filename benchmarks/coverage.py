@@ -33,6 +33,7 @@ from jembench.metrics.neighbours import Neighbours
 from jembench.metrics.ood import OutOfDistribution
 from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared
+from jembench.metrics.selective import Selective
 from jembench.stats import ranking
 from jembench.stats.paired import Difference, bootstrap_difference, from_intervals, seed_difference
 from jembench_robustness.gradient_checks import BY_STEPS, _largest_rise
@@ -152,6 +153,12 @@ def classwise(rng: Generator, n: int) -> Estimate:
     return estimate
 
 
+def withdrawn(rng: Generator) -> dict[str, np.ndarray[Any, Any]]:
+    """Return calibrated confidences and errors: the risk at coverage c is c / 2."""
+    confidence = rng.random(397)
+    return {"score": confidence, "correct": rng.random(397) < confidence}
+
+
 def calibration() -> Iterator[Case]:
     """Yield calibration errors of calibrated and of miscalibrated classifiers."""
     for metric in (ECE(), AdaptiveECE(), DebiasedECE()):
@@ -169,6 +176,14 @@ def calibration() -> Iterator[Case]:
     yield Case(
         "classwise-ece", "N = 397, 10 classes, calibrated", 0.0, lambda rng: measured(classwise(rng, 397), rng), 200
     )
+    for label, truth in {"aurc": 25.0, "augrc": 50 / 3}.items():
+        yield Case(
+            label,
+            "N = 397, confidence uniform in 0 to 1, calibrated",
+            truth,
+            lambda rng, label=label: measured(Selective().estimates(withdrawn(rng))[label], rng),
+            200,
+        )
 
 
 # --- detection --------------------------------------------------------------------------------------------------------

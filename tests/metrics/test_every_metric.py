@@ -39,7 +39,7 @@ OTHERS = [
     "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20", "log-density", "log-density:source=kept",
     "log-z:chains=4,leapfrog=1,temperatures=3", "neighbours", "nll",
     "ood:set=interp,score=grad-norm", "ood:set=interp,score=log-px-given-class", "ood:set=interp,score=refinement",
-    "prc",
+    "prc", "selective",
 ]  # fmt: skip
 
 

@@ -135,6 +135,12 @@ def make_everything():
         auroc = {"auroc": Value(0.8, 0.7, 0.9, IMAGES, "", "higher")}
         metric = f"ood:score=max-py,set={name}"
         yield make_cell(metric, metric, auroc), make_scores()
+    for model in ("jem", "baseline"):
+        predictions = make_predictions(len(model))
+        yield (
+            make_cell("selective", "selective:coverage=0.8,score=max-py", model=model),
+            {"score": predictions["confidence"], "correct": predictions["correct"]},
+        )
     grid = np.array([[0, 1, 2], [3, 4, -1], [5, 6, 7], [8, 9, 10]])
     yield make_cell("class-samples", details={"source": "buffer"}), {**make_pictures(), "grid": grid}
     yield make_cell("confident-samples"), make_pictures()

@@ -26,6 +26,7 @@ STEMS = {
     "reliability-compared-digits-s1",
     "ood-max-py-digits-jem-s0",
     "auroc-digits-jem-s0",
+    "risk-coverage-max-py-digits-s0",
     "samples-digits-jem-s0",
     "confident-digits-jem-s0",
     "log-density-extremes-digits-jem-s0",

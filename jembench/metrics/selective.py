@@ -1,0 +1,137 @@
+"""Selective prediction: the errors that are left when the least confident images are withdrawn.
+
+Legend: N images, U distinct confidences, R resamples.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
+
+from jembench.catalog.options import Names
+from jembench.catalog.validation import Range
+from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling
+from jembench.metrics.base import Array, Arrays, Estimate, describe_test_images
+from jembench.metrics.classification import labelled_logits
+from jembench.metrics.scored import Scored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from jembench.stats.intervals import Indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selective(Scored):
+    """Selective prediction: areas under the risk-coverage curves of a score, and the risk at a ``coverage``, in %.
+
+    Images are withdrawn in ascending order of ``score``, a name of `jembench list scores`; those of equal score
+    together. The coverage is the share of images that are kept. ``aurc`` is the area under the selective risk, errors
+    among the kept images (Geifman & El-Yaniv, 2017, arXiv:1705.08500); ``augrc`` that under the generalised risk,
+    errors kept among all images (Traub et al., 2024, arXiv:2407.01032). ``excess-`` is the difference to the area of a
+    score that withdraws all errors first. ``selective-risk`` is that at the smallest coverage of at least ``coverage``.
+    """
+
+    score: Annotated[str, Names("scores")] = "max-py"
+    coverage: Annotated[float, Range(above=0, most=1)] = 0.8
+    name: ClassVar[str] = "selective"
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """The needs of the score, and labelled logits."""
+        return self.scorer.requires | {"logits", "labels"}
+
+    @property
+    def reads(self) -> frozenset[Quantity]:
+        """The logits, and what the score reads."""
+        return self.scorer.reads | {"logits"}
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Score and classify the test images."""
+        scorer, fitted = self.fitted(evaluation)
+        logits, labels = labelled_logits(evaluation, "test", self.data_noise)
+        arrays = {
+            "score": self.scores_of(scorer, evaluation, "test", self.data_noise),
+            "correct": (logits.argmax(dim=1) == labels).numpy(),
+        }
+        parts = describe_test_images(len(labels), self.data_noise) | {"coverage": self.coverage, **fitted}
+        return self.measurement(evaluation, arrays, parts=parts)
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the areas, their excess over the optimum, and the risk at the coverage, in %."""
+        ranks, wrong = ranks_of(arrays["score"]), ~arrays["correct"].astype(bool)
+        n = len(ranks)
+
+        def of(value: Callable[[Curve], float], optimum: Callable[[Curve], float] = lambda _: 0.0) -> Estimate:
+            def percent(drawn: Indices) -> Array:
+                import numpy as np
+
+                found = [value(curve(ranks[row], wrong[row])) - optimum(best_curve(wrong[row])) for row in drawn]
+                return 100 * np.array(found)
+
+            return Estimate(Resampling(percent, (n,), (0.0, 100.0)), "%", "lower")
+
+        risk = of(lambda found: found.selective_at(self.coverage))
+        kept = risk.resampling._replace(trials=math.ceil(self.coverage * n))  # images, each of which is an error or not
+        return {
+            "aurc": of(Curve.aurc),
+            "augrc": of(Curve.augrc),
+            "excess-aurc": of(Curve.aurc, Curve.aurc),
+            "excess-augrc": of(Curve.augrc, Curve.augrc),
+            f"selective-risk@{self.coverage:g}": risk._replace(resampling=kept),
+        }
+
+
+class Curve(NamedTuple):
+    """Risks at the coverages of a score's U thresholds, in 0..1.
+
+    At a coverage of 0 the selective risk is that of the smallest coverage above it, and the generalised risk is 0.
+    """
+
+    coverage: Array  # (U + 1,), from 0 to 1
+    selective: Array  # (U + 1,): errors among the kept images
+    generalised: Array  # (U + 1,): errors kept among all images
+
+    def aurc(self) -> float:
+        """Return the area under the selective risk, by the trapezoidal rule."""
+        return _area(self.selective, self.coverage)
+
+    def augrc(self) -> float:
+        """Return the area under the generalised risk."""
+        return _area(self.generalised, self.coverage)
+
+    def selective_at(self, coverage: float) -> float:
+        """Return the selective risk at the smallest coverage of at least ``coverage``."""
+        return float(self.selective[self.coverage.searchsorted(coverage)])
+
+
+def _area(risk: Array, coverage: Array) -> float:
+    import numpy as np
+
+    return float(np.trapezoid(risk, coverage))
+
+
+def ranks_of(score: Array) -> Array:
+    """Return the rank of each score (N,), from 0 for the highest; equal scores share one."""
+    import numpy as np
+
+    ranks: Array = np.unique(-score, return_inverse=True)[1]
+    return ranks
+
+
+def curve(ranks: Array, wrong: Array) -> Curve:
+    """Return the curve of images that are withdrawn from the last rank on, given their ranks and errors (N,)."""
+    import numpy as np
+
+    counts = np.bincount(ranks)
+    kept, errors = (sums[counts > 0].cumsum() for sums in (counts, np.bincount(ranks, wrong)))
+    selective = errors / kept
+    return Curve(np.r_[0, kept] / kept[-1], np.r_[selective[0], selective], np.r_[0, errors] / kept[-1])
+
+
+def best_curve(wrong: Array) -> Curve:
+    """Return the curve of a score that withdraws all errors first."""
+    import numpy as np
+
+    return curve(np.arange(len(wrong)), np.sort(wrong))

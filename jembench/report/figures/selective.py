@@ -1,0 +1,44 @@
+"""Risk-coverage curves: the errors that are left when the least confident images are withdrawn.
+
+Traub et al. (2024), arXiv:2407.01032, Figure 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jembench import drawing
+from jembench.metrics.selective import best_curve, curve, ranks_of
+from jembench.report.figures.base import Drawing, Planned, Result, figure_of, rows_of
+from jembench.report.rows import grouped
+
+_RISKS = ("selective", "generalised")
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """Plan the curves of all models for each score."""
+    for group in grouped(results, lambda result: (result.place, result.protocol_without(("coverage",)))):
+        yield figure_of(group, f"risk-coverage-{group[0].protocol['score']}", curves, group)
+
+
+def curves(results: Sequence[Result]) -> Drawing:
+    """Draw selective and generalised risk over coverage, a line for each model, and the optimum as a dotted one."""
+    title = f"Withdrawn by {results[0].protocol['score']}: {results[0].trained_on}"
+    figure, panels = drawing.panels(title, 2.6, 2, 2)
+    optimum: dict[str, Any] = {"color": drawing.BLACK, "linestyle": ":", "linewidth": 1}
+    rows: list[dict[str, Any]] = []
+    for index, result in enumerate(results):
+        wrong = ~result.arrays["correct"].astype(bool)
+        found, best = curve(ranks_of(result.arrays["score"]), wrong), best_curve(wrong)
+        style = {**drawing.line(index), "marker": ""}
+        first = None if index else "errors withdrawn first"
+        for axes, risk in zip(panels, _RISKS, strict=True):
+            axes.plot(found.coverage, 100 * getattr(found, risk), label=result.model, **style)
+            axes.plot(best.coverage, 100 * getattr(best, risk), label=first, **optimum)
+        columns = {"coverage": found.coverage, "selective_risk": found.selective, "generalised_risk": found.generalised}
+        rows += rows_of(columns, model=result.model)
+    for axes, risk in zip(panels, _RISKS, strict=True):
+        axes.set(xlabel="coverage", ylabel=f"{risk} risk, %", xlim=(0, 1.01), ylim=(0, None))
+    drawing.legend_below(figure, panels[0], columns=4)
+    return Drawing(figure, rows)
