@@ -20,6 +20,7 @@ from jembench.report.select import select
         ("classwise-ece-scaled", "classwise ECE (scaled)", ""),
         ("pgd-linf@8/255-expected", "PGD L∞ at 8/255 (expected)", ""),
         ("log-px-spread", "spread of log p(x)", ""),
+        ("log-px-error", "error of log p(x)", ""),
         ("distal-log-px", "distal log p(x)", ""),
         ("missing-piece", "missing piece", ""),  # neither "is" nor "in" of the label is a part of it
         ("mine", "mine", ""),

@@ -73,6 +73,14 @@ def make_drift():
     return arrays
 
 
+def make_truth():
+    """A density that is the first number's, of which the model is the reverse."""
+    true = np.repeat(np.arange(256.0), 256) / (256 * np.arange(256.0).sum())
+    points = np.random.default_rng(10).integers(0, 256, (1200, 2), dtype=np.uint8)
+    model = np.log(true[::-1] + 1e-12)
+    return {"true-cells": true, "log-cells": model, "test": points, "samples": points[np.argsort(points[:, 0])]}
+
+
 def make_attack(seed=0, *, channels=1):
     """Images of which the first two are misclassified, and the last one withstood the attack."""
     rng = np.random.default_rng(seed)
@@ -148,6 +156,7 @@ def make_everything():
     ages = np.random.default_rng(6).geometric(0.01, IMAGES)
     yield make_cell("chain-age"), {"ages": ages, "predicted": np.arange(IMAGES) % CLASSES}
     yield make_cell("chain-drift"), make_drift()
+    yield make_cell("density-error", values={"kl": Value(0.5, None, None, 65536, "nats", "lower")}), make_truth()
     yield make_cell("neighbours"), make_neighbours()
     for top, kept in (("0.1", 100), ("0.5", 500)):
         protocol = f"is:images={kept},pooling=one-buffer,selection=model,splits=1,top={kept}/1000"

@@ -34,6 +34,7 @@ STEMS = {
     "log-density-images-digits-jem-s0",
     "chain-age-digits-jem-s0",
     "chain-drift-digits-jem-s0",
+    "density-error-digits-jem-s0",
     "neighbours-digits-jem-s0",
     "neighbours-distances-digits-jem-s0",
     "is-kept-digits-jem-s0",

@@ -369,3 +369,20 @@ def test_curves_of_long_chains_are_the_means_of_their_chains(planned, everything
     assert found["moved", "noise", 100] == pytest.approx(arrays["moved-noise"][3].mean())
     assert found["fid", "data", 4] == arrays["fid-data"][1]
     assert found["energy", "data", 0] == pytest.approx(arrays["energy-data"][0].mean() - arrays["energy-test"].mean())
+
+
+def test_densities_are_drawn_on_one_scale_with_samples_of_all_classes(planned, everything):
+    arrays = next(arrays for cell, arrays in everything if cell.metric == "density-error")
+    figure, rows = planned["density-error-digits-jem-s0"].draw()
+    true, model, points, samples = figure.axes[:4]
+    drawn = [axes.images[0] for axes in (true, model)]
+    assert [np.asarray(image.get_array())[7, 200] for image in drawn] == pytest.approx(
+        [arrays["true-cells"][200 * 256 + 7], np.exp(arrays["log-cells"][200 * 256 + 7])]  # the first is horizontal
+    )
+    assert {image.get_clim() for image in drawn} == {(0, arrays["true-cells"].max())}
+    assert model.get_title("left") == "jem\nKL 0.500"
+    assert points.lines[0].get_xydata() == pytest.approx(arrays["test"][::3])
+    shown = samples.lines[0].get_xydata()
+    assert len(shown) == 400
+    assert np.ptp(shown[:, 0]) > 240  # the array is in the order of the first number
+    assert rows == [{"model": "jem", "quantity": "kl", "value": 0.5, "low": None, "high": None}]

@@ -1,0 +1,86 @@
+"""Densities of the plane: the true one and those of models, with samples of each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from jembench import drawing
+from jembench.report.figures.base import Drawing, Numbers, Planned, Result, figure_of
+from jembench.report.rows import grouped
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LEVELS = 256
+_COLUMNS = 6
+_DOTS = 500
+"""The largest number of samples that are shown."""
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """Plan a figure for each dataset of the plane, with all models."""
+    planar = [result for result in results if np.size(result.arrays.get("true-cells", ())) == _LEVELS**2]
+    for group in grouped(planar, lambda result: result.place):
+        yield figure_of(group, "density-error", densities, group)
+
+
+def densities(results: Sequence[Result]) -> Drawing:
+    """Draw the true density and that of each model on one colour scale, and below each its samples."""
+    first = results[0].arrays
+    columns = drawing.fitting(min(_COLUMNS, 1 + len(results)))
+    side = drawing.page() / columns - 0.06
+    shown: list[tuple[str, Numbers, NDArray[Any] | None]] = [("truth", first["true-cells"], first["test"])]
+    for result in results:
+        title = f"{drawing.wrapped(result.model, side)}\nKL {result.values['kl'].value:.3f}"
+        shown.append((title, np.exp(result.arrays["log-cells"]), result.arrays.get("samples")))
+    rows, lines = -(-len(shown) // columns), max(title.count("\n") for title, _, _ in shown)
+    height = 0.65 + rows * (0.3 + 0.13 * lines + 2 * side)
+    fit = results[0].fit
+    name = f"Density and samples on {fit.dataset}, seed {fit.seed}; KL(truth || model) in nats"
+    figure, grid = drawing.panels(name, height, 2 * rows * columns, columns, width=drawing.page())
+    for axes in grid:
+        axes.set_axis_off()
+    for place, (title, cells, samples) in enumerate(shown):
+        above = 2 * columns * (place // columns) + place % columns
+        _draw(grid[above], title, cells, float(first["true-cells"].max()))
+        if samples is not None:
+            every = -(-len(samples) // _DOTS)  # of samples that may be in the order of their classes
+            _scatter(grid[above + columns], samples[::every])
+    scale: dict[str, Any] = {"extend": "max", "extendfrac": 0.02, "aspect": 60, "shrink": 0.6, "ticks": []}
+    figure.colorbar(grid[0].images[0], ax=grid, location="bottom", label="p(x): 0 to the highest true one", **scale)
+    values = [(result.model, label, value) for result in results for label, value in result.values.items()]
+    return Drawing(
+        figure,
+        [
+            {"model": model, "quantity": label, "value": value.value, "low": value.low, "high": value.high}
+            for model, label, value in values
+        ],
+    )
+
+
+def _draw(axes: Axes, title: str, cells: Numbers, top: float) -> None:
+    """Draw the masses of all cells, (M,); the first number of an image is horizontal."""
+    from matplotlib.colors import LinearSegmentedColormap
+
+    colours = LinearSegmentedColormap.from_list("", [drawing.WHITE, drawing.SKY, drawing.BLUE, drawing.BLACK])
+    axes.imshow(cells.reshape(_LEVELS, _LEVELS).T, origin="lower", cmap=colours, vmin=0, vmax=top)
+    _frame(axes)
+    axes.set_title(title)
+
+
+def _scatter(axes: Axes, samples: NDArray[Any]) -> None:
+    """Draw images of two numbers, (n, 2), as dots."""
+    axes.plot(*samples.T, ".", color=drawing.BLUE, markersize=1.2)
+    axes.set(aspect="equal", xlim=(-0.5, _LEVELS - 0.5), ylim=(-0.5, _LEVELS - 0.5))
+    _frame(axes)
+
+
+def _frame(axes: Axes) -> None:
+    """Show all four edges of a panel, and no ticks."""
+    axes.set_axis_on()
+    axes.set(xticks=[], yticks=[])
+    axes.spines[:].set_visible(True)
