@@ -251,17 +251,16 @@ def _fit(place: Place, model: str, recipe: str | None, *settings: str) -> Any:
 
 @contextmanager
 def _trainer(place: Place, *fit: Any) -> Iterator[Any]:
-    """Make a trainer on random images, whose memory is freed afterwards."""
-    from jembench.data.datasets import make
+    """Make a trainer on blank images, whose memory is freed afterwards."""
+    from jembench.data.datasets import blank, make
     from jembench.models.execution import forget_compiled
-    from jembench.running.estimate import random_images
     from jembench.running.fits import make_model
     from jembench.training.loop import Trainer
 
     plan = _fit(place, *fit)
     data = make(plan.dataset, download=True)
     model = make_model(plan, data)
-    yield Trainer(model, data.spec, random_images(data), plan.recipe, seed=0, device=place.device)
+    yield Trainer(model, data.spec, blank(data) or data, plan.recipe, seed=0, device=place.device)
     gc.collect()
     forget_compiled()
 

@@ -95,7 +95,7 @@ def display_names(
         for on in () if keys else {fit[1:] for fit in shown}:
             known = {(model, on[1]): model for model, *others in shown if (*others,) == on}
             known |= {key: usual[key] for key in known.keys() & usual.keys()}
-            found = matching("models", text, [*known.values(), *(model for model, _ in known)])
+            found = matching(None, text, known.values()) or matching("models", text, (model for model, _ in known))
             keys |= {key for key, called in known.items() if {key[0], called} & {*found}}
         if not keys and text not in also:
             texts = {*(model for model, _, _ in shown), *usual.values(), *columns}
