@@ -260,7 +260,7 @@ def _trainer(place: Place, *fit: Any) -> Iterator[Any]:
     plan = _fit(place, *fit)
     data = make(plan.dataset, download=True)
     model = make_model(plan, data)
-    yield Trainer(model, data.spec, blank(data) or data, plan.recipe, seed=0, device=place.device)
+    yield Trainer(model, data.spec, (blank(data) or data).split("train"), plan.recipe, seed=0, device=place.device)
     gc.collect()
     forget_compiled()
 
