@@ -76,9 +76,10 @@ class OutOfDistribution(attacks.UnderAttack, Scored):
         """
         outliers = evaluation.data.images(self.set)  # before the scores, which are not needed if these are missing
         (scorer, fitted), (noise, about) = self.fitted(evaluation), self.noise_and_about(evaluation, self.set)
+        inside = self.scores_of(scorer, evaluation, "test", self.data_noise)
         moved = self._under_attack(self.attack, evaluation, scorer, outliers) if self.attack else None
         scores = self.scores_of(scorer, evaluation, self.set, noise) if moved is None else moved
-        arrays = {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise), "outside": scores}
+        arrays = {"inside": inside, "outside": scores}
         parts = describe_test_images(len(arrays["inside"]), self.data_noise)
         return self.measurement(evaluation, arrays, parts={**parts, **about, "outliers": len(scores), **fitted})
 
