@@ -85,6 +85,7 @@ class DifferentiableScore(OODScore, Protocol):
 
     def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
         """Return the score of each image, float64 (N,); ``read`` returns a quantity of the images."""
+        ...
 
 
 @runtime_checkable

@@ -63,12 +63,12 @@ class Selective(Scored):
         ranks, wrong = ranks_of(arrays["score"]), ~arrays["correct"].astype(bool)
         n = len(ranks)
 
-        def of(value: Callable[[Curve], float], optimum: Callable[[Curve], float] = lambda _: 0.0) -> Estimate:
+        def of(value: Callable[[Curve], float], *, excess: bool = False) -> Estimate:
             def percent(drawn: Indices) -> Array:
                 import numpy as np
 
-                found = [value(curve(ranks[row], wrong[row])) - optimum(best_curve(wrong[row])) for row in drawn]
-                return 100 * np.array(found)
+                found = np.array([value(curve(ranks[row], wrong[row])) for row in drawn])
+                return 100 * (found - [value(best_curve(wrong[row])) for row in drawn] if excess else found)
 
             return Estimate(Resampling(percent, (n,), (0.0, 100.0)), "%", "lower")
 
@@ -77,8 +77,8 @@ class Selective(Scored):
         return {
             "aurc": of(Curve.aurc),
             "augrc": of(Curve.augrc),
-            "excess-aurc": of(Curve.aurc, Curve.aurc),
-            "excess-augrc": of(Curve.augrc, Curve.augrc),
+            "excess-aurc": of(Curve.aurc, excess=True),
+            "excess-augrc": of(Curve.augrc, excess=True),
             f"selective-risk@{self.coverage:g}": risk._replace(resampling=kept),
         }
 
