@@ -124,7 +124,7 @@ GIVES = {
 
 
 def measured(methods, *metrics):
-    """Those of the metrics that are not N/A for a model with these methods."""
+    """Return the metrics that are not N/A for a model with these methods."""
     data, found = digits(), []
     model = as_model(type("Toy", (nn.Module,), methods)(), data.spec, "toy")
     chains = SimpleNamespace(capacity=0) if "chains" in methods else None

@@ -39,8 +39,7 @@ def commands():
         "dry-run": [("run hybrid --dry-run --seeds 2", 120)],
     }
     found |= {f"report-{name}": [(f"report {name} {rows}".strip(), 80)] for name, rows in SUITES.items()}
-    found["report-hybrid"] = [("report hybrid", width) for width in (80, 120)]
-    found["report-hybrid"] += [(f"report hybrid --format {format}", 80) for format in ("markdown", "latex", "csv")]
+    found["report-hybrid"] = [(f"report hybrid --format {format}", 80) for format in ("table", "markdown", "latex")]
     return found
 
 

@@ -32,7 +32,7 @@ def measured(metric, evaluation):
 
 @pytest.fixture
 def evaluation():
-    """Of grey images, which no bound of a pixel's range stops."""
+    """Return an evaluation on grey images, which no bound of a pixel's range stops."""
     images, labels = grey(60, 110, 146)
     return FakeEvaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
 

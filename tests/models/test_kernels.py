@@ -27,7 +27,7 @@ def fitted(data, x):
 
 @pytest.fixture(scope="module")
 def inner():
-    """Of images so far from the bounds that no kernel is cut off."""
+    """Fit images so far from the bounds that no kernel is cut off."""
     return fitted(PLANE, 0.1 * torch.randn(200, 2, generator=seeded()))
 
 

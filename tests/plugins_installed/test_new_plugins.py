@@ -1,4 +1,4 @@
-"""What `jembench plugin new` writes, really installed: its own tests with the conformance kit, and a run with all."""
+"""New distributions of `jembench plugin new`, really installed: their own tests with the conformance kit, and a run."""
 
 import importlib.util
 import json
