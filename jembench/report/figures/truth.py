@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _LEVELS = 256
-_COLUMNS, _WIDEST = 6, 1.75  # panels in a row, and inches of one
+_COLUMNS = 6
 _DOTS = 500
 """The largest number of samples that are shown."""
 
@@ -32,7 +32,8 @@ def densities(results: Sequence[Result]) -> Drawing:
     """Draw the true density and that of each model on one colour scale, and below each its samples."""
     first = results[0].arrays
     columns = drawing.fitting(min(_COLUMNS, 1 + len(results)))
-    side = min(_WIDEST, drawing.page() / columns - 0.06)
+    width = drawing.page() if columns > 2 else drawing.column()
+    side = width / columns - 0.06
     shown: list[tuple[str, Numbers, NDArray[Any] | None]] = [("truth", first["true-cells"], first["test"])]
     for result in results:
         title = f"{drawing.wrapped(result.model, side)}\nKL {result.values['kl'].value:.3f}"
@@ -41,7 +42,7 @@ def densities(results: Sequence[Result]) -> Drawing:
     height = 0.65 + rows * (0.3 + 0.13 * lines + 2 * side)
     fit = results[0].fit
     name = f"Density and samples on {fit.dataset}, seed {fit.seed}; KL(data || model) in nats"
-    figure, grid = drawing.panels(name, height, 2 * rows * columns, columns, width=columns * (side + 0.06))
+    figure, grid = drawing.panels(name, height, 2 * rows * columns, columns, width=width)
     for axes in grid:
         axes.set_axis_off()
     for place, (title, cells, samples) in enumerate(shown):
