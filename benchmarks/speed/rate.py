@@ -9,19 +9,42 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import textbook
 import torch
 from contests import DATA, Setting
 from torch import nn
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils.flop_counter import flop_registry
 from turns import seconds
-
-from jembench.running.estimate import OperationCounter
 
 SMALLEST, LARGEST = 1024, 16_384
 SLOWEST = 1.0  # seconds: no larger product is tried after one that took as long
 LONG_ENOUGH = 0.5  # seconds, about, that a measurement takes: a shorter one would fall into a lull of a busy machine
+
+
+class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """A counter of the floating-point operations of convolutions and matrix products.
+
+    A multiplication and an addition count as two. PyTorch's ``FlopCounterMode`` also records the modules, which fails
+    within ``autograd.grad``.
+    """
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        """Return False, since to skip this mode PyTorch would import its compiler, which takes seconds."""
+        return False
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = function(*args, **(kwargs or {}))
+        if operations := flop_registry.get(function.overloadpacket):
+            self.count += operations(*args, **(kwargs or {}), out_val=result)
+        return result
 
 
 class Work(NamedTuple):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -20,9 +20,6 @@ from jembench.running import session
 from jembench.running.display import Display
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
-
-if TYPE_CHECKING:
-    from jembench.running.estimate import TrainingCost
 
 TRAIN_EXAMPLES = options.examples(
     "jembench train jem",
@@ -57,7 +54,6 @@ ESTIMATE_EXAMPLES = options.examples(
     "jembench estimate jem",
     "jembench estimate jem --dataset cifar10 --recipe paper",
     "jembench estimate jem:net=wrn-16-4 --dataset cifar10 --recipe paper --against fast,sada",
-    "jembench estimate jem --dataset cifar10 --recipe paper --rate 300",
 )
 
 
@@ -68,45 +64,33 @@ ESTIMATE_EXAMPLES = options.examples(
 @options.recipe_settings
 @click.option("--against", type=RECIPES, default=(), help="Other recipes to compare with: fast,sada.")
 @options.device
-@click.option(
-    "--rate",
-    type=click.FloatRange(min=0, min_open=True),
-    metavar="TFLOPS",
-    help="Time nothing: estimate the time from the operations at this rate, in 10^12 operations a second.",
-)
 @options.listing_format
-def estimate(
-    model: str, dataset: str, against: Sequence[str], device: str, rate: float | None, format: str, **how: Any
-) -> None:
+def estimate(model: str, dataset: str, against: Sequence[str], device: str, format: str, **how: Any) -> None:
     """Estimate the time and memory that a training takes.
 
     It times a few iterations with chains of one and of three steps. The images are blank, so the dataset need not be
-    available. The operations are those of convolutions and matrix products. With --rate nothing is timed, and the
-    estimate is for hardware of that rate, which this machine need not have.
+    available.
     """
     from jembench.models import devices
     from jembench.running import estimate as estimating
 
-    rows = []
+    found = []
     with plugins_aside():
-        where = devices.resolve("cpu" if rate else device)
+        where = devices.resolve(device)
         fits = [plan_fit(model, dataset, **how), *(plan_fit(model, dataset, other) for other in against)]
         for fit in fits:
-            click.echo(f"{'counting' if rate else 'timing'} {fit.key.recipe} ...", err=True)
-            rows.append(estimating.estimate(fit, where, rate=None if rate is None else rate * 1e12))
+            click.echo(f"timing {fit.key.recipe} ...", err=True)
+            found.append(estimating.estimate(fit, where))
     if format == "json":
-        print_json([row._asdict() for row in rows])
+        print_json([cost._asdict() for cost in found])
         return
-    click.echo(f"{model} on {dataset}, {f'{rate:g} TFLOP/s' if rate else devices.name(where)}")
-    columns = ("recipe", "model", "TFLOP/iteration", "s/iteration", "iterations", "training time", "peak memory")
-    print_table(columns, [_texts(row) for row in rows])
-
-
-def _texts(row: TrainingCost) -> tuple[str, ...]:
-    operations = f"{row.operations / 1e12:.3g}" if row.operations else "not known"
-    memory = f"{row.memory / 2**30:.1f} GiB" if row.memory else "not known"
-    times = f"{row.seconds:.3g}", f"{row.iterations:,}", duration(3600 * row.hours)
-    return row.recipe, row.model, operations, *times, memory
+    click.echo(f"{model} on {dataset}, {devices.name(where)}")
+    columns = ("recipe", "model", "s/iteration", "iterations", "training time", "peak memory")
+    rows = []
+    for cost in found:
+        time, memory = duration(3600 * cost.hours), f"{cost.memory / 2**30:.1f} GiB"
+        rows.append((cost.recipe, cost.model, f"{cost.seconds:.3g}", f"{cost.iterations:,}", time, memory))
+    print_table(columns, rows)
 
 
 # --- sample -----------------------------------------------------------------------------------------------------------

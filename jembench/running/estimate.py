@@ -1,4 +1,4 @@
-"""The cost of a training, from a few of its iterations with short chains, or from its floating-point operations.
+"""The cost of a training, from a few of its iterations with short chains.
 
 Its images are blank: times do not depend on their content, and a dataset need not be available. The time of an attack
 depends on when it succeeds, and is taken from short attacks on a trained model.
@@ -14,15 +14,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils.flop_counter import flop_registry
 
 from jembench.data.datasets import blank, make
 from jembench.errors import SpecError
 from jembench.experiment.plan import FitPlan
-from jembench.experiment.recipe import Compute
-from jembench.interfaces import Dataset
 from jembench.metrics.attacks import Attack
 from jembench.metrics.decisions import DecisionAttack
 from jembench.models import devices
@@ -30,7 +25,6 @@ from jembench.models.capabilities import is_fitted
 from jembench.running.caches import TensorCache
 from jembench.running.evaluation import TrainedFit
 from jembench.running.fits import make_model
-from jembench.sampling.sgld import Langevin, ShortRun
 from jembench.training.loop import Trainer
 
 SHORT, LONG = 1, 3
@@ -42,7 +36,6 @@ QUICK = 2.0
 WARM_UP = 4
 """Untimed iterations if the network is compiled or chains are captured: a plain one, one that compiles, and two in
 which CUDA graphs warm up and are captured. Otherwise one is enough."""
-
 
 STEPS = 3
 """The least number of steps or queries of a timed attack."""
@@ -60,31 +53,7 @@ class TrainingCost(NamedTuple):
     seconds: float  # per iteration
     iterations: int  # of the whole recipe
     hours: float  # of the whole recipe
-    memory: int  # peak in bytes, of tensors on a GPU, of the process on a CPU; 0 if unknown
-    operations: int  # floating-point operations per iteration; 0 if they cannot be counted
-
-
-class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A counter of the floating-point operations of convolutions and matrix products.
-
-    A multiplication and an addition count as two. PyTorch's ``FlopCounterMode`` also records the modules, which fails
-    within ``autograd.grad``.
-    """
-
-    @classmethod
-    def _should_skip_dynamo(cls) -> bool:
-        """Return False, since to skip this mode PyTorch would import its compiler, which takes seconds."""
-        return False
-
-    def __init__(self) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.count = 0
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        result = function(*args, **(kwargs or {}))
-        if operations := flop_registry.get(function.overloadpacket):
-            self.count += operations(*args, **(kwargs or {}), out_val=result)
-        return result
+    memory: int  # peak in bytes, of tensors on a GPU, of the process on a CPU
 
 
 class _Probe(Trainer):
@@ -97,68 +66,34 @@ class _Probe(Trainer):
         return super().sampling_steps if self.length is None or self.sampler is None else self.length
 
 
-def estimate(fit: FitPlan, device: torch.device, *, rate: float | None = None) -> TrainingCost:
+def estimate(fit: FitPlan, device: torch.device) -> TrainingCost:
     """Estimate the cost of a training.
 
     Args:
         fit: the training; the files of its dataset need not be available.
         device: of the timed iterations.
-        rate: floating-point operations per second of other hardware, for which nothing is timed.
 
     Raises:
-        SpecError: if the model is not trained in iterations, or its operations cannot be counted for ``rate``.
+        SpecError: if the model is not trained in iterations.
         Unavailable: if only the files give the number of training images, and they are missing.
     """
     if fit.is_pretrained:
         raise SpecError(f"{fit.requested} was trained elsewhere: there is no training to estimate.")
-    described, memory = make(fit.dataset, download=True), 0
+    described = make(fit.dataset, download=True)
     dataset = blank(described) or described
-    if is_fitted(make_model(fit, dataset)):
+    model = make_model(fit, dataset)
+    if is_fitted(model):
         raise SpecError(f"{fit.requested} is fitted to all images at once: there are no iterations to estimate.")
-    plain = dataclasses.replace(fit.recipe, compute=Compute(precision="float32", layout="contiguous", compile="off"))
-    operations = _operations(_probe(dataclasses.replace(fit, recipe=plain), dataset, torch.device("cpu")))
+    on_gpu = device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(device)
     with devices.threads_for(dataset.spec, device):
-        trainer = _probe(fit, dataset, device)
-        if rate is None:
-            on_gpu = device.type == "cuda"
-            if on_gpu:
-                torch.cuda.reset_peak_memory_stats(device)
-            seconds = _seconds(trainer)
-            kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            memory = torch.cuda.max_memory_allocated(device) if on_gpu else 1024 * kib
-        elif operations:
-            seconds = operations / rate
-        else:
-            raise SpecError(
-                f"The operations of {fit.requested} cannot be counted: its loss depends on numbers that must be "
-                "computed first. Leave --rate out, and estimate on the device itself."
-            )
+        trainer = _Probe(model, dataset.spec, dataset.split("train"), fit.recipe, seed=fit.seed, device=device)
+        seconds = _seconds(trainer)
+    kib = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    memory = torch.cuda.max_memory_allocated(device) if on_gpu else 1024 * kib
     hours = seconds * trainer.iterations / 3600
-    return TrainingCost(fit.key.recipe, fit.key.model, seconds, trainer.iterations, hours, memory, operations)
-
-
-def _probe(fit: FitPlan, dataset: Dataset, device: torch.device) -> _Probe:
-    images = dataset.split("train")
-    return _Probe(make_model(fit, dataset), dataset.spec, images, fit.recipe, seed=fit.seed, device=device)
-
-
-def _operations(trainer: _Probe) -> int:
-    """Count the floating-point operations of an iteration, on tensors without content.
-
-    Returns:
-        the number of operations; 0 if the loss depends on computed values.
-    """
-    steps, counts = trainer.sampling_steps, []
-    for length in (1, 2) if steps else (0,):
-        if steps:  # chains whose start does not depend on computed values
-            trainer.sampler = ShortRun(trainer.data, Langevin(steps=length, step_size=1.0, noise=0.0))
-        try:
-            with FakeTensorMode(allow_non_fake_inputs=True), OperationCounter() as counter:
-                trainer.iterate()
-        except (DataDependentOutputException, DynamicOutputShapeException):
-            return 0
-        counts.append(counter.count)
-    return int(counts[0] + max(steps - 1, 0) * (counts[-1] - counts[0]))
+    return TrainingCost(fit.key.recipe, fit.key.model, seconds, trainer.iterations, hours, memory)
 
 
 def _seconds(trainer: _Probe) -> float:

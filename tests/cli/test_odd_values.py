@@ -75,7 +75,7 @@ def call(jembench, zoo_of_tests, monkeypatch):
         raise OutOfTime("The time is up.")
 
     monkeypatch.setattr(fits, "train", train)
-    monkeypatch.setattr(estimate, "estimate", lambda *_, **__: estimate.TrainingCost("", "", 1, 1, 1, 1, 1))
+    monkeypatch.setattr(estimate, "estimate", lambda *_, **__: estimate.TrainingCost("", "", 1, 1, 1, 1))
     monkeypatch.setattr(PageServer, "serve_forever", lambda self: None)  # else it serves until it is stopped
     monkeypatch.setenv("JEMBENCH_DATASET", "zoo_of_tests:data")
     monkeypatch.setenv("JEMBENCH_RECIPE", str(zoo_of_tests / "tiny.toml"))

@@ -1,4 +1,4 @@
-"""The cost of the whole recipe, from a few short iterations or from operations, and the time of an attack."""
+"""The cost of the whole recipe, from a few short iterations, and the time of an attack."""
 
 import dataclasses
 import time
@@ -8,7 +8,6 @@ import pytest
 import torch
 
 from jembench.data.datasets import LazyDataset
-from jembench.errors import SpecError
 from jembench.experiment.plan import plan_fit
 from jembench.interfaces import DataSpec
 from jembench.metrics.decisions import Boundary
@@ -18,8 +17,6 @@ from jembench.running.caches import TensorCache
 from jembench.running.estimate import attack_seconds, estimate
 
 CPU = torch.device("cpu")
-BATCH, STEPS = 8, 5
-CHAINS = f"chains.sampler=pcd:steps={STEPS},buffer=100"
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +36,7 @@ def toy(monkeypatch):
 
 
 def plan(model, dataset="digits", recipe="digits-paper", *settings):
-    return plan_fit(model, dataset, recipe, ["data.validation=0", "epochs=10", f"batch_size={BATCH}", *settings])
+    return plan_fit(model, dataset, recipe, ["data.validation=0", "epochs=10", "batch_size=8", *settings])
 
 
 # --- timed ------------------------------------------------------------------------------------------------------------
@@ -78,56 +75,6 @@ def test_a_real_estimate_is_that_of_real_iterations():
     found = estimate(plan("jem:net=small-2"), CPU)
     assert 0 < found.seconds < 10
     assert found.memory > 10_000_000  # PyTorch alone takes more
-
-
-# --- counted ----------------------------------------------------------------------------------------------------------
-
-
-def count(model, *settings):
-    return estimate(plan(model, "cifar10", "paper", *settings), CPU, rate=1e12).operations
-
-
-def convolution(inputs, outputs, size, kernel=3):
-    """Of one image: a multiplication and an addition for each weight and place."""
-    return 2 * inputs * outputs * kernel**2 * size**2
-
-
-FIRST = convolution(3, 16, 32)
-FORWARD = (
-    FIRST
-    + (convolution(16, 16, 32) * 2)  # the first group keeps its 16 channels
-    + (convolution(16, 32, 32) + convolution(32, 32, 16) + convolution(16, 32, 16, kernel=1))
-    + (convolution(32, 64, 16) + convolution(64, 64, 8) + convolution(32, 64, 8, kernel=1))
-    + 2 * 64 * 10
-)
-"""WRN-10-1: the stride is on the second convolution of a block, and a 1x1 convolution where the shape changes."""
-
-LEARN = 3 * FORWARD - FIRST
-"""Forward, towards the weights, and towards the maps but not the images."""
-
-
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-def test_operations_of_jem_are_those_of_a_wide_resnet(precision):
-    chains, learning = STEPS * BATCH * 2 * FORWARD, 3 * BATCH * LEARN  # data, samples, labelled images
-    assert count("jem:net=wrn-10-1", CHAINS, f"compute.precision={precision}") == chains + learning
-
-
-def test_a_classifier_has_no_chains():
-    assert count("baseline:net=wrn-10-1") == BATCH * LEARN
-
-
-def test_at_a_rate_nothing_is_timed(monkeypatch):
-    monkeypatch.setattr(module, "_timed", pytest.fail)
-    found = estimate(plan("baseline:net=wrn-10-1", "cifar10", "paper"), CPU, rate=1.5e12)
-    assert found.seconds == pytest.approx(found.operations / 1.5e12)
-    assert found.hours == pytest.approx(found.seconds * found.iterations / 3600)
-    assert found.memory == 0
-
-
-def test_a_loss_that_depends_on_numbers_cannot_be_counted():
-    fit = plan_fit("residual-flow:hidden=4,levels=1,blocks=1", "cifar10", None, [])
-    with pytest.raises(SpecError, match=r"^The operations of residual-flow.* cannot be counted: its loss depends"):
-        estimate(fit, CPU, rate=1e12)
 
 
 # --- attacks ----------------------------------------------------------------------------------------------------------
