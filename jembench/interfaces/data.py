@@ -45,14 +45,12 @@ class Truth(Protocol):
     @property
     def shares(self) -> Sequence[float]:
         """The probability of each mode, (K,)."""
-        ...
 
     def log_joint(self, x: Tensor) -> Tensor:
         """Return log p(x, k) of every mode k: (B, C, H, W) -> (B, K), nats.
 
         log p(x) is its logsumexp over modes, normalised over the cells of all levels of the images.
         """
-        ...
 
 
 @runtime_checkable
@@ -82,4 +80,3 @@ class OODSet(Protocol):
         Raises:
             Unavailable: if images are missing, with the remedy, or the set is not defined for such a dataset.
         """
-        ...

@@ -72,12 +72,10 @@ class Data(Protocol):
     @property
     def content(self) -> str:
         """A hash of the files of a dataset of the user's own files; else empty."""
-        ...
 
     @property
     def truth(self) -> Truth | None:
         """The density of synthetic images; None: unknown."""
-        ...
 
     def part(self, name: Literal["test", "validation", "train"]) -> Split:
         """Return the test images under evaluation (all, or the first ``--limit``), the validation images or the
@@ -86,7 +84,6 @@ class Data(Protocol):
         Raises:
             NotApplicable: if no images were held out.
         """
-        ...
 
     def images(self, name: str) -> Tensor:
         """Return the images of a part or of an OOD set, by its spec such as ``celeba:root=/data``; uint8 (N, C, H, W).
@@ -94,7 +91,6 @@ class Data(Protocol):
         Raises:
             Unavailable: with the remedy, if they are missing.
         """
-        ...
 
 
 class Predictions(Protocol):
@@ -107,7 +103,6 @@ class Predictions(Protocol):
 
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """Return a quantity of images, float32 on the CPU: logits (N, K), else (N,). E(x) of a density is -log p(x)."""
-        ...
 
     def refined(self, images: str | Tensor, steps: int, noise: float = 0.0) -> Tensor:
         """Return E(x) after ``steps`` of the model's own chain, started at the images: float32 (N,) on the CPU.
@@ -115,7 +110,6 @@ class Predictions(Protocol):
         Raises:
             Unavailable: if the model has no chains.
         """
-        ...
 
 
 class DrawSamples(Protocol):
@@ -125,7 +119,6 @@ class DrawSamples(Protocol):
         Raises:
             Unavailable: if it has no such images.
         """
-        ...
 
 
 class Services(Protocol):
@@ -133,15 +126,12 @@ class Services(Protocol):
 
     def generator(self, purpose: str) -> Generator:
         """Return a generator for one purpose, derived from the fit's seed and the purpose; on the CPU."""
-        ...
 
     def features(self, spec: str) -> FeatureNetwork:
         """Return the feature network of a spec, ready for use."""
-        ...
 
     def features_of(self, spec: str, images: Literal["train", "test"] | Tensor) -> Features:
         """Return the features of a part of the dataset (``train`` includes validation), or of any images."""
-        ...
 
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """Return the result of ``compute``, cached on disk under the model's weights and the name.
@@ -149,7 +139,6 @@ class Services(Protocol):
         The name must be unique for this model; it need not contain the version of your code. Cache long computations in
         parts: finished parts survive an interrupted run.
         """
-        ...
 
     @property
     def share(self) -> tuple[int, int]:
@@ -158,15 +147,12 @@ class Services(Protocol):
         A metric with an attribute ``parts`` above 1 may be asked for one share, on another machine than the others. It
         raises :class:`jembench.errors.PartDone` once all of that share is ``remembered``.
         """
-        ...
 
     def out_of_time(self) -> bool:
         """Return whether the run's time limit has passed: a long metric then returns its partial result."""
-        ...
 
     def progress(self, done: int, total: int) -> None:
         """Show the progress of a long metric."""
-        ...
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,21 +181,17 @@ class Planned(Protocol):
     @property
     def content(self) -> str:
         """As for :class:`Data`."""
-        ...
 
     @property
     def truth(self) -> Truth | None:
         """As for :class:`Data`."""
-        ...
 
     @property
     def fetching(self) -> bool:
         """True if files may be downloaded now where an option says so; False in a dry run."""
-        ...
 
     def count(self, images: Literal["test", "train"]) -> int:
         """Return the number of test images under evaluation, or of the whole training split."""
-        ...
 
     def samples(self, source: Source = KEPT) -> int | None:
         """Return the number of images that the model will have generated; None if unknown.
@@ -217,7 +199,6 @@ class Planned(Protocol):
         Raises:
             NotApplicable: if it will have none.
         """
-        ...
 
     def check_ood_set(self, spec: str) -> None:
         """Check that an out-of-distribution set, or another dataset, is available.
@@ -225,7 +206,6 @@ class Planned(Protocol):
         Raises:
             Unavailable: with the remedy, if it is not.
         """
-        ...
 
     def features(self, spec: str) -> FeatureNetwork:
         """Return the feature network of a spec, not prepared for use.
@@ -233,7 +213,6 @@ class Planned(Protocol):
         Raises:
             Unavailable: with the remedy, if its weights are missing.
         """
-        ...
 
 
 @runtime_checkable
@@ -248,4 +227,3 @@ class Checked(Protocol):
             Unavailable: with the remedy, if a file or a package is missing.
             SpecError: if an option does not fit the dataset.
         """
-        ...

@@ -35,7 +35,6 @@ class FeatureNetwork(Protocol):
     @property
     def name(self) -> str:
         """The suffix of a metric's label; "" for Inception, whose label is ``fid``."""
-        ...
 
     def prepare(self, dataset: Dataset, cache: Any, device: torch.device) -> None:
         """Load or train the network; ``cache`` is a folder (Path) that is kept after the run.
@@ -43,8 +42,6 @@ class FeatureNetwork(Protocol):
         Raises:
             Unavailable: with the remedy, if weights are missing.
         """
-        ...
 
     def features(self, images: Tensor) -> Features:
         """Return the features of images, uint8 (N, C, H, W), in batches that the network chooses."""
-        ...

@@ -76,7 +76,6 @@ class OODScore(Protocol):
     def reads(self) -> frozenset[Quantity]: ...
     def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
         """Return the score of each image, float (N,); ``images`` and ``noise`` as for :class:`Predictions`."""
-        ...
 
 
 @runtime_checkable
@@ -85,7 +84,6 @@ class DifferentiableScore(OODScore, Protocol):
 
     def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
         """Return the score of each image, float64 (N,); ``read`` returns a quantity of the images."""
-        ...
 
 
 @runtime_checkable
@@ -99,7 +97,6 @@ class FittedScore(OODScore, Protocol):
             evaluation: of the model; no test image may be used.
             noise: standard deviation of the noise on the test images, on [-1, 1].
         """
-        ...
 
 
 class Resampling(NamedTuple):
@@ -117,4 +114,3 @@ class Resampled(Protocol):
 
     def resamplings(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> Mapping[str, Resampling]:
         """Return the statistic of each label, computed from ``Measurement.arrays``, in the order of the images."""
-        ...

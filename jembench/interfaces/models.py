@@ -36,7 +36,6 @@ Capability = Literal["logits", "energy", "log_prob", "samples"]
 class Classifier(Protocol):
     def logits(self, x: Tensor) -> Tensor:
         """Return the logits f(x): (B, C, H, W) -> (B, K)."""
-        ...
 
 
 @runtime_checkable
@@ -53,7 +52,6 @@ class Energy(Protocol):
         Raises:
             SpecError: for labels, if the model has no classes.
         """
-        ...
 
 
 @runtime_checkable
@@ -66,7 +64,6 @@ class Density(Protocol):
         Raises:
             SpecError: for labels, if the model has no classes.
         """
-        ...
 
 
 @runtime_checkable
@@ -77,7 +74,6 @@ class Generative(Protocol):
         Raises:
             SpecError: for labels, if the model has no classes.
         """
-        ...
 
 
 class Batch(NamedTuple):
@@ -157,7 +153,6 @@ class Fittable(Protocol):
             y: their labels, int64 (N,); None: unlabelled.
             generator: seeded for the fit; all random numbers are drawn from it.
         """
-        ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -186,4 +181,3 @@ class Importer(Protocol):
         Raises:
             CheckpointError: if the file is damaged or of another kind; the message lists everything that does not fit.
         """
-        ...

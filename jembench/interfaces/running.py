@@ -105,23 +105,18 @@ class Executor(Protocol):
         Raises:
             Unavailable: with the remedy, if the engine cannot be reached.
         """
-        ...
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue units, all of which may start at once. A unit may be submitted again after it has ended."""
-        ...
 
     def ended(self, seconds: float) -> Sequence[Ended]:
         """Return the endings since the last call, after waiting up to ``seconds`` for the first one."""
-        ...
 
     def cancel(self) -> None:
         """Drop queued units and ask running ones to stop cleanly. :meth:`ended` returns their endings as before."""
-        ...
 
     def close(self) -> None:
         """Release all resources and end all workers."""
-        ...
 
 
 EventKind = Literal["queued", "progress", "window", "diverged", "measured", "warning", "ended", "finished"]

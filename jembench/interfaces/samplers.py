@@ -58,27 +58,21 @@ class Sampler(Protocol):
     @property
     def steps(self) -> int:
         """The length of a chain during training."""
-        ...
 
     def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Start n new chains on the generator's device, conditioned on the labels y (n,) if given."""
-        ...
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Return the n chains of a training iteration, new or kept ones."""
-        ...
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
         """Move every chain by one step."""
-        ...
 
     def finish(self, state: ChainState) -> None:
         """Keep the ends of chains for later ones, after their last step."""
-        ...
 
     def kept(self) -> ChainState | None:
         """Return a copy of the chains that outlive an iteration (a replay buffer); None if the sampler keeps none."""
-        ...
 
     def state_dict(self) -> dict[str, Tensor]: ...
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
@@ -90,12 +84,9 @@ class Start(Protocol):
 
     def inform(self, train: Split) -> None:
         """Keep the training images, or what the starts need of them."""
-        ...
 
     def draw(self, n: int, y: Tensor | None, generator: Generator) -> Tensor:
         """Draw n images, of the classes y (n,) if given: (n, C, H, W)."""
-        ...
 
     def renew(self, x: Tensor, restart: Tensor, y: Tensor | None, generator: Generator) -> Tensor:
         """Return the chains x (B, C, H, W) with new starts for those of ``restart``, bool (B,)."""
-        ...
