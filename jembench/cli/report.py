@@ -15,7 +15,6 @@ from jembench.cli.output import emit, plugins_aside
 from jembench.cli.parameters import COUNT, DATASET, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
 from jembench.report.formats import TERMINAL
-from jembench.report.latex import TOO_WIDE
 from jembench.report.select import Selection
 from jembench.store.store import Store
 
@@ -74,11 +73,7 @@ def report(
     for note in results.left_out:
         click.echo(f"Left out: {note}", err=True)
     if results.cells or format != TERMINAL:
-        content = (results.per_seed() if per_seed else results).table(format)
-        emit(content, output, force=force)
-        for line in content.splitlines() if output and format.startswith("latex") else ():
-            if line.startswith(f"% {TOO_WIDE}"):
-                click.echo(line.removeprefix("% "), err=True)
+        emit((results.per_seed() if per_seed else results).table(format), output, force=force)
     code = show.exit_code(ctx, results.cells)
     if code:
         click.echo(

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import Literal
 
 from jembench.catalog.spec import slug
-from jembench.drawing import COLUMN, PAGE, inches
+from jembench.drawing import inches
 from jembench.errors import SpecError
 from jembench.report.formats import Document
 from jembench.report.table import ABSENT, ENDS, INTERVAL, Footnote, Table, TableCell
@@ -17,10 +17,8 @@ Interval = Literal["below", "pm"]
 
 _HEAD = r"% Needs \usepackage{booktabs, adjustbox}."
 
-_TYPE, _SMALL, _LETTER = 8, 7, 0.47  # points of \footnotesize and \scriptsize, and the mean width of a letter in em
-_GAP, _INCH = 12, 72.27  # points between two columns, and of an inch
-TOO_WIDE = "Scaled down, since it is wider than a page in small type:"
-"""The beginning of the comment above a table that is hard to read."""
+_MOST_IN_COLUMN = 4
+"""The largest number of columns of a table that fits into a column of a paper in two columns."""
 
 
 def latex(document: Document, *, width: str = "column", interval: Interval = "below", label: str = "") -> str:
@@ -28,8 +26,8 @@ def latex(document: Document, *, width: str = "column", interval: Interval = "be
 
     Args:
         document: the tables.
-        width: at most this wide: ``column``, which is a page for tables that are wider, ``page`` of a paper in two
-            columns, or a length such as ``5.5in``.
+        width: at most this wide: ``column``, which is a page for tables of more than four columns, ``page`` of a paper
+            in two columns, or a length such as ``5.5in``.
         interval: ``below`` its value, or as ``pm``: half its width behind the value, with one seed.
         label: of the first table; further ones add their titles. Empty: the titles.
 
@@ -59,11 +57,10 @@ def _labels(titles: Sequence[str], label: str) -> list[str]:
 
 def _float(table: Table, width: str, interval: Interval, label: str, *, notes: bool) -> str:
     caption = table.title.replace(" · ", ": ", 1).replace(" · ", ", ")
-    star, comments = _layout(table, width, interval)
+    star = "*" * (width == "page" or (width == "column" and len(table.headings) > _MOST_IN_COLUMN))
     widest = width if width[0].isdigit() else r"\linewidth"
     box = [rf"\begin{{adjustbox}}{{max width={widest}}}", *_tabular(table, interval), r"\end{adjustbox}"]
     lines = [
-        *comments,
         rf"\begin{{table{star}}}[tp]",
         r"\centering\footnotesize",
         rf"\caption{{{escaped(caption)}.}}\label{{{label}}}\smallskip",
@@ -72,28 +69,6 @@ def _float(table: Table, width: str, interval: Interval, label: str, *, notes: b
         rf"\end{{table{star}}}",
     ]
     return "\n".join(lines)
-
-
-# --- width ------------------------------------------------------------------------------------------------------------
-
-
-def _layout(table: Table, width: str, interval: Interval) -> tuple[str, list[str]]:
-    """Return ``*`` if a table is set over both columns, and comments on it."""
-    needed = _width(table, interval)
-    is_wide = width == "page" or (width == "column" and needed > COLUMN)
-    comment = f"% {TOO_WIDE} {escaped(table.title.partition(' · ')[0])}: choose fewer columns with --columns."
-    return "*" * is_wide, [comment] * (needed * _SMALL / _TYPE > (PAGE if is_wide else inches(width)))
-
-
-def _width(table: Table, interval: Interval) -> float:
-    """Estimate the width of a table in inches."""
-    texts = [[(one.label, one.detail) for one in table.headings]]
-    for row in table.rows:
-        pairs = zip(table.headings, row, strict=True)
-        texts.append([_texts(cell, interval, name=heading.identifies) for heading, cell in pairs])
-    columns = zip(*texts, strict=True)
-    widest = [max(max(_TYPE * len(upper), _SMALL * len(lower)) for upper, lower in column) for column in columns]
-    return (_LETTER * sum(widest) + _GAP * (len(widest) - 1)) / _INCH
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
@@ -121,21 +96,15 @@ def _lines(cells: Sequence[tuple[str, str]]) -> Iterator[str]:
         yield rf"{' & '.join(small)} \\[2pt]".lstrip()
 
 
-def _texts(text: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]:
-    """Return the upper and the lower text of a cell."""
-    if name:
-        return text.in_one_line, ""
-    value = f"{text.value} ± {text.half}" if interval == "pm" and text.half else text.value
-    return value, text.interval if interval == "below" else ""
-
-
 def _cell(text: TableCell, interval: Interval, *, name: bool) -> tuple[str, str]:
-    upper, lower = _texts(text, interval, name=name)
+    """Return the upper and the lower text of a cell."""
     marks = rf"\textsuperscript{{{escaped(','.join(text.marks))}}}" if any(text.marks) else ""
     if name:
-        return _protected(escaped(upper) + marks), ""
-    value = rf"\textbf{{{_number(upper)}}}" if text.best else _number(upper)
-    return _protected(value + (rf"\rlap{{{marks}}}" if marks else "")), _number(lower)
+        return _protected(escaped(text.in_one_line) + marks), ""
+    value = _number(f"{text.value} ± {text.half}" if interval == "pm" and text.half else text.value)
+    value = rf"\textbf{{{value}}}" if text.best else value
+    lower = _number(text.interval) if interval == "below" else ""
+    return _protected(value + (rf"\rlap{{{marks}}}" if marks else "")), lower
 
 
 def _protected(text: str) -> str:
