@@ -31,6 +31,7 @@ from jembench.metrics.generation import FID, IS, KID, PRC, FeatureMetric, FIDInf
 from jembench.metrics.log_density import LogDensity, among_highest, effective_classes
 from jembench.metrics.neighbours import Neighbours
 from jembench.metrics.ood import OutOfDistribution
+from jembench.metrics.pretrained import InceptionFeatures
 from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared
 from jembench.metrics.selective import Selective
@@ -238,7 +239,9 @@ def detection() -> Iterator[Case]:
 def scored(metric: FeatureMetric, rng: Generator, images: np.ndarray[Any, Any], real: np.ndarray[Any, Any]) -> Value:
     """Return the first value of a metric of features."""
     given, reference = torch.from_numpy(images), torch.from_numpy(real)
-    sample = Generated(given, Features(given, given), torch.arange(len(given)), "", {"features": "given"})
+    sample = Generated(
+        given, Features(given, given), torch.arange(len(given)), InceptionFeatures(), {"features": "given"}
+    )
     estimate = next(iter(metric.scores(sample, reference).estimates.values()))
     return measured(estimate, rng, 200 if metric.resamples is None else metric.resamples)
 

@@ -1,140 +1,25 @@
-"""Feature networks for the comparison of generated images with a dataset: Inception and a small CNN.
+"""A feature network that is trained on the dataset itself, for the comparison of generated images with it.
 
-The module imports torch inside functions, since its classes are registered as factories.
+The module imports torch inside functions, since its class is registered as a factory.
 
 Legend: N images, C channels, H height, W width, K classes.
 """
 
 from __future__ import annotations
 
-import hashlib
-import http.client
-import io
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from jembench.catalog.options import Content, Incidental
 from jembench.catalog.spec import slug
-from jembench.errors import CheckpointError, NotApplicable, StoreError, Unavailable
-from jembench.files import socket_timeout
+from jembench.errors import CheckpointError, NotApplicable, StoreError
 from jembench.interfaces import Dataset, DataSpec, Features, Planned
 
 if TYPE_CHECKING:
     import torch
     from jaxtyping import UInt8
     from torch import Tensor
-
-# --- the network of the published IS and FID --------------------------------------------------------------------------
-
-DIGEST = "6726825d"
-"""The first digits of the SHA-256 of Inception's weights of 2015-12-05, with which FID was first computed."""
-
-URL = "https://github.com/toshas/torch-fidelity/releases/download/v0.2.0/weights-inception-2015-12-05-6726825d.pth"
-HOW_TO_GET = (
-    "Let jembench fetch them (96 MB) with --set fid.features=inception:download=true, or download "
-    f"{URL} elsewhere and give --set fid.features=inception:weights=PATH. Without a download, --set "
-    "fid.features=cnn trains a small network on the dataset. Each of fid, is, kid and prc has this option."
-)
-WEIGHTS_FILE = URL.rpartition("/")[2]
-_INCEPTION_BATCH = 32
-_TIMEOUT_SECONDS = 20.0
-
-
-@dataclass(kw_only=True)
-class InceptionFeatures:
-    """The Inception network of the published IS and FID; needs 96 MB of weights.
-
-    The network is torch-fidelity's: 2,048 pooled features and 1,008 logits without bias, which its IS uses.
-    ``weights`` is the path of its weights (torch hub's cache by default); ``download=true`` fetches them there.
-    """
-
-    weights: Annotated[str, Content()] = ""
-    download: Annotated[bool, Incidental()] = False
-    name: ClassVar[str] = ""
-    identity: str = field(default="inception-2015-12-05", init=False)
-    dimensions: ClassVar[int] = 2048
-    _net: Any = field(default=None, init=False)
-
-    def check(self, planned: Planned) -> None:
-        """Check that the images are grey or RGB, and that the weights are available.
-
-        Raises:
-            NotApplicable: if the images are neither grey nor RGB.
-            Unavailable: if the weights are missing.
-            CheckpointError: if the file holds other weights.
-        """
-        _check_channels(planned.spec)
-        if planned.fetching or not self.download or cached_path().is_file():
-            self._read()
-
-    def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
-        """Load the weights; errors as for :meth:`check`. Neither ``cache`` nor images of ``dataset`` are used."""
-        import torch
-        from torch_fidelity.feature_extractor_inceptionv3 import FeatureExtractorInceptionV3
-
-        _check_channels(dataset.spec)
-        content = self._read()
-        # the constructor unpickles its file, so it gets a copy that was read without running code
-        copy = io.BytesIO()
-        torch.save(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True), copy)
-        copy.seek(0)
-        with torch.random.fork_rng(devices=[]):  # the constructor draws initial weights
-            net = FeatureExtractorInceptionV3(
-                "inception-v3-compat", ["2048", "logits_unbiased"], feature_extractor_weights_path=copy
-            )
-        self._net = net.to(device)
-        self.identity = f"inception-2015-12-05@{hashlib.sha256(content).hexdigest()[:8]}"
-
-    def features(self, images: UInt8[Tensor, "N C H W"]) -> Features:
-        """Return the features of images of any size, float32 on the CPU; grey images are expanded to RGB."""
-        return _in_batches(self._net, lambda batch: self._net(batch.expand(-1, 3, -1, -1)), images, _INCEPTION_BATCH)
-
-    def _read(self) -> bytes:
-        """Read the weights, after downloading them if ``download`` is set."""
-        path = Path(self.weights).expanduser() if self.weights else cached_path()
-        if not path.is_file() and self.download and not self.weights:
-            _fetch(path)
-        if not path.is_file():
-            raise Unavailable(f"Inception's weights are not available: there is no file {path}. {HOW_TO_GET}")
-        content = path.read_bytes()
-        digest = hashlib.sha256(content).hexdigest()
-        if not digest.startswith(DIGEST):
-            raise CheckpointError(
-                f"{path} does not hold Inception's weights: its SHA-256 begins with {digest[:8]}. It must be "
-                f"torch-fidelity's {WEIGHTS_FILE}; torchvision's Inception is another network. {HOW_TO_GET}"
-            )
-        return content
-
-
-def _check_channels(data: DataSpec) -> None:
-    if data.shape[0] not in (1, 3):
-        raise NotApplicable(
-            f"Inception takes grey or RGB images; those of {data.name} have {data.shape[0]} channels. "
-            "Use another feature network, for example --set fid.features=cnn."
-        )
-
-
-def cached_path() -> Path:
-    """Return the path of Inception's weights in torch hub's cache, which torch-fidelity uses as well."""
-    import torch
-
-    return Path(torch.hub.get_dir()) / "checkpoints" / WEIGHTS_FILE
-
-
-def _fetch(path: Path) -> None:
-    import torch
-
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with socket_timeout(_TIMEOUT_SECONDS):
-            torch.hub.download_url_to_file(URL, str(path), hash_prefix=DIGEST, progress=False)
-    except (OSError, RuntimeError, http.client.HTTPException) as error:
-        raise Unavailable(f"Inception's weights could not be fetched to {path}: {error}. {HOW_TO_GET}") from error
-
-
-# --- a small network, trained on the dataset itself -------------------------------------------------------------------
 
 RECIPE: dict[str, Any] = {
     "net": "conv3x3 32, 64 with stride 2, 64; LeakyReLU 0.1; mean pool; linear",
@@ -207,7 +92,7 @@ class CnnFeatures:
             pool = self._net[:-1](to_float(batch, self._data.bounds))
             return pool, self._net[-1](pool)
 
-        return _in_batches(self._net, evaluate, images, _CNN_BATCH)
+        return in_batches(self._net, evaluate, images, _CNN_BATCH)
 
 
 def _check_classes(data: DataSpec) -> None:
@@ -264,7 +149,7 @@ def _train(spec: DataSpec, images: Tensor, labels: Tensor) -> Any:
     return net.eval()
 
 
-def _in_batches(net: Any, evaluate: Callable[[Tensor], Any], images: Tensor, size: int) -> Features:
+def in_batches(net: Any, evaluate: Callable[[Tensor], Any], images: Tensor, size: int) -> Features:
     """Evaluate pooled features and logits in batches of ``size`` images, float32 on the CPU."""
     import torch
 

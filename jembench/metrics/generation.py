@@ -101,9 +101,9 @@ class FeatureMetric(SampleProtocol, Metric):
 class IS(FeatureMetric):
     """Inception score of the model's samples, by torch-fidelity.
 
-    ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is Inception for images
-    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones and for one's own images where
-    Inception's weights are missing.
+    ``features`` is a feature network, for example ``inception:weights=/a/file.pth`` (``dinov2`` and ``clip`` are for
+    the other metrics of features); ``auto`` is Inception for images of 32 pixels and more, and ``cnn``, trained on the
+    dataset itself, for smaller ones and for one's own images where Inception's weights are missing.
     ``implementation=barratt-sharma`` divides the images into splits in their own order; torch-fidelity shuffles them
     first. The options from ``source`` to ``top``, of all metrics of samples, choose the images. ``sampler`` draws those
     of a model with a differentiable energy, in place of its own.
@@ -112,6 +112,7 @@ class IS(FeatureMetric):
     splits: Count = 10
     resamples: Resamples = 200
     implementation: Literal["torch-fidelity", "barratt-sharma"] = "torch-fidelity"
+    of_classes: ClassVar[bool] = True
     name: ClassVar[str] = "is"
 
     def least(self, network: str, dimensions: int) -> tuple[int, str]:
@@ -143,8 +144,9 @@ class ReferenceMetric(FeatureMetric):
 class FID(ReferenceMetric):
     """Fréchet distance between features of the model's samples and of the dataset, by torch-fidelity.
 
-    ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for Inception: each takes half a minute. FID of
-    equal distributions is above 0, and larger for fewer images; the interval is of its mean over as many images.
+    ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for networks of more than 512 features: with
+    Inception each takes half a minute. FID of equal distributions is above 0, and larger for fewer images; the interval
+    is of its mean over as many images.
     """
 
     resamples: Annotated[int | None, Range(least=0, most=MOST)] = None
@@ -194,8 +196,8 @@ class FIDInfinity(FID):
 class KID(ReferenceMetric):
     """Kernel distance between features of the model's samples and of the dataset, by torch-fidelity.
 
-    ``features``: as for ``is``. Inception's features are not changed; those of other networks, whose arbitrary scale
-    would dominate the cubic kernel, are standardised, and the protocol says so.
+    ``features``: as for ``is``. Those of published networks are not changed; those of other networks, whose arbitrary
+    scale would dominate the cubic kernel, are standardised, and the protocol says so.
     """
 
     subsets: Count = 100
@@ -212,7 +214,7 @@ class KID(ReferenceMetric):
         from jembench.metrics.feature_scores import kid, resampled_kid, standardised
 
         images, n, m = sample.features.pool, sample.n, len(real)
-        standardise = sample.network != ""
+        standardise = not getattr(sample.network, "published", None)
         if standardise:
             images, real = standardised(images, real)
         size = min(self.subset_size, n, m)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from jembench.catalog.options import Added, Names
 from jembench.catalog.spec import Scalar, format_value
@@ -16,7 +16,7 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Evaluation, FeatureNetwork, Features, Need, Planned, Quantity, Source
 from jembench.metrics.base import Array, OptionalCount
 from jembench.metrics.classification import log_odds, require_finite
-from jembench.metrics.features import cached_path
+from jembench.metrics.pretrained import InceptionFeatures
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int, UInt8
@@ -50,6 +50,7 @@ class SampleProtocol:
     per_class: bool = False  # keep equal numbers of each class that the selecting network predicts
     top: float = 1.0  # images to keep: a share of all in (0, 1], or a whole number above 1
     sampler: SamplerSpec = None  # of new chains on a differentiable energy; None: images of the model's own
+    of_classes: ClassVar[bool] = False  # the metric needs logits of the feature network
 
     def __post_init__(self) -> None:
         for contradiction in _contradictions(self):
@@ -140,7 +141,8 @@ def features_spec(option: str, data: Data | Planned) -> str:
     """
     if option != "auto":
         return option
-    return "cnn" if data.spec.shape[1] < 32 or (data.content and not cached_path().is_file()) else "inception"
+    small = data.spec.shape[1] < 32
+    return "cnn" if small or (data.content and not InceptionFeatures.published.cached.is_file()) else "inception"
 
 
 def foresee(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int | None, FeatureNetwork]:
@@ -148,14 +150,23 @@ def foresee(planned: Planned, features: str, asked: SampleProtocol) -> tuple[int
 
     Raises:
         Unavailable: if the feature network is not available, or the model will have no such images, or too few.
+        NotApplicable: if logits of the network are needed and it has none.
     """
-    network = planned.features(features_spec(features, planned))
+    network = _classifying(asked, planned.features(features_spec(features, planned)))
     drawn = planned.samples(asked.wanted)
     n = None if drawn is None else asked.count(drawn)
     if asked.per_class and asked.selection != "features":
         classes = planned.spec.num_classes
         require_images(n, classes, "selected images", "per_class=true", f"one of each of {classes} classes")
     return n, network
+
+
+def _classifying(asked: SampleProtocol, network: FeatureNetwork) -> FeatureNetwork:
+    if (asked.of_classes or asked.selection == "features") and not getattr(network, "classifies", True):
+        raise NotApplicable(
+            f"The feature network {network.name} predicts no classes. Use one that does, such as features=inception."
+        )
+    return network
 
 
 # --- images and their features ----------------------------------------------------------------------------------------
@@ -167,7 +178,7 @@ class Generated(NamedTuple):
     images: Tensor  # uint8 (n, C, H, W)
     features: Features
     places: Tensor  # int64 (n,): the index of each among all of the model's images
-    network: str  # the name of the feature network; "": Inception
+    network: FeatureNetwork
     identity: Mapping[str, Scalar]  # the parts of a protocol that describe the images and features
 
     @property
@@ -177,7 +188,7 @@ class Generated(NamedTuple):
 
     def label(self, metric: str) -> str:
         """Return ``fid`` under Inception, ``fid-digits-cnn`` under a network of another name."""
-        return f"{metric}-{self.network}" if self.network else metric
+        return f"{metric}-{self.network.name}" if self.network.name else metric
 
 
 def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> Generated:
@@ -188,12 +199,13 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
     Raises:
         Diverged: if a feature or a logit is not finite.
         Unavailable: if the model has no such images, or too few.
+        NotApplicable: if logits of the network are needed and it has none.
     """
     import torch
 
     spec = features_spec(features, evaluation.data)
     samples = evaluation.samples(asked.wanted)
-    network = evaluation.services.features(spec)
+    network = _classifying(asked, evaluation.services.features(spec))
     pool, logits = (finite(part, "samples") for part in evaluation.services.features_of(spec, samples.images))
     kept = torch.from_numpy(canonical_order(samples.images))
     if asked.selection == "features":
@@ -202,7 +214,7 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
         density = _read(evaluation, "energy", samples.images)[kept].neg() if asked.selection == "density" else None
         kept = kept[selected(asked, _read(evaluation, "logits", samples.images)[kept], density)]
     identity = {"features": network.identity, **asked.description(len(kept), len(samples.images), samples.source)}
-    return Generated(samples.images[kept], Features(pool[kept], logits[kept]), kept, network.name, identity)
+    return Generated(samples.images[kept], Features(pool[kept], logits[kept]), kept, network, identity)
 
 
 def _read(evaluation: Evaluation, quantity: Quantity, samples: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import DataSpec, Samples, Source
 from jembench.interfaces.evaluation import KEPT
 from jembench.metrics.base import protocol_id
-from jembench.metrics.features import cached_path
+from jembench.metrics.pretrained import InceptionFeatures
 from jembench.metrics.sample_protocol import SampleProtocol, features_spec, generated
 
 
@@ -75,8 +75,8 @@ def test_an_evaluation_is_asked_for_what_the_options_say():
 def test_own_images_have_features_without_inceptions_weights(tmp_path, monkeypatch, pixels, content, weights, network):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))
     if weights:
-        cached_path().parent.mkdir(parents=True)
-        cached_path().touch()
+        InceptionFeatures.published.cached.parent.mkdir(parents=True)
+        InceptionFeatures.published.cached.touch()
     data = SimpleNamespace(spec=DataSpec(name="any", shape=(3, pixels, pixels), num_classes=2), content=content)
     assert features_spec("auto", data) == network
     assert features_spec("inception", data) == "inception"

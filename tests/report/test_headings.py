@@ -17,6 +17,7 @@ from jembench.report.select import select
         ("is", "Inception score", ""),
         ("is-digits-cnn", "Inception score", "digits CNN"),
         ("fid-infinity-my-images-cnn", "FID infinity", "my images CNN"),
+        ("fid-dinov2", "FID", "DINOv2"),
         ("classwise-ece-scaled", "classwise ECE (scaled)", ""),
         ("pgd-linf@8/255-expected", "PGD L∞ at 8/255 (expected)", ""),
         ("log-px-spread", "spread of log p(x)", ""),

@@ -24,6 +24,7 @@ class PixelFeatures:
         self.name = name
         self.identity = f"{name or 'inception'}@0"
         self.dimensions = dimensions
+        self.published = not name
 
     def prepare(self, dataset, cache, device) -> None: ...
 
