@@ -3,8 +3,6 @@
 The public API. Importing it imports neither torch nor numpy; a function imports its dependencies when it is called.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 from typing import TYPE_CHECKING, Any

@@ -3,8 +3,6 @@
 The command line prints them without a traceback (``--debug`` shows it). Any other exception is a bug.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -3,8 +3,6 @@
 The folders of the user's data and caches are defined here as well.
 """
 
-from __future__ import annotations
-
 import errno
 import functools
 import hashlib

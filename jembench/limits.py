@@ -3,8 +3,6 @@
 The error names the environment variable that raises the limit.
 """
 
-from __future__ import annotations
-
 import os
 import zipfile
 from pathlib import Path

@@ -4,8 +4,6 @@ Importing this module imports torch. Import it in the module of a component's co
 module of the factory imports only :mod:`jembench.plugin` at its top.
 """
 
-from __future__ import annotations
-
 from jembench import seeds as seeds
 from jembench.attacks import threat as threat
 from jembench.data import dequantisation as dequantisation

@@ -6,8 +6,6 @@ losses and chains, and :mod:`jembench.interfaces` the protocols. A plugin import
 may change without notice.
 """
 
-from __future__ import annotations
-
 from jembench.catalog.options import Content as Content
 from jembench.catalog.options import Incidental as Incidental
 from jembench.catalog.options import Names as Names

@@ -5,8 +5,6 @@ takes less than a microsecond and calls no reader: any thread may call :func:`no
 records progress.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Independent generators for each purpose, so that additional random numbers of one purpose change no other."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager

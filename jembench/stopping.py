@@ -4,8 +4,6 @@ The first signal stops the work like ``--max-hours``: training writes a checkpoi
 second signal, more than a second after the first, ends the process at once.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import termios

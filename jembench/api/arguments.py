@@ -1,7 +1,5 @@
 """The conversion of arguments of the API to those of plans and reports: lists, specs, settings, a selection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any

@@ -1,7 +1,5 @@
 """Installed components, suites, recipes and published tables, as ``jembench list`` shows them."""
 
-from __future__ import annotations
-
 import contextlib
 import inspect
 import re

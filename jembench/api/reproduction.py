@@ -1,7 +1,5 @@
 """The reproduction of a shared store, planned from its records alone."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple

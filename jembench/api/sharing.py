@@ -1,7 +1,5 @@
 """The sharing of trained models: from a store to a folder, archive or hub, and into a store."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from pathlib import Path
 from tempfile import TemporaryDirectory

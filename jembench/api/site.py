@@ -1,7 +1,5 @@
 """The pages of several stores in one folder, which any static web server shows as a leaderboard."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The status of the units of work of a store that are not done. Imports no torch."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 import time

@@ -3,8 +3,6 @@
 Legend: N images, M images of the pool, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 import functools
 from contextlib import suppress
 from typing import Literal, NamedTuple

@@ -5,8 +5,6 @@ Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Figure 6, after Schot
 Legend: N images, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import torch

@@ -1,7 +1,5 @@
 """Norms and sizes of changes of images in [0, 1]: 8/255 is eight levels, whatever ``DataSpec.bounds`` are."""
 
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 from typing import Literal

@@ -3,8 +3,6 @@
 Legend: B images, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 import os
 import warnings
 from collections.abc import Callable, Iterator

@@ -5,8 +5,6 @@ This is the only module of the attacks that converts images to the model's bound
 Legend: B images, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import cast

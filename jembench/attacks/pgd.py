@@ -6,8 +6,6 @@ arXiv:1912.03263, Appendix G.
 Legend: N images, R restarts, B rows (an image with one of its restarts), C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple

@@ -6,8 +6,6 @@ Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise alo
 Legend: B images, N chains of each, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Any, Literal, cast
 

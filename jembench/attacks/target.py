@@ -3,8 +3,6 @@
 Legend: B images, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 

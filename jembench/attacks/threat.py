@@ -3,8 +3,6 @@
 All images here are in [0, 1]. Legend: B or N images, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple, get_args
 

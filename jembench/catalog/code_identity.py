@@ -6,8 +6,6 @@ code is part of a component's identity, and no result is attributed to other cod
 it; only its parent packages are imported.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 import hashlib

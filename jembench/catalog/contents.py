@@ -1,7 +1,5 @@
 """Hashes of the content of files, which identify datasets and weights regardless of their paths."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

@@ -4,8 +4,6 @@ Components of core are registered in the same groups as those of plugins. Import
 :mod:`jembench.catalog.trust`.
 """
 
-from __future__ import annotations
-
 import configparser
 import importlib
 import importlib.metadata

@@ -5,8 +5,6 @@ of a component: :class:`Content`, :class:`Incidental`, :class:`Names` and :class
 specs are text.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import sys

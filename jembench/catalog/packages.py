@@ -1,7 +1,5 @@
 """The files of suite packages: TOML files found through the entry-point group ``jembench.suites``."""
 
-from __future__ import annotations
-
 import importlib.resources
 import os
 from contextlib import suppress

@@ -1,7 +1,5 @@
 """Plugin files: ``--plugin my_ebm.py`` registers the components of a file without an installation."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import sys

@@ -6,8 +6,6 @@ and ``toy:rings`` for ``toy:kind=rings``.
 A value with a comma, a quote or a blank at an end is written as a JSON string.
 """
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

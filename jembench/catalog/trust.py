@@ -12,8 +12,6 @@ both cases. Import paths in ``JEMBENCH_TRUST`` are always allowed.
 The state belongs to the process, not to a thread or a context, so that other threads have the same permissions.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

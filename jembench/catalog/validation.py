@@ -4,8 +4,6 @@ An error names the file, the key, the value and what is allowed. It reads all fi
 published numbers, claims and the records of a store.
 """
 
-from __future__ import annotations
-
 import functools
 import inspect
 import json

@@ -1,7 +1,5 @@
 """``jembench attack``: attack trained models."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

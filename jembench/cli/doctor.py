@@ -1,7 +1,5 @@
 """``jembench doctor``: the versions, the devices and the store of this machine."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import platform

@@ -1,7 +1,5 @@
 """``jembench import``: weights that were trained elsewhere, as a fit of the store."""
 
-from __future__ import annotations
-
 import shlex
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """``jembench init``: a commented file for an experiment."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import click

@@ -1,7 +1,5 @@
 """``jembench list``: the installed components and files, and whether they work."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import click

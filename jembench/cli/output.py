@@ -1,7 +1,5 @@
 """The printed output of commands, and the files that they write."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import shutil

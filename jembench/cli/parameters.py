@@ -3,8 +3,6 @@
 ``eval "$(_JEMBENCH_COMPLETE=bash_source jembench)"`` turns completion on. Imports no torch.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """``jembench plugin``: the conformance checks of plugins, and new plugins."""
 
-from __future__ import annotations
-
 import itertools
 import shlex
 from collections import Counter

@@ -1,7 +1,5 @@
 """``jembench report`` and ``jembench compare``: the results of a store, and the comparison of two models."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

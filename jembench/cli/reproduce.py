@@ -1,7 +1,5 @@
 """``jembench reproduce``: measure a shared result again and compare."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

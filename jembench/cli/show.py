@@ -1,7 +1,5 @@
 """The output of a run: its tables, the paths of its files, and the next commands."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterable, Iterator, Sequence
 

@@ -1,7 +1,5 @@
 """Reports and figures that an experiment's file requests after a run: ``[[report]]`` and ``[[figures]]``."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 

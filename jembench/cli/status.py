@@ -1,7 +1,5 @@
 """``jembench status``: the units of work of a store."""
 
-from __future__ import annotations
-
 import itertools
 import operator
 import os

@@ -1,7 +1,5 @@
 """``jembench store``, ``push`` and ``fetch``: contents, integrity, merges and garbage of stores; shared models."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Sequence

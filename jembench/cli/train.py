@@ -1,7 +1,5 @@
 """``jembench train``, ``estimate`` and ``sample``: the training of one model, its cost and its images."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``jembench view``: the page of a store in a browser."""
 
-from __future__ import annotations
-
 import webbrowser
 from collections.abc import Hashable
 from pathlib import Path

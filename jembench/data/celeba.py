@@ -5,8 +5,6 @@ redistribution, and its server requires a browser, so that there is no download 
 importing torch, so that its content is hashed while a run is planned.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path

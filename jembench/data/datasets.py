@@ -3,8 +3,6 @@
 Legend: N images, C channels, H height, W width. Imports no torch until images are read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import KW_ONLY, dataclass, field
 

@@ -6,8 +6,6 @@ that all 256 cells fill a cube of 256 w a side, which is scaled to the unit cube
 Legend: B batch, C channels, H height, W width, D dimensions.
 """
 
-from __future__ import annotations
-
 import math
 
 import torch

@@ -4,8 +4,6 @@
 Recognition of Handwritten Digits" (UCI Machine Learning Repository, 1998). Imports no torch until they are read.
 """
 
-from __future__ import annotations
-
 import importlib.util
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The datasets that core registers. Their modules are imported when one is made."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 from jembench.catalog.options import Incidental

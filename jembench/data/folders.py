@@ -4,8 +4,6 @@ Its files and their splits are listed without importing torch, so that its conte
 while a run is planned.
 """
 
-from __future__ import annotations
-
 import hashlib
 import os
 from collections.abc import Mapping

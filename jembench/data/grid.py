@@ -3,8 +3,6 @@
 Legend: N images, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

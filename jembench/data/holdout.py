@@ -3,8 +3,6 @@
 Legend: N examples, M labelled ones, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -5,8 +5,6 @@
 Legend: any shape; images are (B, C, H, W) as a rule.
 """
 
-from __future__ import annotations
-
 import hashlib
 
 import torch

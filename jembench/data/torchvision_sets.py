@@ -4,8 +4,6 @@ CIFAR: A. Krizhevsky, "Learning Multiple Layers of Features from Tiny Images" (2
 Digits in Natural Images with Unsupervised Feature Learning" (2011).
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import tarfile

@@ -1,7 +1,5 @@
 """The metrics of attacks, for every combination of options. Imports no torch."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from typing import Any

@@ -3,8 +3,6 @@
 They are refused: the training would be the same, under another id.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from jembench.errors import SpecError

@@ -1,7 +1,5 @@
 """Imported fits of a store, found by the names of ``jembench import``. Imports no torch."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """Display names of models and headings of columns. They are no part of any identity. Imports no torch."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping

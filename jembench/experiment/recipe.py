@@ -1,7 +1,5 @@
 """Recipes: the training of a model as data, their files, and the default recipe. Imports no torch."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import json

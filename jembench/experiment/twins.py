@@ -1,7 +1,5 @@
 """Differences between planned fits and those of a store: trained with the same names, or imported."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import defaultdict

@@ -4,8 +4,6 @@ A unit is JSON of a few kB. The worker plans it again from its specs and its rec
 differ from those in the unit, since other code or data would give other results.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -45,8 +45,6 @@ belongs to training by ``--set`` (``chains.sampler=``, ``optimizer.name=``, ``sc
 module of the factory light (import torch inside the function), so that listing and reporting stay fast.
 """
 
-from __future__ import annotations
-
 from jembench.interfaces.data import *
 from jembench.interfaces.evaluation import *
 from jembench.interfaces.features import *

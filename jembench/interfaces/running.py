@@ -1,7 +1,5 @@
 """Executors, which carry out the work of a run, and trackers, which receive its events."""
 
-from __future__ import annotations
-
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The capabilities of a model: logits, energies, densities and samples."""
 
-from __future__ import annotations
-
 from collections.abc import Set
 from typing import Any
 

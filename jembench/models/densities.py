@@ -7,8 +7,6 @@ This is Bayes' rule under a uniform prior over the classes. Both are normalised 
 Legend: B batch, N samples, C channels, H height, W width, K classes or components.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import Any

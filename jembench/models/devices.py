@@ -1,7 +1,5 @@
 """Devices: their names, and how a network is computed on each."""
 
-from __future__ import annotations
-
 import platform
 import re
 import warnings

@@ -11,8 +11,6 @@ Grathwohl et al. (2020), arXiv:1912.03263, equations 4 to 7.
 Legend: B batch, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Callable
 from contextlib import suppress

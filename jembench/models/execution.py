@@ -4,8 +4,6 @@ The choices change results by rounding alone. A choice that is not possible fall
 warning.
 """
 
-from __future__ import annotations
-
 import sys
 import warnings
 from collections.abc import Callable, Iterator

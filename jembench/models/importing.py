@@ -1,7 +1,5 @@
 """Weights that other programs wrote, read without running code from the file and checked against a model."""
 
-from __future__ import annotations
-
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping

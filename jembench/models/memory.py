@@ -1,7 +1,5 @@
 """The memory that a model or a sampler needs, computed before any of it is allocated."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from typing import Any

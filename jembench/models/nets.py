@@ -1,7 +1,5 @@
 """Networks, built from the text of a ``net=`` option."""
 
-from __future__ import annotations
-
 import re
 
 import torch

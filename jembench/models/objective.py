@@ -11,8 +11,6 @@ al. (2020) prints the second term with the sign of a quantity to be maximised; t
 Legend: B batch, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast

@@ -3,8 +3,6 @@
 Legend: N images, B images a pass, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 import math
 import os
 from collections.abc import Callable, Sequence, Set

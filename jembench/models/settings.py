@@ -1,7 +1,5 @@
 """Settings of PyTorch that apply to a whole process, and their restoration after a plugin's code."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress

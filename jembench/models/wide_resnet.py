@@ -7,8 +7,6 @@ those of Grathwohl et al. (2020), arXiv:1912.03263, appendix A, and of its publi
 Legend: B batch, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import NamedTuple, cast
 

@@ -1,7 +1,5 @@
 """Caches that outlive a run: predictions of trained models, and features of feature networks."""
 
-from __future__ import annotations
-
 import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping

@@ -4,8 +4,6 @@ Its images are blank: times do not depend on their content, and a dataset need n
 depends on when it succeeds, and is taken from short attacks on a trained model.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import resource
 import statistics

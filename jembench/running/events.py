@@ -1,7 +1,5 @@
 """The distribution of events to the display, to the statuses in the store and to trackers."""
 
-from __future__ import annotations
-
 import os
 import platform
 import queue

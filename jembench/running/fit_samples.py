@@ -1,7 +1,5 @@
 """The generated images of a trained model, and a picture of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from torch import nn

@@ -1,7 +1,5 @@
 """A fit: its model is made, trained, written to the store, and loaded for evaluation."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 import os

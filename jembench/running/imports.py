@@ -1,7 +1,5 @@
 """The import of weights that were trained elsewhere, as a fit of the store."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The executor ``local``, which carries out one unit of work after the other in this process."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field

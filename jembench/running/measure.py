@@ -1,7 +1,5 @@
 """The computation of a metric, and its outcome."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import time

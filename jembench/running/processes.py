@@ -1,7 +1,5 @@
 """The executor ``processes``, with workers on this machine for each GPU, or for the cores of the CPU."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

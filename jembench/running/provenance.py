@@ -1,7 +1,5 @@
 """The provenance of a result: versions, plugins, the commit, the hardware and the command."""
 
-from __future__ import annotations
-
 import datetime
 import functools
 import importlib.metadata

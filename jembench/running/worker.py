@@ -1,7 +1,5 @@
 """The execution of units of work in this process: training, measuring and parts of attacks."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress

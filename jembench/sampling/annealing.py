@@ -10,8 +10,6 @@ Neal (2001), Statistics and Computing 11, 125-139; Grosse, Ghahramani & Adams (2
 Legend: B chains, T temperatures, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 import math
 from itertools import pairwise
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """The loop over sampling steps, which training and metrics share."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import torch

@@ -1,7 +1,5 @@
 """A chain as one CUDA graph, whose steps the host launches all at once."""
 
-from __future__ import annotations
-
 import functools
 import operator
 import warnings

@@ -3,8 +3,6 @@
 Legend: N slots, B chains, K classes, M = N / K slots a class, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import torch

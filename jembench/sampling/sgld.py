@@ -3,8 +3,6 @@
 Legend: B chains, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -3,8 +3,6 @@
 Legend: B chains, N training images of a class, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
 from torch import Generator, Tensor

@@ -3,8 +3,6 @@
 Legend: R resamples, N observations.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from statistics import NormalDist

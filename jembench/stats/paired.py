@@ -3,8 +3,6 @@
 Legend: N images, R resamples, S seeds.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from statistics import NormalDist

@@ -6,8 +6,6 @@ means more likely inside.
 Legend: N scores inside, M outside, U distinct scores.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 import numpy as np

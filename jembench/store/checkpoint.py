@@ -4,8 +4,6 @@ A state is any nesting of dictionaries and lists with tensors, numbers, strings,
 file is one of :mod:`jembench.store.tensors`: whole or absent, and checked by its digest when it is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The folder of a fit: its record, the files that training leaves, and its checkpoints. Imports no torch."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType

@@ -1,7 +1,5 @@
 """Shared models as repositories of the Hugging Face Hub, by its own client (the extra ``hub``)."""
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Iterator

@@ -4,8 +4,6 @@ A name can change its meaning: code is edited, a default changes. The former res
 Imports no torch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Sequence
 

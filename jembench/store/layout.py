@@ -1,7 +1,5 @@
 """Names in a store. A name is a text for people and, at its end, the id that the file is found by."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Protocol

@@ -8,8 +8,6 @@ process ends. Elsewhere, and on a file system without locks, a lease lasts until
 A new lease, and the takeover of a dead holder's lease, go through a name that only one process can create.
 """
 
-from __future__ import annotations
-
 import fcntl
 import functools
 import itertools

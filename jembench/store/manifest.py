@@ -1,7 +1,5 @@
 """The manifest of a shared model: the SHA-256 of each of its files, whose paths are of a fixed list."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from pathlib import Path

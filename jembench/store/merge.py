@@ -4,8 +4,6 @@ A file is copied after its digest was checked, under a temporary name, and after
 after its arrays, the record of a fit after its weights. A merge that was interrupted is completed by the next one.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress

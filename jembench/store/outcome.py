@@ -3,8 +3,6 @@
 In JSON, a number that is not finite is one of the strings "nan", "inf" and "-inf".
 """
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

@@ -4,8 +4,6 @@ The digest is the last line of a record. It is the SHA-256 of all the text befor
 no torch.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import math

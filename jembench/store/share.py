@@ -4,8 +4,6 @@ A list of digests, ``manifest.json``, names every file. Files that it does not n
 model is code: safetensors, JSON, CSV, PNG, arrays of numbers.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import zipfile

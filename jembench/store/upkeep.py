@@ -1,7 +1,5 @@
 """The contents of a store, and the removal of files that are no longer needed."""
 
-from __future__ import annotations
-
 import os
 from collections import Counter
 from collections.abc import Sequence

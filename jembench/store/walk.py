@@ -4,8 +4,6 @@ Verification runs the checks, garbage collection removes files without an owner,
 Writes nothing, and imports no torch.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from functools import partial

@@ -6,8 +6,6 @@
 Both are removed once the results of the unit are in the store. Imports no torch.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Set

@@ -13,8 +13,6 @@ In a test of a plugin::
 Every function raises SpecError if there is no such component, and PluginError if it cannot be imported.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any
 

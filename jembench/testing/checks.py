@@ -1,7 +1,5 @@
 """Checks: one function per promise, registered in a table. Imports neither torch nor pytest."""
 
-from __future__ import annotations
-
 import inspect
 import traceback
 import unittest

@@ -1,7 +1,5 @@
 """Bitwise comparison of values, and control of the global random generators."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

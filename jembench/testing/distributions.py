@@ -1,7 +1,5 @@
 """The checks of every component of a distribution."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 
 from jembench import testing

@@ -3,8 +3,6 @@
 Legend: B images, N samples, K classes, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Iterable

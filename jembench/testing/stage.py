@@ -3,8 +3,6 @@
 Legend: N images, K classes.
 """
 
-from __future__ import annotations
-
 import atexit
 import copy
 import math

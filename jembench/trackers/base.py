@@ -1,7 +1,5 @@
 """The conversion of events to runs of a tracking library: one per fit, with windows, divergences and results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from typing import Protocol

@@ -1,7 +1,5 @@
 """The trackers that core registers. Their libraries are extras, imported at the first event."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from jembench.interfaces import Tracker

@@ -1,7 +1,5 @@
 """Runs of Weights & Biases."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Mapping
 from typing import Any

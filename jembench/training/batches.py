@@ -3,8 +3,6 @@
 Legend: N examples, B batch, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

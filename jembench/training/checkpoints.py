@@ -1,7 +1,5 @@
 """A fit's checkpoints on disk: the start and the last two. A kill or a full disk leaves the former ones intact."""
 
-from __future__ import annotations
-
 import warnings
 from pathlib import Path
 from typing import Any

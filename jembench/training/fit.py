@@ -5,8 +5,6 @@ A fit's folder holds the checkpoints to go on from (:mod:`jembench.training.chec
 (:mod:`jembench.training.snapshots`), ``history.csv``, and ``interventions.json`` if the guard had to step in.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import time

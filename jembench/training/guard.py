@@ -31,8 +31,6 @@ The guard takes one forward pass a window, and the host waits for the device onl
 Imports no torch: reports read a fit's interventions as well.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Mapping, Sequence

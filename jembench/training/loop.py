@@ -3,8 +3,6 @@
 Legend: B batch, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from contextlib import nullcontext

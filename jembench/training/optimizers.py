@@ -1,7 +1,5 @@
 """Optimisers, sharpness-aware steps and averages of the weights."""
 
-from __future__ import annotations
-
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

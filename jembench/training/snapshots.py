@@ -6,8 +6,6 @@ them. ``buffer-1.safetensors`` to ``buffer-5.safetensors`` of a fit's folder hol
 Legend: N chains of a buffer, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 

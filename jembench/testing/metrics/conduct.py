@@ -1,7 +1,5 @@
 """Promises of a metric's behaviour: reproducibility, protocols that tell options apart, no side effects."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Literal, get_args, get_origin
 

@@ -3,8 +3,6 @@
 Legend: N images, R resamples.
 """
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A metric under test: its measurement of a model in closed form, and its side effects."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple

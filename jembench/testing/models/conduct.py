@@ -1,7 +1,5 @@
 """Promises of a model's behaviour: reproducibility, no side effects, and a complete state."""
 
-from __future__ import annotations
-
 import tempfile
 from collections.abc import Callable
 from dataclasses import replace

@@ -3,8 +3,6 @@
 Legend: B images, K classes.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

@@ -9,8 +9,6 @@ points reach 550 h, which covers heavy tails. The trapezoidal rule converges fas
 step where p is smooth.
 """
 
-from __future__ import annotations
-
 import dataclasses
 
 import torch

@@ -3,8 +3,6 @@
 Legend: B batch, N samples, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 from contextlib import suppress
 from typing import Any
 

@@ -3,8 +3,6 @@
 Legend: B batch.
 """
 
-from __future__ import annotations
-
 import math
 from typing import get_args
 

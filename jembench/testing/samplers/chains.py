@@ -3,8 +3,6 @@
 Legend: n chains, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 import torch
 from torch import Tensor
 

@@ -3,8 +3,6 @@
 Legend: N kept chains, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 import safetensors.torch
 import torch
 from torch import Tensor

@@ -4,8 +4,6 @@ A template is a file whose name ends in ``.template``, with placeholders such as
 in its path. All kinds share ``templates/shared``; a kind may replace files of it.
 """
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.resources
 import keyword
