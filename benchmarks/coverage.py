@@ -35,6 +35,7 @@ from jembench.metrics.pretrained import InceptionFeatures
 from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared
 from jembench.metrics.selective import Selective
+from jembench.metrics.shift import Shift
 from jembench.stats import ranking
 from jembench.stats.paired import Difference, bootstrap_difference, from_intervals, seed_difference
 from jembench_robustness.gradient_checks import BY_STEPS, _largest_rise
@@ -184,6 +185,22 @@ def calibration() -> Iterator[Case]:
             truth,
             lambda rng, label=label: measured(Selective().estimates(withdrawn(rng))[label], rng),
             200,
+        )
+
+
+def shifted(label: str, rng: Generator) -> Value:
+    """Return a value of five corruptions of each image, which are classified by chance and have the same mean score."""
+    difficulty, score = rng.uniform(0.8, 1, (397, 1)), rng.normal(size=(397, 1))
+    arrays = {"correct": rng.random((397, 5)) < difficulty, "confidence": rng.uniform(0.8, 1, (397, 5))}
+    arrays |= {"score": (score + rng.normal(size=(397, 5))) / 2**0.5, "inside": rng.normal(1, 1, 397)}
+    return measured(Shift(set="uniform").estimates(arrays)[label], rng)
+
+
+def shift() -> Iterator[Case]:
+    """Yield means over corruptions of the same images."""
+    for label, truth in {"accuracy": 90.0, "auroc": PHI.cdf(0.5**0.5)}.items():
+        yield Case(
+            label, "N = 397, five corruptions of each image", truth, lambda rng, label=label: shifted(label, rng), 200
         )
 
 
@@ -415,7 +432,7 @@ def differences() -> Iterator[Case]:
 
 def cases() -> list[Case]:
     """Return all rows."""
-    return [*simple(), *calibration(), *detection(), *generation(), *differences()]
+    return [*simple(), *calibration(), *shift(), *detection(), *generation(), *differences()]
 
 
 def row(case: Case, factor: float = 1.0) -> str:

@@ -37,6 +37,7 @@ BESIDE = {
     "jembench-robustness": {
         "jembench.attacks",
         "jembench.attacks.target",
+        "jembench.files",
         "jembench.metrics",
         "jembench.metrics.decisions",
         "jembench.metrics.pgd",

@@ -71,11 +71,13 @@ class OODSet(Protocol):
     """Out-of-distribution images for a dataset, as many as its test images. Deterministic.
 
     The attribute ``noise: float`` is the standard deviation of their data noise in units of that of the test images, 1
-    by default.
+    by default. ``parts: Sequence[str]`` are the specs of the sets that a mixture of several draws from in turn.
     """
 
-    def draw(self, test: Split, data: DataSpec) -> Tensor:
+    def draw(self, test: Split, data: DataSpec) -> Tensor | Split:
         """Return images of the dataset's shape, uint8 (N, C, H, W), for its N test images under evaluation.
+
+        Images of the dataset's own classes may be returned with their labels, as a :class:`Split`.
 
         Raises:
             Unavailable: if images are missing, with the remedy, or the set is not defined for such a dataset.

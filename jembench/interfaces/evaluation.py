@@ -77,20 +77,19 @@ class Data(Protocol):
     def truth(self) -> Truth | None:
         """The density of synthetic images; None: unknown."""
 
-    def part(self, name: Literal["test", "validation", "train"]) -> Split:
-        """Return the test images under evaluation (all, or the first ``--limit``), the validation images or the
-        training images, with their labels.
+    def part(self, name: str) -> Split:
+        """Return images with their labels: ``test``, ``validation`` or ``train`` images, or an OOD set.
+
+        ``test`` are the test images under evaluation: all, or ``--limit`` of them. An OOD set is named by its spec,
+        such as ``celeba:root=/data``; its labels are None unless its images are of the dataset's classes.
 
         Raises:
             NotApplicable: if no images were held out.
+            Unavailable: with the remedy, if images are missing.
         """
 
     def images(self, name: str) -> Tensor:
-        """Return the images of a part or of an OOD set, by its spec such as ``celeba:root=/data``; uint8 (N, C, H, W).
-
-        Raises:
-            Unavailable: with the remedy, if they are missing.
-        """
+        """Return the images of :meth:`part`, uint8 (N, C, H, W)."""
 
 
 class Predictions(Protocol):

@@ -407,14 +407,18 @@ def require_finite(
         raise Diverged(f"The {quantity} of {bad} of {len(values)} {what} are not finite (NaN or infinite): {advice}")
 
 
-def labelled_logits(evaluation: Evaluation, images: Literal["test", "validation"], noise: float) -> list[Tensor]:
+def labelled_logits(evaluation: Evaluation, images: str, noise: float) -> list[Tensor]:
     """Return the logits of images with noise of standard deviation ``noise``, float64 (N, K), and labels (N,).
 
+    ``images`` is a name as for :meth:`Data.part`.
+
     Raises:
+        NotApplicable: if the images have no labels.
         Diverged: if a logit is not finite.
     """
     labels = evaluation.data.part(images).labels
-    assert labels is not None, "the metric requires labels"
+    if labels is None:
+        raise NotApplicable(f"The images of {images} have no labels of the classes of {evaluation.data.spec.name}.")
     logits = evaluation.predictions.read("logits", images, noise).cpu().double()
     require_finite(logits, "logits", f"{images} images of {evaluation.data.spec.name}")
     return [logits, labels.cpu()]

@@ -40,10 +40,7 @@ from jembench.training import snapshots
 FRESH_SAMPLES = 1000
 """The number of images that are drawn from a model without a buffer."""
 
-SplitName = Literal["test", "validation", "train"]
-
-_SPLITS = ("test", "validation", "train")
-
+_HELD = ("train", "validation")
 
 _UNKNOWN = TrainingRecord()
 _NO_CACHE = TensorCache(None)
@@ -69,7 +66,7 @@ class TrainedFit:
     pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
     wanted: frozenset[Quantity] = frozenset()  # to read of test images and OOD sets in one pass
     deadline: float | None = None  # UTC, at which long metrics stop
-    ood_images: dict[str, Tensor] = field(default_factory=dict, init=False)  # by the name of the OOD set
+    ood_sets: dict[str, Split] = field(default_factory=dict, init=False)  # by their specs
     known: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict, init=False)  # by the content of the images
     drawn: dict[Source, Samples] = field(default_factory=dict, init=False)
 
@@ -202,30 +199,31 @@ class FitAccess:
         """The density of synthetic images."""
         return getattr(self.fit.dataset, "truth", None)
 
-    def part(self, name: SplitName) -> Split:
-        """Return the test, validation or training images."""
-        if name == "test":
-            return self.fit.test
-        held = self.fit.held or Holdout(self.fit.dataset.split("train"), None)
-        if name == "train":
-            return held.train
-        if held.validation is None:
-            raise no_validation(len(held.train.images), pretrained=self.fit.pretrained)
-        return held.validation
-
-    def images(self, name: str) -> Tensor:
-        """Return the images of a part or of an OOD set, which is drawn once for all metrics.
+    def part(self, name: str) -> Split:
+        """Return the test, validation or training images, or an OOD set, which is drawn once for all metrics.
 
         Raises:
             SpecError: if there is no OOD set or dataset of that name.
         """
-        if name in _SPLITS:
-            return self.part(cast(SplitName, name)).images
+        if name == "test":
+            return self.fit.test
+        if name in _HELD:
+            held = self.fit.held or Holdout(self.fit.dataset.split("train"), None)
+            if name == "train":
+                return held.train
+            if held.validation is None:
+                raise no_validation(len(held.train.images), pretrained=self.fit.pretrained)
+            return held.validation
         ood_set = resolve(name)
         self.used.add(ood_set.component.component)
-        if name not in self.fit.ood_images:
-            self.fit.ood_images[name] = ood_set.make().draw(self.fit.test, self.spec)
-        return self.fit.ood_images[name]
+        if name not in self.fit.ood_sets:
+            drawn = ood_set.make().draw(self.fit.test, self.spec)
+            self.fit.ood_sets[name] = drawn if isinstance(drawn, Split) else Split(drawn, None)
+        return self.fit.ood_sets[name]
+
+    def images(self, name: str) -> Tensor:
+        """Return the images of a part or of an OOD set."""
+        return self.part(name).images
 
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """Return a quantity of images.
@@ -238,7 +236,7 @@ class FitAccess:
         if quantity not in known:
             known.update(cast(dict[Quantity, Tensor], fit.cache.recall(content)))
         if quantity not in known:
-            together = isinstance(images, str) and images not in ("validation", "train")
+            together = isinstance(images, str) and images not in _HELD
             wanted = {quantity} | (fit.wanted if together else set())
             shown = predictions.noisy(pixels, noise, self.spec.bounds) if noise else pixels
             known.update(predictions.read(fit.model, shown, self.spec, fit.device, wanted - known.keys()))

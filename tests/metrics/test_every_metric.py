@@ -39,7 +39,7 @@ OTHERS = [
     "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20", "log-density", "log-density:source=kept",
     "log-z:chains=4,leapfrog=1,temperatures=3", "neighbours", "nll",
     "ood:set=interp,score=grad-norm", "ood:set=interp,score=log-px-given-class", "ood:set=interp,score=refinement",
-    "prc", "selective",
+    "prc", "selective", "shift:set=corrupted:by=fog",
 ]  # fmt: skip
 
 
@@ -69,7 +69,7 @@ def test_a_metric_mixes_up_no_device_and_its_values_lie_in_their_intervals(evalu
 
 @pytest.mark.parametrize("name", sorted({spec.partition(":")[0] for spec in (*ATTACKS, *OTHERS)}))
 def test_fewer_than_no_resamples_are_refused(name):
-    needed = {"ood": "set=interp,", "autoattack": "eps=8/255,"}.get(name, "")
+    needed = {"ood": "set=interp,", "shift": "set=interp,", "autoattack": "eps=8/255,"}.get(name, "")
     with pytest.raises(SpecError, match=f"resamples of {name} is -1; it must be at least 0"):
         registry.resolve("metrics", f"{name}:{needed}resamples=-1").make()
 

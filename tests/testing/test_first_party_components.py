@@ -31,6 +31,7 @@ METRICS = (
     "ood:resamples=100,score=refinement:steps=2,set=inverted",
     "ood:resamples=100,score=max-py,set=flipped",
     "selective:resamples=100,score=log-px",
+    "shift:resamples=100,set=corrupted:by=contrast",
     "log-density:resamples=100",
     "bits-per-dim:resamples=100",
     "log-z:chains=10,leapfrog=1,resamples=100,temperatures=5",

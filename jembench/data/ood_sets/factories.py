@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 class Drawn(NamedTuple):
     """An OOD set that is given by one function."""
 
-    draw: Callable[[Split, DataSpec], Tensor]
+    draw: Callable[[Split, DataSpec], Tensor | Split]
     noise: float = 1.0
     """The standard deviation of its data noise, in units of that of the test images."""
 

@@ -27,21 +27,24 @@ class OtherDataset:
     """The test images of another dataset as an OOD set: as many as there are test images, drawn at random, or all.
 
     Each is cropped to its central square, where this dataset's images are square, and resized with Pillow's bicubic
-    filter; grey and RGB become each other as Pillow converts them (ITU-R 601).
+    filter; grey and RGB become each other as Pillow converts them (ITU-R 601). They have labels if both datasets have
+    classes of the same names.
     """
 
     make: Callable[[], Dataset]
     name: str  # of the component, which the random choice is derived from
 
-    def draw(self, test: Split, data: DataSpec) -> Tensor:
+    def draw(self, test: Split, data: DataSpec) -> Split:
         dataset = self.make()
-        images = dataset.split("test").images
+        images, labels = dataset.split("test")
+        labels = labels if data.class_names and data.class_names == dataset.spec.class_names else None
         if _holds(images, test.images):
             raise NotApplicable(f"{dataset.spec.name} is the in-distribution dataset itself.")
         if len(images) > len(test.images):
             generator = seeds.generator(0, f"outliers/{self.name}")
-            images = images[torch.randperm(len(images), generator=generator)[: len(test.images)]]
-        return images if images.shape[1:] == data.shape else _reshaped(images, dataset.spec, data)
+            chosen = torch.randperm(len(images), generator=generator)[: len(test.images)]
+            images, labels = images[chosen], None if labels is None else labels[chosen]
+        return Split(images if images.shape[1:] == data.shape else _reshaped(images, dataset.spec, data), labels)
 
 
 def _holds(images: Tensor, some: Tensor) -> bool:

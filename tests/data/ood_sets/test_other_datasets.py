@@ -1,5 +1,7 @@
 """Any dataset is an OOD set, by its own name."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 import torch
@@ -30,7 +32,7 @@ def random(n, *shape):
 
 def draw(images, n, data=HERE, name="there"):
     test = Split(torch.full((n, *data.shape), 255, dtype=torch.uint8), None)
-    return OtherDataset(make=lambda: Dataset(images, name), name="there").draw(test, data)
+    return OtherDataset(make=lambda: Dataset(images, name), name="there").draw(test, data).images
 
 
 def test_images_of_the_same_shape_are_taken_as_they_are():
@@ -80,13 +82,22 @@ def test_images_tell_whether_it_is_the_same_dataset_and_names_do_not():
         own.draw(Split(images[[3, 1]], None), HERE)
 
 
+def test_images_of_classes_of_the_same_names_have_their_labels():
+    data, test = digits(), digits().split("test")
+    here = dataclasses.replace(data.spec, name="here", shape=(3, 8, 8))
+    found = resolve("digits").make().draw(Split(random(20, 3, 8, 8), None), here)
+    for image, label in zip(found.images[:, 0], found.labels, strict=True):
+        assert label in test.labels[(test.images[:, 0] == image).flatten(1).all(dim=1)]
+    assert resolve("digits").make().draw(Split(random(20, 3, 8, 8), None), HERE).labels is None
+
+
 # --- by name ----------------------------------------------------------------------------------------------------------
 
 
 def test_a_name_is_a_set_of_outliers_or_else_a_dataset():
     test = Split(random(3, 3, 8, 8), None)
     assert torch.equal(resolve("inverted").make().draw(test, HERE), 255 - test.images)
-    assert resolve("digits").make().draw(test, HERE).shape == (3, 3, 8, 8)
+    assert resolve("digits").make().draw(test, HERE).images.shape == (3, 3, 8, 8)
     assert str(resolve("constant:value=-1")) == "constant:value=-1.0"
     assert str(resolve("celeba:root=/anywhere")) == "celeba"
 

@@ -149,6 +149,13 @@ def make_everything():
             make_cell("selective", "selective:coverage=0.8,score=max-py", model=model),
             {"score": predictions["confidence"], "correct": predictions["correct"]},
         )
+        for severity in (1, 5):
+            ends = {
+                "accuracy": Value(90.0 - severity, 80.0, 95.0, IMAGES, "%"),
+                "ece": Value(3.0, 2.0, 4.0, IMAGES, "%"),
+            }
+            metric = f"shift:score=log-px,set=corrupted:severity={severity}"
+            yield make_cell(metric, metric, {**ends, "auroc": Value(0.6, 0.5, 0.7, IMAGES)}, model=model), {}
     grid = np.array([[0, 1, 2], [3, 4, -1], [5, 6, 7], [8, 9, 10]])
     yield make_cell("class-samples", details={"source": "buffer"}), {**make_pictures(), "grid": grid}
     yield make_cell("confident-samples"), make_pictures()

@@ -27,6 +27,7 @@ STEMS = {
     "ood-max-py-digits-jem-s0",
     "auroc-digits-jem-s0",
     "risk-coverage-max-py-digits-s0",
+    "shift-corrupted-digits-s0",
     "samples-digits-jem-s0",
     "confident-digits-jem-s0",
     "log-density-extremes-digits-jem-s0",

@@ -1,0 +1,57 @@
+"""Shifted test images: accuracy, ECE and AUROC by the severity of corruptions.
+
+Ovadia et al. (2019), arXiv:1906.02530, Figure 2, for accuracy and ECE.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from jembench import drawing
+from jembench.catalog.spec import Spec, parse
+from jembench.report.figures.base import Drawing, Planned, Result, error_bars, figure_of
+from jembench.report.headings import in_words
+from jembench.report.rows import grouped
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """Plan the curves of all models on each set that has several severities."""
+    shifted = [result for result in results if "severity" in _options(result)]
+    for group in grouped(
+        shifted, lambda result: (result.place, result.protocol_without(("set", "content")), _set(result))
+    ):
+        if len({_options(result)["severity"] for result in group}) > 1:
+            yield figure_of(group, f"shift-{_set(group[0])}", curves, group)
+
+
+def _options(result: Result) -> dict[str, str]:
+    return dict(parse(result.protocol["set"]).arguments)
+
+
+def _set(result: Result) -> str:
+    """Return the set without its severity."""
+    options = ((name, value) for name, value in _options(result).items() if name != "severity")
+    return str(Spec(parse(result.protocol["set"]).name, tuple(options)))
+
+
+def curves(results: Sequence[Result]) -> Drawing:
+    """Draw each value over the severity, a line for each model, with intervals."""
+    title = f"{_set(results[0])} images, AUROC of {results[0].protocol['score']}: {results[0].trained_on}"
+    figure, panels = drawing.panels(title, 2.4, 3, 3)
+    rows: list[dict[str, Any]] = []
+    for index, group in enumerate(grouped(results, lambda result: result.model)):
+        points = sorted((int(_options(result)["severity"]), result.values) for result in group)
+        severities, model = [severity for severity, _ in points], group[0].model
+        for axes, label in zip(panels, points[0][1], strict=True):
+            values = [found[label] for _, found in points]
+            style = {**drawing.line(index), "elinewidth": 0.8, "label": model, "yerr": error_bars(values)}
+            axes.errorbar(severities, [value.value for value in values], **style)
+            unit = f", {values[0].unit}" if values[0].unit else ""
+            axes.set(xlabel="severity", ylabel=in_words(label) + unit, xticks=severities)
+            rows += [
+                {"model": model, "severity": severity, "label": label, **value._asdict()}
+                for severity, value in zip(severities, values, strict=True)
+            ]
+    drawing.legend_below(figure, panels[0], columns=4)
+    return Drawing(figure, rows)

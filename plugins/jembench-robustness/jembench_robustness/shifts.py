@@ -1,0 +1,170 @@
+"""OOD sets of shifted test images, which have labels: fifteen corruptions, CIFAR-10-C and CIFAR-10.1.
+
+Legend: N test images, M images of a file, K pairs of a corruption and a severity.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, get_args
+
+from jembench.files import data_folder
+from jembench.interfaces import DataSpec, OODSet, Split
+from jembench.plugin import Incidental, NotApplicable, Range, Unavailable
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    Levels = NDArray[Any]
+
+By = Literal[
+    "all", "gaussian_noise", "shot_noise", "impulse_noise", "defocus_blur", "glass_blur", "motion_blur", "zoom_blur",
+    "snow", "frost", "fog", "brightness", "contrast", "elastic_transform", "pixelate", "jpeg_compression",
+]  # fmt: skip
+Severity = Annotated[int, Range(least=0, most=5)]
+Root = Annotated[str, Incidental()]
+Pairs = list[tuple[str, int]]
+
+
+class Shifted(NamedTuple):
+    """An OOD set with labels."""
+
+    draw: Callable[[Split, DataSpec], Split]
+    parts: Sequence[str] = ()
+
+
+def corrupted(*, by: By = "all", severity: Severity = 0) -> OODSet:
+    """Test images with one of fifteen corruptions, as those of CIFAR-10-C, at a severity of 1 to 5.
+
+    Hendrycks & Dietterich (2019), arXiv:1903.12261, for grey or RGB images of at least 8x8 pixels; the module
+    ``jembench_robustness.corruptions`` has the parameters. ``all`` corruptions and ``severity=0``, all severities, take
+    turns over the images; the metric ``shift`` measures each pair of them on all images.
+    """
+    pairs = _pairs(by, severity)
+
+    def draw(test: Split, data: DataSpec) -> Split:
+        import numpy as np
+
+        from jembench.parts import seeds
+        from jembench_robustness.corruptions import corrupt
+
+        if data.shape[0] not in (1, 3) or min(data.shape[1:]) < 8:
+            size = "x".join(map(str, data.shape))
+            raise NotApplicable(f"corrupted takes grey or RGB images of at least 8x8; those of {data.name} are {size}.")
+        levels = test.images.permute(0, 2, 3, 1).numpy()
+
+        def part(by: str, severity: int, chosen: slice) -> Levels:
+            rng = np.random.default_rng(seeds.derive(0, f"outliers/corrupted-{by}-{severity}"))
+            return corrupt(levels[chosen], by, severity, rng)
+
+        return Split(_in_turn(len(levels), pairs, part), test.labels)
+
+    return Shifted(draw, [f"corrupted:by={by},severity={severity}" for by, severity in pairs])
+
+
+def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OODSet:
+    """CIFAR-10-C: the test images of CIFAR-10 with fifteen corruptions. Options are those of ``corrupted``.
+
+    ``root`` is the folder of ``fog.npy``, ... and ``labels.npy`` ($JEMBENCH_DATA/CIFAR-10-C or
+    ~/.cache/jembench/data/CIFAR-10-C by default), from zenodo.org/records/2535967. Hendrycks & Dietterich (2019).
+    """
+    pairs = _pairs(by, severity)
+
+    def draw(test: Split, data: DataSpec) -> Split:
+        where = "CIFAR-10-C", "zenodo.org/records/2535967", root
+        files = {name: _read(data, f"{name}.npy", "labels.npy", *where) for name, _ in pairs}
+        _, labels = files[pairs[0][0]]
+        size = len(labels) // 5  # severities, one after another
+        index = _chosen(size, test)
+
+        def part(by: str, severity: int, chosen: slice) -> Levels:
+            images: Levels = files[by][0][index[chosen].numpy() + size * (severity - 1)]
+            return images
+
+        return Split(_in_turn(len(index), pairs, part), labels[index])
+
+    options = f",root={json.dumps(root)}" if root else ""
+    return Shifted(draw, [f"cifar10-c:by={by},severity={severity}{options}" for by, severity in pairs])
+
+
+def cifar10_1(*, version: Literal["v6", "v4"] = "v6", root: Root = "") -> OODSet:
+    """CIFAR-10.1: 2,000 (v6) or 2,021 (v4) images of CIFAR-10's classes that were collected later.
+
+    ``root`` is the folder of ``cifar10.1_v6_data.npy`` and ``cifar10.1_v6_labels.npy`` ($JEMBENCH_DATA/CIFAR-10.1 or
+    ~/.cache/jembench/data/CIFAR-10.1 by default), from github.com/modestyachts/CIFAR-10.1. Recht et al. (2018),
+    arXiv:1806.00451.
+    """
+
+    def draw(test: Split, data: DataSpec) -> Split:
+        names = (f"cifar10.1_{version}_{part}.npy" for part in ("data", "labels"))
+        images, labels = _read(data, *names, "CIFAR-10.1", "github.com/modestyachts/CIFAR-10.1", root)
+        index = _chosen(len(labels), test)
+        return Split(_channels_first(images[index.numpy()]), labels[index])
+
+    return Shifted(draw)
+
+
+def _pairs(by: str, severity: int) -> Pairs:
+    """Return the pairs of a corruption and a severity that the options of a set stand for."""
+    corruptions, severities = get_args(By)[1:] if by == "all" else [by], [severity] if severity else range(1, 6)
+    return list(itertools.product(corruptions, severities))
+
+
+def _in_turn(n: int, pairs: Pairs, draw: Callable[[str, int, slice], Levels]) -> Tensor:
+    """Return images uint8 (N, C, H, W), of which pair k draws every K-th one from k on."""
+    import numpy as np
+
+    drawn = [draw(*pair, slice(k, None, len(pairs))) for k, pair in enumerate(pairs[:n])]
+    images = np.empty((n, *drawn[0].shape[1:]), dtype=np.uint8)
+    for k, part in enumerate(drawn):
+        images[k :: len(pairs)] = part
+    return _channels_first(images)
+
+
+def _channels_first(images: Levels) -> Tensor:
+    import torch
+
+    return torch.from_numpy(images).permute(0, 3, 1, 2).contiguous()
+
+
+def _chosen(size: int, test: Split) -> Tensor:
+    """Return the places of as many images as there are test images, in the order of these, or of all images."""
+    import torch
+
+    from jembench.parts import seeds
+
+    if len(test.images) >= size:
+        return torch.arange(size)
+    return torch.randperm(size, generator=seeds.generator(0, "evaluation/limit"))[: len(test.images)]
+
+
+def _read(data: DataSpec, images: str, labels: str, name: str, source: str, root: str) -> tuple[Levels, Tensor]:
+    """Return the images uint8 (M, 32, 32, 3) and the labels int64 (M,) of two files.
+
+    Raises:
+        NotApplicable: if the dataset has another shape or number of classes than CIFAR-10.
+        Unavailable: if a file is missing, or is not what it should be.
+    """
+    import numpy as np
+    import torch
+
+    if (data.shape, data.num_classes) != ((3, 32, 32), 10):
+        raise NotApplicable(f"{name} has images of 3x32x32 of CIFAR-10's classes, and those of {data.name} are others.")
+    folder = data_folder(root) if root else data_folder() / name
+    option = f"{name.lower().replace('-', '', 1)}:root=..."
+    remedy = f"Get it from {source}, and name its folder: {option} or, for the folder above {name}, JEMBENCH_DATA=..."
+    found: list[Levels] = []
+    for path in (folder / images, folder / labels):
+        if not path.is_file():
+            raise Unavailable(f"{path} is missing. {remedy}")
+        try:
+            found.append(np.load(path, mmap_mode="r"))
+        except (OSError, ValueError, EOFError) as error:
+            raise Unavailable(f"{path} cannot be read: {error}. {remedy}") from error
+    pixels, classes = found
+    if pixels.shape != (classes.size, 32, 32, 3) or classes.ndim != 1 or pixels.dtype != np.uint8:
+        raise Unavailable(f"{folder / images} and {labels} are not N images of 32x32x3 levels and N labels. {remedy}")
+    return pixels, torch.from_numpy(classes.astype(np.int64))
