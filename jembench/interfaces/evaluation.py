@@ -96,7 +96,7 @@ class Predictions(Protocol):
     """Predictions of the model for images. They are cached: each image passes through the network once, in this run or
     an earlier one.
 
-    Images are named as in :meth:`Data.images`, or given as uint8 (N, C, H, W). ``noise`` is the standard deviation of
+    Images are named as in :meth:`Data.part`, or given as uint8 (N, C, H, W). ``noise`` is the standard deviation of
     Gaussian noise on them, on [-1, 1]; the same noise for every model.
     """
 
