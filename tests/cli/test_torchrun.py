@@ -55,29 +55,25 @@ SETTINGS = ["epochs=0.6", "log_every=2", "checkpoint_every=4", "chains.sampler=p
 SETTINGS += ["processes=2"]
 
 
-def start(store):
-    """Start a run whose worker is started by torchrun, as two processes."""
-    command = [sys.executable, "-m", "jembench", "run", "hybrid", "--models", "jem:net=small-2", "--store", store]
-    command += ["--metrics", "accuracy", "--device", "cpu", *(word for one in SETTINGS for word in ("--set", one))]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-    )
+RUN = ["run", "hybrid", "--models", "jem:net=small-2", "--metrics", "accuracy", "--device", "cpu"]
+RUN += [word for one in SETTINGS for word in ("--set", one)]
 
 
-def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench):
-    stopped = start("runs")
+def test_two_processes_train_stop_and_go_on_as_if_they_had_not(jembench, monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    command = [sys.executable, "-m", "jembench", *RUN]
+    stopped = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     while not list(Path("runs").glob("fits/*/checkpoint-0.safetensors")):
         assert stopped.poll() is None, stopped.communicate()
         time.sleep(0.05)
     stopped.send_signal(signal.SIGTERM)
     assert "Stopping 1 units of work" in stopped.communicate()[1]
+    assert stopped.returncode == 3
     assert list(Path("runs/leases").iterdir()) == []
     for store in ("runs", "straight"):
-        started = start(store)
-        _, err = started.communicate()
-        assert started.returncode == 0, err
-        assert err.count("iterations done") == (store == "runs")
+        done = jembench(*RUN, "--store", store)
+        assert done.code == 0, done.err
+        assert done.err.count("iterations done") == (store == "runs")
     (resumed,), (straight,) = (list(Path(store, "fits").iterdir()) for store in ("runs", "straight"))
     for name in ("model", "sampler"):
         one, other = (checkpoint.read(folder / f"{name}.safetensors") for folder in (resumed, straight))

@@ -14,12 +14,9 @@ SCRIPT = Path(__file__).parents[1] / "support" / "compiled_models.py"
 TRAINED = [
     "jem:net=small-1",
     "jem-factored:net=small-1",
-    "baseline:net=small-1",
     "adversarial:net=small-1,steps=1",
     "igebm:width=2",
-    "igebm:width=2,conditional=false",
     "glow:hidden=4,levels=1,steps=1",
-    "glow:hidden=4,levels=1,steps=1,conditional=false",
 ]
 DRAWS_ITS_PASSES = "residual-flow:hidden=4,levels=1,blocks=1"
 

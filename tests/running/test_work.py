@@ -170,12 +170,10 @@ def test_parameters_that_no_optimiser_takes_are_refused_before_training(zoo, pla
 # --- independence -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("models", ["jem", "factored painter jem", "jem factored"])
-@pytest.mark.parametrize("metrics", ["score", "energy brightness score raises"])
-def test_another_model_or_metric_changes_no_number(plan, store, tmp_path, models, metrics, carry_out, values):
+def test_another_model_or_metric_changes_no_number(plan, store, tmp_path, carry_out, values):
     alone = plan("jem", "score", seeds=(2,))
     carry_out(alone, Store(tmp_path / "alone"))
-    crowd = plan(models, metrics, seeds=(1, 2))
+    crowd = plan("factored painter jem", "energy brightness score raises", seeds=(1, 2))
     torch.manual_seed(99)
     carry_out(crowd, store)
     assert values(crowd, store)["jem", 2, "score"] == values(alone, Store(tmp_path / "alone"))["jem", 2, "score"]
