@@ -5,7 +5,8 @@ The other blocks of `python` are one script, which is run where the last of them
 `<!-- not run: REASON -->` before a block of either language leaves it out. Blocks of other languages are output.
 
 Every command runs in a fork of one process that has imported torch, since importing it takes longer than most
-commands. Trainings are a few iterations on a few images, that of a feature network too, and metrics are of a few images.
+commands. Trainings are a few iterations, that of a feature network too; toys have few training images, and metrics are
+of a few images.
 """
 
 import contextlib
