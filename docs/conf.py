@@ -29,7 +29,7 @@ include_patterns = [
     "CONTRIBUTING.md",
     "CHANGELOG.md",
 ]
-exclude_patterns = [".*", "build"]  # environments and builds have tens of thousands of folders, which it would look into
+exclude_patterns = [".*", "build"]  # environments and builds have tens of thousands of folders to look into
 extensions = [
     "myst_nb",
     "sphinx.ext.autodoc",

@@ -1,6 +1,5 @@
 """One fit by several processes: a worker that torchrun starts."""
 
-import os
 import signal
 import subprocess
 import sys
