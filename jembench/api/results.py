@@ -106,6 +106,7 @@ class Results(Shown, Sequence[Row]):
             published=published,
             selection=selection,
             names=names,
+            joint=suite is not None and suite.joint,
             read=store.read_arrays if store else None,
             page=partial(collect, f"{title} · {store.root}", **of_page) if store else None,
         )

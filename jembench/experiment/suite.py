@@ -105,6 +105,7 @@ class Suite:
     execution: Execution = Execution()
     report: tuple[Shown, ...] = ()  # written after a run: options of ``jembench report``
     figures: tuple[Shown, ...] = ()  # of ``jembench figures``
+    joint: bool = False  # True: its table is the joint view, of whatever results there are
     sampler: str | None = None  # as of --sampler
     names: Mapping[str, str] = field(default_factory=dict)  # specs by display names, as of --name
     headings: Mapping[str, str] = field(default_factory=dict)  # by metrics, as of --heading
@@ -197,7 +198,7 @@ def of_attack(
 
 _OF_BLOCKS = {field.name for field in dataclasses.fields(Run)} - {"own_models", "imported"} | {"include"}
 _INHERITED = ("limit", "sampler", "names", "headings")  # from the first included suite that states them
-_OF_FILES = {"title", "datasets", "reference", "claim", "execution", "report", "figures", "run", *_INHERITED}
+_OF_FILES = {"title", "datasets", "reference", "claim", "execution", "report", "figures", "joint", "run", *_INHERITED}
 
 
 def names() -> list[str]:

@@ -25,6 +25,7 @@ from jembench.interfaces import Resampling
 from jembench.interfaces.metrics import Resampled
 from jembench.report.protocols import peculiarities
 from jembench.report.rows import Row, Side, grouped, mean_of, sides
+from jembench.report.select import T
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -154,30 +155,83 @@ def adjusted(rows: Iterable[Difference]) -> list[Difference]:
     return [row if row.larger_p is None else replace(row, p=next(after)) for row in given]
 
 
-def best(rows: Sequence[Row], seeds: Sequence[Row], read: Read) -> set[Row]:
-    """Find the values that are better than the runner-up of their column and dataset.
-
-    The p values of :func:`contrast` are adjusted by Holm for the columns in which there are two values to test.
+class Significance:
+    """Tests of the differences between the values of a column.
 
     Args:
-        rows: means over seeds.
         seeds: the values of each seed.
         read: gives a cell's per-example values.
     """
-    known = sides(seeds)
+
+    def __init__(self, seeds: Iterable[Row], read: Read) -> None:
+        self._known, self._read = sides(seeds), read
+        self._tested: dict[tuple[Row, Row], Difference | None] = {}
+
+    def test(self, a: Row, b: Row) -> Difference | None:
+        """Test the difference of two means over seeds; None: it cannot be tested over test images."""
+        if (a, b) not in self._tested:
+            first, second = (self._known[row.fit, *row.place] for row in (a, b))
+            measured = all(row.cell for row in (*first.values(), *second.values()))
+            read = self._read if measured else None  # a mean over sets has no cell
+            seeds = common_seeds(first, second)
+            found = contrast(first, second, read, resamples=RESAMPLES_OF_BEST) if seeds else None
+            found = found if found and found.images_p is not None else None
+            self._tested[a, b] = found
+            self._tested[b, a] = found and replace(found, difference=-(found.difference or 0.0))
+        return self._tested[a, b]
+
+    def is_better(self, a: Row, b: Row, among: int = 1) -> bool:
+        """Return if a mean over seeds is significantly better than another one, as the first of ``among`` tests."""
+        found = self.test(a, b)
+        p = found.larger_p if found else None
+        return found is not None and p is not None and _counts(found, p * among)
+
+    def best(self, rows: Iterable[Row]) -> set[Row]:
+        """Find the values that are better than the runner-up of their column and dataset.
+
+        The p values are adjusted by Holm for the columns in which there are two values to test.
+
+        Args:
+            rows: means over seeds.
+        """
+        tested = {first: self.test(first, second) for first, second, *_ in _ranked(rows)}
+        return {row for row, found in self._adjusted(tested).items() if found}
+
+    def leaders(self, rows: Iterable[Row]) -> list[list[Row]]:
+        """Return the best value of each column and dataset, followed by those that are not significantly worse.
+
+        The p values are adjusted by Holm for all comparisons. A value that cannot be tested counts as not worse.
+
+        Args:
+            rows: means over seeds.
+        """
+        ranked = _ranked(rows)
+        tested = {(first, other): self.test(first, other) for first, *others in ranked for other in others}
+        worse = self._adjusted(tested)
+        return [[first, *(other for other in others if not worse.get((first, other)))] for first, *others in ranked]
+
+    @staticmethod
+    def _adjusted(tested: Mapping[T, Difference | None]) -> dict[T, bool]:
+        """Return for each difference that was tested if it counts after Holm's adjustment."""
+        found = {key: one for key, one in tested.items() if one}
+        return {key: _counts(one, one.p) for key, one in zip(found, adjusted(found.values()), strict=True)}
+
+
+def _counts(row: Difference, p: float | None) -> bool:
+    """Return if the first value is better than the second by a p value, of the row or adjusted."""
+    by = row.difference or 0.0
+    return p is not None and p < LEVEL and by != 0 and (by > 0) == (row.better == "higher")
+
+
+def _ranked(rows: Iterable[Row]) -> list[list[Row]]:
+    """Return the comparable values of each column and dataset with two or more of them, the best first."""
     valued = (row for row in rows if row.value is not None and row.comparable and row.better)
-    tested: dict[Row, Difference] = {}
-    for column in grouped(valued, lambda row: (row.dataset, row.place)):
-        order = sorted(column, key=lambda row: row.value or 0.0, reverse=column[0].better == "higher")
-        if len(order) < 2:
-            continue
-        first, second = (known[row.fit, *row.place] for row in order[:2])
-        if common_seeds(first, second):
-            difference = contrast(first, second, read, resamples=RESAMPLES_OF_BEST)
-            if difference.images_p is not None:
-                tested[order[0]] = difference
-    judged = [(row, one.p, one.difference) for row, one in zip(tested, adjusted(tested.values()), strict=True)]
-    return {row for row, p, by in judged if p is not None and p < LEVEL and by and (by > 0) == (row.better == "higher")}
+    columns = grouped(valued, lambda row: (row.dataset, row.place))
+    return [
+        sorted(column, key=lambda row: row.value or 0.0, reverse=column[0].better == "higher")
+        for column in columns
+        if len(column) > 1
+    ]
 
 
 # --- one value --------------------------------------------------------------------------------------------------------

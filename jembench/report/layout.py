@@ -4,23 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import SpecError
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.plan import Part
+from jembench.report import respects
 from jembench.report.formats import Document
 from jembench.report.published import beside, published_table
 from jembench.report.references import Published
 from jembench.report.rows import FIELDS, ORIGIN, Row, headed, mark_chance, mark_incomparable, mean, rows
 from jembench.report.select import WHOLE, Selection, select
 from jembench.report.table import Footnote, Footnotes, Table
-from jembench.report.tables import Best, Tables
+from jembench.report.tables import Tables
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
-    from jembench.report.comparison import Read
+    from jembench.report.comparison import Read, Significance
 
 NOTHING = "No results yet."
 
@@ -32,6 +32,7 @@ def build(
     published: Sequence[Published] = (),
     selection: Selection = WHOLE,
     names: Names = NO_NAMES,
+    joint: bool = False,
     read: Read | None = None,
     page: Callable[..., Any] | None = None,
 ) -> Document:
@@ -43,8 +44,9 @@ def build(
         published: the numbers of papers to show.
         selection: which metrics and columns are shown.
         names: display names by canonical specs and recipes.
+        joint: whether the joint view is the table of ours.
         read: gives a cell's per-example values, by which the best values are found; None: none are marked.
-        page: collects the page of the rows, our tables, the published tables and what finds the best values.
+        page: collects the page of the rows of the joint view, our tables, the published tables and the tests.
     """
     seeds = rows(cells, names)
     labels = list(dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str)))
@@ -64,26 +66,32 @@ def build(
     order = labels if selection.columns else ()
     shown = [*means, *(number.row for number in published)]
 
-    def all_tables(best: Best | None = None) -> list[Table]:
-        ours, others = tables(means, parts, published, order, best)
+    def all_tables(significance: Significance | None = None) -> list[Table]:
+        ours, others = found(significance)
         if others and not all(number.requested for number in published):
             names = ",".join(dict.fromkeys(number.table for number in published))
             hint = Footnote(f"Published numbers that are not comparable with these: --reference {names} shows them.")
             others, ours[-1] = [], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))
         return [*ours, *others]
 
-    def judge() -> Best | None:
-        from jembench.report.comparison import best  # tests are slow to import, and to do
+    def joined() -> list[Row]:
+        return respects.rows_of([row for row in seeds if row.metric in metrics], means, beside(published, means)[0])
 
-        return partial(best, seeds=seeds, read=read) if read else None
+    def found(significance: Significance | None) -> tuple[list[Table], list[Table]]:
+        return tables(means, parts, published, order, significance, joined() if joint else None)
+
+    def tests() -> Significance | None:
+        from jembench.report.comparison import Significance  # slow to import, and to use
+
+        return Significance([*seeds, *respects.over_sets(seeds)], read) if read else None
 
     def whole_page() -> Any:
-        best = judge()
-        return page and page(means, *tables(means, parts, published, order, best), best)
+        significance = tests()
+        return page and page(joined(), *found(significance), significance)
 
     return Document(
-        tables=all_tables,
-        judged=lambda: all_tables(judge()),
+        tables=lambda: all_tables(tests() if joint else None),
+        judged=lambda: all_tables(tests()),
         records=lambda: [row.as_dict() for row in shown],
         fields=FIELDS,
         page=whole_page if page else None,
@@ -114,7 +122,12 @@ _MODEL = ("model", "name", "dataset", "recipe", "dataset_name")
 
 
 def tables(
-    rows: Sequence[Row], parts: Sequence[Part], published: Sequence[Published], labels: Sequence[str], best: Best | None
+    rows: Sequence[Row],
+    parts: Sequence[Part],
+    published: Sequence[Published],
+    labels: Sequence[str],
+    significance: Significance | None,
+    joined: Sequence[Row] | None = None,
 ) -> tuple[list[Table], list[Table]]:
     """Return our tables, and the published tables that have numbers without a place in ours.
 
@@ -123,11 +136,18 @@ def tables(
         parts: of a suite; none: all metrics.
         published: the numbers of papers to be shown beside or below ours.
         labels: the order of the columns; empty: that of the metrics.
-        best: finds the best values; None: none are marked.
+        significance: finds the best values; None: none are marked.
+        joined: the rows of the joint view, which is then the table of ours; None: it is not.
     """
     notes = Footnotes()
     found, left = beside(published, rows)
-    ours = list(Tables([*rows, *found], parts, labels, notes, best).of_parts())
+    if joined is None:
+        ours = list(
+            Tables([*rows, *found], parts, labels, notes, significance.best if significance else None).of_parts()
+        )
+    else:
+        view = respects.table(Tables(joined, parts, labels, notes, None), significance)
+        ours = [view] if view else []
     nothing = Table(title="Results", footnotes=(Footnote(NOTHING),))
     return ours or [nothing], [published_table(rest, rows, notes) for rest in left]
 

@@ -156,7 +156,8 @@ class Selection:
         if not store.root.exists():
             raise SpecError(f"There is no store {store.root} yet: {_remedy(store.root)}")
         current = newest(store.cells(problem), left_out)
-        current = [cell for cell in current if self.suite is None or bare_name(cell.metric) in self.suite.metric_names]
+        if self.suite and not self.suite.joint:
+            current = [cell for cell in current if bare_name(cell.metric) in self.suite.metric_names]
         suite = with_imports(self.suite, store) if self.suite else None
         if suite and not suite.datasets:  # those of --dataset
             suite = suite.replaced(datasets=list(dict.fromkeys(cell.fit.dataset for cell in current)))

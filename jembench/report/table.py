@@ -169,7 +169,7 @@ def row_cell(row: Row | None, footnotes: Footnotes) -> TableCell:
         return TableCell("N/A" if row.status == "na" else row.status, "", marks, row)
     if row.source:
         return TableCell(
-            f"{row.value:.10g}" if math.isfinite(row.value) else "not finite", "", marks
+            f"{row.value:.10g}" if math.isfinite(row.value) else "not finite", "", marks, row
         )  # as printed there
     if not math.isfinite(row.value):
         return TableCell("not finite", "", (*marks, *footnotes.marks(f"the value is {row.value}")), row)

@@ -212,8 +212,10 @@ def recipe_name(label: str) -> str:
 
 
 def outliers_in(protocol: str) -> str:
-    """Return the score and the set of outliers of a protocol; "" where it has none."""
-    return ", ".join(filter(None, map(parts_of(protocol).get, ("score", "set"))))
+    """Return the score and the set of outliers of a protocol, or the number of sets; "" where it has none."""
+    score, sets = (parts_of(protocol).get(part, "") for part in ("score", "set"))
+    several = f"{sets.count('+') + 1} sets" if "+" in sets else sets
+    return ", ".join(filter(None, (score, several)))
 
 
 def heading_of(row: Row, about: str = "") -> Heading:
@@ -294,6 +296,8 @@ def _origins(row: Row) -> Iterator[str]:
     if "data_content" in parts and "features" not in row.options and "-cnn@" in parts.get("features", ""):
         why = "they are under 32 pixels or Inception's weights are missing (--set fid.features=inception:download=true)"
         yield f"features of a small network trained on these images: {why}."
+    if "+" in (sets := parts.get("set", "")):
+        yield f"mean over the sets {', '.join(sets.split('+'))}."
 
 
 def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:

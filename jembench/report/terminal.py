@@ -14,7 +14,7 @@ from rich.text import Text as RichText
 from jembench.report.formats import Document
 from jembench.report.table import Table, TableCell
 
-_SUPERSCRIPT = str.maketrans("0123456789,", "⁰¹²³⁴⁵⁶⁷⁸⁹˒")
+_SUPERSCRIPT = str.maketrans("0123456789,=", "⁰¹²³⁴⁵⁶⁷⁸⁹˒⁼")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
 _SENTENCE = 18  # the least width of a sentence that identifies a row, if the table fits then
 _HEADING_AT_MOST = 20

@@ -14,14 +14,16 @@ from jembench.experiment.names import Names
 from jembench.experiment.sweep import bare_name
 from jembench.report.page.examples import Gallery, galleries
 from jembench.report.page.pictures import Picture, Pictures
+from jembench.report.respects import headline
 from jembench.report.rows import Row, grouped
 from jembench.report.table import Footnotes, Heading, Table, TableCell, fixed
-from jembench.report.tables import Best, recipe_name
+from jembench.report.tables import recipe_name
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
+    from jembench.report.comparison import Significance
     from jembench.report.page.overview import Overview
 
 _SAMPLES = ("class-samples", "confident-samples", "neighbours", "distal")
@@ -53,7 +55,7 @@ def collect(
     rows: Sequence[Row],
     ours: Sequence[Table],
     published: Sequence[Table],
-    best: Best | None,
+    significance: Significance | None,
     *,
     cells: Sequence[Cell],
     store: Store,
@@ -64,10 +66,10 @@ def collect(
 
     Args:
         title: of the page.
-        rows: the results, means over seeds.
+        rows: of the joint view.
         ours: their tables.
         published: tables of published numbers that have no place beside ours.
-        best: finds the best values of the overview; None: none are marked.
+        significance: tests differences between the values of the overview; None: none are marked.
         cells: the outcomes that they were made of.
         store: of the outcomes.
         names: display names by canonical specs and recipes.
@@ -75,7 +77,7 @@ def collect(
     """
     from jembench.report.claims import document, judge
     from jembench.report.figures import base, planning, training  # imports numpy, which tables need not
-    from jembench.report.page.overview import byline, overview, overview_rows
+    from jembench.report.page.overview import byline, overview
 
     pictures, names = Pictures(store), base.display_names((cell.fit for cell in cells), names)
     trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
@@ -83,7 +85,7 @@ def collect(
     for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric)):
         planned = planning.of_metrics(group, store, pictures.note, names)
         figures[bare_name(group[0].metric)] = pictures.drawn(planned)
-    metrics = {row.metric for row in overview_rows(rows)}
+    metrics = {row.metric for of_respect in headline(rows).values() for row in of_respect}
     figures["seeds"] = pictures.drawn(training.seeds_of([cell for cell in cells if cell.metric in metrics], names))
     models = grouped(cells, lambda cell: cell.fit.names)
     samples = {group[0].fit.names: grid for group in models if (grid := pictures.of_samples(group, names))}
@@ -96,7 +98,7 @@ def collect(
         title=title,
         tables=ours,
         byline=byline(rows, cells),
-        overview=overview(rows, samples, best),
+        overview=overview(rows, samples, significance),
         published=published,
         figures={metric: found for metric, found in figures.items() if found},
         samples=[*samples.values(), *images],

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
 from jembench.experiment.names import Fit
+from jembench.report import respects
 from jembench.report.page.content import fit_anchor
-from jembench.report.page.overview import overview_rows
 from jembench.report.protocols import peculiarities
 from jembench.report.rows import Row, grouped
 from jembench.report.table import ABSENT, Footnotes, Heading, Table, TableCell, pivot
@@ -25,18 +26,19 @@ class Entry(NamedTuple):
 
 
 def leaderboard(entries: Sequence[Entry]) -> Iterator[Table]:
-    """Yield a table for each dataset: the models of all stores by the metrics of an overview, best ones first.
+    """Yield a table for each dataset: the models of all stores by the values of the joint view, best ones first.
 
     Values of different protocols stand in columns of their own. A model leads to its training, a store to its page and
     a number to its place there. A result that several stores hold stands with the first of them.
     """
     of_row: dict[Row, Entry] = {}
     for entry in entries:
-        for row in entry.rows:
+        for row in (*entry.rows, *respects.over_sets(entry.rows)):
             if row.value is not None:
                 of_row.setdefault(replace(row, comparable=None), entry)
     notes = Footnotes()
-    for rows in grouped(overview_rows([*of_row]), lambda row: row.dataset):
+    shown = itertools.chain(*respects.headline([*of_row]).values())
+    for rows in grouped(shown, lambda row: row.dataset):
         table = _table(rows, of_row, notes)
         lines = [_linked(line, of_row) for line in table.rows]
         yield replace(table, rows=tuple(lines), footnotes=notes.take([_VERIFIED, *remarks(rows, ()), _ABSENT]))

@@ -8,23 +8,23 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from PIL import Image
 
-from jembench.catalog import spec
 from jembench.experiment.names import Fit
-from jembench.experiment.sweep import bare_name, without_added
+from jembench.experiment.sweep import bare_name
+from jembench.report import respects
 from jembench.report.headings import distinct
 from jembench.report.page.pictures import GROUND, Picture, png
-from jembench.report.rows import Better, Row, grouped
+from jembench.report.rows import Better, Row
 from jembench.report.table import Footnotes, Table
-from jembench.report.tables import Best, Tables
+from jembench.report.tables import Tables
 from jembench.store.outcome import Cell
 
-METRICS = ("accuracy", "fid", "is", "kid", "ece", "nll", "ood", "pgd", "boundary", "pointwise")
-"""The metrics of the overview, in its order."""
+if TYPE_CHECKING:
+    from jembench.report.comparison import Significance
 
 _OF_SAMPLES = ("fid", "is", "kid", "class-samples", "confident-samples")
 """Metrics that need samples; they say why a model has none."""
@@ -60,20 +60,20 @@ class Overview(NamedTuple):
     scales: Sequence[Scale | None]  # of each column; None: it has no numbers
 
 
-def overview(rows: Sequence[Row], grids: Mapping[Fit, Picture], best: Best | None = None) -> Overview | None:
-    """Return the overview of some results; None if none of its metrics has a value.
+def overview(
+    rows: Sequence[Row], grids: Mapping[Fit, Picture], significance: Significance | None = None
+) -> Overview | None:
+    """Return the overview of some results; None if no respect has a value.
 
     Args:
-        rows: means over seeds.
+        rows: of the joint view.
         grids: samples of the models that have some.
-        best: finds the best values; None: none are marked.
+        significance: tests differences between values; None: none are marked.
     """
-    shown, notes = overview_rows(rows), Footnotes()
-    if not shown:
+    notes = Footnotes()
+    table = respects.table(Tables(rows, (), (), notes, None), significance)
+    if table is None:
         return None
-    (table,) = Tables(shown, (), (), notes, best).main(
-        "Results", list(dict.fromkeys(row.metric for row in shown)), shown
-    )
     why = {row.fit: row.reason for row in rows if row.status == "na" and bare_name(row.metric) in _OF_SAMPLES}
     fits = [next(cell.row.fit for cell in line if cell.row) for line in table.rows]
     known = [grids.get(fit, Picture("", "")) for fit in fits]
@@ -92,22 +92,6 @@ def _labels(table: Table) -> list[str]:
     return [short[" · ".join(line)] for line in lines]
 
 
-def overview_rows(rows: Sequence[Row]) -> list[Row]:
-    """Return the rows of an overview: the first value under the fewest options that a model has it with, N/A included.
-
-    Options that a command adds to metrics, such as a sampler, do not count.
-    """
-    of_values = [row for row in rows if row.value is not None and bare_name(row.metric) in METRICS]
-    first = {row.metric: row.label for row in reversed(of_values)}
-    options = {metric: len(spec.parse(without_added(metric)).arguments) for metric in first}
-    shown = set()
-    for of_model in grouped(of_values, lambda row: (row.fit, bare_name(row.metric))):
-        fewest = min(options[row.metric] for row in of_model)
-        shown |= {row.metric for row in of_model if options[row.metric] == fewest}
-    found = [row for row in rows if row.metric in shown and row.label in ("", first[row.metric])]
-    return sorted(found, key=lambda row: METRICS.index(bare_name(row.metric)))
-
-
 def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
     """Return when the results were measured, of which datasets and seeds, with which hardware and version."""
     made = [cell.provenance for cell in cells]
@@ -115,7 +99,7 @@ def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
     seeds = sorted({cell.fit.seed for cell in cells})
     parts = (
         sorted({str(one.get("time", ""))[:10] for one in made}),
-        (row.dataset_name for row in rows),
+        (row.dataset_name for row in rows if not row.source),
         [f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"] if seeds else [],
         (str(one.get("gpu") or one.get("processor") or "") for one in hardware),
         (f"jembench {version}" for one in made if (version := (one.get("packages") or {}).get("jembench"))),

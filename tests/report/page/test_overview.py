@@ -15,7 +15,7 @@ from jembench.api.results import Results
 from jembench.data import grid
 from jembench.interfaces import Value
 from jembench.report.layout import build
-from jembench.report.page.overview import Scale, byline, overview, overview_rows, scale, strip
+from jembench.report.page.overview import Scale, byline, overview, scale, strip
 from jembench.report.page.pictures import Picture
 from jembench.report.rows import Row
 from jembench.store.outcome import Outcome
@@ -23,27 +23,6 @@ from jembench.store.store import Store
 
 VALUE = Value(1.0, 0.5, 2.0, 9, "", "higher")
 NO_SAMPLES = Outcome(status="na", reason="needs samples")
-
-
-def test_the_overview_has_the_first_value_of_each_metric_under_the_fewest_options_of_each_model(cell):
-    sampled = 'fid:sampler="sgld:steps=9"'
-    cells = [
-        cell(metric="fid:source=fresh,steps=10", fid_cnn=VALUE),
-        cell(metric="fid", fid_cnn=VALUE),
-        cell(metric="ood:set=interp", auroc=VALUE, fpr95=VALUE),
-        cell(metric="ood:score=max-py,set=interp", auroc=VALUE, fpr95=VALUE),
-        cell(metric="iteration-time", time=VALUE),
-        cell(metric="accuracy", accuracy=VALUE),
-        cell("own", metric=sampled, fid_cnn=VALUE),
-        cell("own", metric="ood:set=uniform", auroc=VALUE, fpr95=VALUE),
-        cell("own", metric="ood:set=interp", outcome=NO_SAMPLES),
-    ]
-    found = overview(build(cells).rows, {}).table
-    assert [row.place for row in overview_rows(build(cells).rows)] == [
-        *(("accuracy", "accuracy"), ("fid", "fid-cnn"), (sampled, "fid-cnn")),
-        *(("ood:set=interp", "auroc"), ("ood:set=uniform", "auroc"), ("ood:set=interp", "auroc")),
-    ]
-    assert [heading.identifies for heading in found.headings].count(False) == 5
 
 
 def test_a_model_without_a_value_or_samples_has_the_reason_in_a_footnote(cell):

@@ -1,0 +1,213 @@
+"""The joint view: one value of each model for each of five respects, and the Pareto front over all of them.
+
+``respects.toml`` names the respects and the values that may stand for them.
+"""
+
+from __future__ import annotations
+
+import math
+import tomllib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from importlib import resources
+from typing import TYPE_CHECKING
+
+from jembench.catalog import spec
+from jembench.catalog.spec import Spec
+from jembench.experiment.names import Fit
+from jembench.experiment.sweep import bare_name, without_added
+from jembench.report.protocols import parts_of
+from jembench.report.rows import Row, grouped, mark_chance, mark_incomparable, mean, mean_of
+from jembench.report.table import Footnote, Table, TableCell
+from jembench.report.tables import Tables
+
+if TYPE_CHECKING:
+    from jembench.report.comparison import Significance
+
+_FILE = resources.files("jembench.report").joinpath("respects.toml")
+RESPECTS: Mapping[str, Sequence[str]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+
+Better = Callable[[Row, Row, int], bool]
+"""Returns if the first of two values in a column is significantly better, in one of so many tests."""
+
+
+# --- the values -------------------------------------------------------------------------------------------------------
+
+
+def rows_of(seeds: Iterable[Row], means: Sequence[Row], placed: Sequence[Row]) -> list[Row]:
+    """Return the rows of the joint view: means over seeds, their means over sets of outliers, and published rows.
+
+    The numbers of one model of one paper are on one line, whatever tables they are from.
+
+    Args:
+        seeds: the values of each seed.
+        means: over the seeds.
+        placed: the published rows in the columns of the means.
+    """
+    ours = [*means, *mark_chance(mark_incomparable(mean(over_sets(seeds))))]
+    theirs = [*placed, *(row for row in over_sets([*means, *placed]) if row.source)]
+    lines = grouped(theirs, lambda row: (row.fit, row.name))
+    return ours + [replace(row, source=line[0].source) for line in lines for row in line]
+
+
+def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Return the rows of the value that stands for each respect, with those that say why a model has none.
+
+    On each dataset it is the value that most models have; of several, the first in ``respects.toml``, and of these the
+    one under the fewest options. Options that a command adds to metrics, such as a sampler, do not count.
+
+    Args:
+        rows: means over seeds, and published rows.
+    """
+    found: dict[str, list[Row]] = {respect: [] for respect in RESPECTS}
+    for of_dataset in grouped(rows, lambda row: row.dataset):
+        measured = grouped(
+            (row for row in of_dataset if row.value is not None and not row.source), lambda row: row.place
+        )
+        for respect, wanted in RESPECTS.items():
+            ranked = [(rank, column) for column in measured if (rank := _rank(column[0], wanted)) is not None]
+            if ranked:
+                _, chosen = min(ranked, key=lambda one: (-len(one[1]), one[0], _options(one[1][0])))
+                found[respect] += [row for row in of_dataset if row.place == chosen[0].place]
+    return {respect: of_respect for respect, of_respect in found.items() if of_respect}
+
+
+def _rank(row: Row, wanted: Sequence[str]) -> int | None:
+    """Return the place of a value in an order of preference; None: it is not wanted."""
+    for rank, text in enumerate(wanted):
+        metric, _, label = text.partition(" ")
+        asked, own = spec.parse(metric), spec.parse(row.metric)
+        if asked.name == own.name and {*asked.arguments} <= {*own.arguments} and fnmatchcase(row.label, label):
+            return rank
+    return None
+
+
+def _options(row: Row) -> int:
+    return len(spec.parse(without_added(row.metric)).arguments)
+
+
+_OF_SETS = ("set", "outliers", "content")
+"""The parts of the protocol of ``ood`` that depend on the outliers."""
+
+
+def over_sets(rows: Iterable[Row]) -> Iterator[Row]:
+    """Yield the mean of each value of ``ood`` over the sets of outliers that most models have, if these are several.
+
+    The ends of the intervals are averaged; the interval is wide enough however the values correlate.
+
+    Args:
+        rows: of any metrics; published ones count where they have all of these sets.
+    """
+    of_ood = (row for row in rows if bare_name(row.metric) == "ood" and row.label)
+    for alike in grouped(of_ood, lambda row: (row.dataset, row.label, _without_set(row.metric))):
+        counts = Counter(row.metric for row in alike if row.value is not None and not row.source)
+        sets = [metric for metric, count in counts.items() if count == max(counts.values())]
+        shown = [row for row in alike if row.metric in sets] if len(sets) > 1 else []
+        for own in grouped(shown, lambda row: (row.fit, row.seeds, row.source, row.name)):
+            measured = [row for row in own if row.value is not None]
+            if len(measured) == len(sets):
+                yield _mean(measured)
+            elif not own[0].source:
+                like = next((row for row in own if row.value is None), replace(own[0], status="not run", reason=""))
+                yield replace(like, metric=_without_set(like.metric), value=None, low=None, high=None, cell=None)
+
+
+def _without_set(metric: str) -> str:
+    return str(Spec("ood", tuple(one for one in spec.parse(metric).arguments if one[0] != "set")))
+
+
+def _mean(rows: Sequence[Row]) -> Row:
+    """Return the mean of the rows of one model, whose protocol names all sets as that of ``ood-group`` does."""
+    value, low, high = mean_of(rows)
+    parts = [parts_of(row.protocol) for row in rows]
+    joined = {name: "+".join(of.get(name, "") for of in parts) for name in _OF_SETS if name in parts[0]}
+    return replace(
+        rows[0],
+        metric=_without_set(rows[0].metric),
+        protocol=str(Spec("ood", tuple({**parts[0], **joined}.items()))),
+        value=value,
+        low=low,
+        high=high,
+        n=min(row.n or 0 for row in rows),
+        reason="",
+        cell=None,
+    )
+
+
+# --- the front --------------------------------------------------------------------------------------------------------
+
+
+def front(respects: Mapping[str, Iterable[Row]], better: Better) -> set[Fit]:
+    """Return the models that no other model on their dataset dominates.
+
+    A dominates B if A has a value in every respect in which B has one, is significantly better in one of these
+    respects, at a level that is adjusted for their number, and significantly worse in none. Values that must not be
+    compared count as none; models without values are not in the front. Differences below significance allow circles of
+    models that dominate one another; these do not exclude each other.
+
+    Args:
+        respects: the rows of each respect, means over seeds.
+        better: tests two values of one respect.
+    """
+    models: dict[Fit, dict[str, Row]] = {}
+    for respect, rows in respects.items():
+        for row in rows:
+            if row.value is not None and math.isfinite(row.value) and row.comparable and row.better:
+                models.setdefault(row.fit, {})[respect] = row
+    below = {a: {b for b in models if a[1] == b[1] and _dominates(models[a], models[b], better)} for a in models}
+    for through in models:  # all that is reached over some models, one more in each step
+        for a in models:
+            below[a] |= below[through] if through in below[a] else set()
+    return {b for b in models if all(a in below[b] for a in models if b in below[a])}
+
+
+def _dominates(a: Mapping[str, Row], b: Mapping[str, Row], better: Better) -> bool:
+    return (
+        b.keys() <= a.keys()
+        and any(better(a[respect], b[respect], len(b)) for respect in b)
+        and not any(better(b[respect], a[respect], 1) for respect in b)
+    )
+
+
+# --- the table --------------------------------------------------------------------------------------------------------
+
+FRONT, LEADS = "*", "="
+"""The marks of a model in the front, and of the values that lead a column together."""
+
+_LEGEND = {
+    FRONT: "on the Pareto front: no model with values in all of its respects is significantly better in one of them "
+    "(p < 0.05, adjusted by Holm for these) and significantly worse in none (p < 0.05).",
+    LEADS: "not significantly worse than the best of its column, which has the mark too (p ≥ 0.05, adjusted by Holm).",
+}
+_BOLD = "Bold: significantly better than every other value of its column (p < 0.05, adjusted by Holm)."
+
+
+def table(tables: Tables, significance: Significance | None) -> Table | None:
+    """Return the table of the joint view, with the models in the front and the leading values marked; None: no values.
+
+    Args:
+        tables: of means over seeds and over sets, and of published rows.
+        significance: tests differences; None: nothing is marked.
+    """
+    respects = headline(tables.rows)
+    shown = [row for of_respect in respects.values() for row in of_respect]
+    metrics = list(dict.fromkeys(row.metric for row in shown))
+    plain = next(tables.main("All respects at once", metrics, shown), None)
+    if plain is None or significance is None:
+        return plain
+    in_front, leaders = front(respects, significance.is_better), significance.leaders(shown)
+    bold = {first for first, *others in leaders if not others}
+    equal = {row for group in leaders if len(group) > 1 for row in group}
+
+    def marked(cell: TableCell) -> TableCell:
+        return cell._replace(best=cell.row in bold, marks=(*[LEADS] * (cell.row in equal), *cell.marks))
+
+    lines = []
+    for line in plain.rows:
+        owner = next((cell.row for cell in line if cell.row and not cell.row.source), None)
+        name = line[0]._replace(marks=(*[FRONT] * bool(owner and owner.fit in in_front), *line[0].marks))
+        lines.append((name, *map(marked, line[1:])))
+    marks = [Footnote(text, mark) for mark, text in _LEGEND.items()][: 2 if equal else 1]
+    return replace(plain, rows=tuple(lines), footnotes=(*[Footnote(_BOLD)] * bool(bold), *marks, *plain.footnotes))
