@@ -63,7 +63,7 @@ def inches(width: str) -> float:
     return length
 
 
-BLACK, WHITE = "#000000", "#ffffff"
+BLACK, WHITE, GREY = "#000000", "#ffffff", "#7f7f7f"
 BLUE, VERMILLION, GREEN, PURPLE = "#0072b2", "#d55e00", "#009e73", "#cc79a7"
 ORANGE, SKY, YELLOW = "#e69f00", "#56b4e9", "#f0e442"
 COLOURS = (BLUE, VERMILLION, GREEN, PURPLE, ORANGE, SKY, BLACK)

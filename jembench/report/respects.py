@@ -106,9 +106,9 @@ def over_sets(rows: Iterable[Row]) -> Iterator[Row]:
         sets = [metric for metric, count in counts.items() if count == max(counts.values())]
         shown = [row for row in alike if row.metric in sets] if len(sets) > 1 else []
         for own in grouped(shown, lambda row: (row.fit, row.seeds, row.source, row.name)):
-            measured = [row for row in own if row.value is not None]
+            measured = {row.metric: row for row in own if row.value is not None}
             if len(measured) == len(sets):
-                yield _mean(measured)
+                yield _mean(list(measured.values()))
             elif not own[0].source:
                 like = next((row for row in own if row.value is None), replace(own[0], status="not run", reason=""))
                 yield replace(like, metric=_without_set(like.metric), value=None, low=None, high=None, cell=None)
@@ -127,7 +127,7 @@ def _mean(rows: Sequence[Row]) -> Row:
         rows[0],
         metric=_without_set(rows[0].metric),
         protocol=str(Spec("ood", tuple({**parts[0], **joined}.items()))),
-        value=value,
+        value=float(f"{value:.3g}") if rows[0].source else value,
         low=low,
         high=high,
         n=min(row.n or 0 for row in rows),

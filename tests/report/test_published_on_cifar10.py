@@ -86,3 +86,16 @@ def test_table_7_stands_beside_ours_as_a_whole(store):
     published = [row for table in tables for row in table.rows if row[1].value.endswith(" · published")]
     assert sum(text.value != "—" for row in published for text in row[2:]) == 72
     assert not any(table.title.startswith("Published") for table in tables)
+
+
+def test_a_model_of_a_paper_is_one_line_of_the_joint_view_with_its_mean_over_the_sets(store):
+    metrics = ["accuracy:data_noise=0.03", "fid", "ood:data_noise=0.03*"]
+    (ours,) = store.results("joint", metrics=metrics).document.tables()
+    found = rows_of(ours)
+    assert [found["JEM · published"][column].value for column in ("accuracy", "FID", "AUROC")] == [
+        "92.9",
+        "38.4",
+        "0.708",
+    ]
+    assert found["Residual Flow · published"]["AUROC"].value == "—"
+    assert all(cell.row.source for name in found.keys() - {*MODELS} for cell in found[name].values() if cell.row)

@@ -13,15 +13,20 @@ from jembench.drawing import PLAIN, Format, Style
 from jembench.errors import JembenchError, error_text
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
-from jembench.report.figures import training
+from jembench.report.figures import joint, training
 from jembench.report.figures.base import Planned, Result, display_names, distinct
 from jembench.report.formats import csv_text
+from jembench.report.references import Published
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 
 def figures(
-    cells: Sequence[Cell], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
+    cells: Sequence[Cell],
+    store: Store,
+    left_out: Callable[[str], None],
+    names: Names = NO_NAMES,
+    published: Sequence[Published] = (),
 ) -> list[Planned]:
     """Return every figure of the cells and of the trainings that they are of.
 
@@ -31,11 +36,13 @@ def figures(
         left_out: called with a sentence for each result that is damaged and each metric whose figures cannot be
             planned.
         names: display names by canonical specs and recipes.
+        published: the numbers of papers to show beside ours.
     """
     fits = list({cell.fit.id: cell.fit for cell in cells}.values())
     names = display_names(fits, names)
     found = [*of_metrics(cells, store, left_out, names), *training.curves_of(fits, store, left_out, names)]
-    return distinct([*found, *training.buffers_of(fits, store, names), *training.seeds_of(cells, names)])
+    found += [*training.buffers_of(fits, store, names), *training.seeds_of(cells, names)]
+    return distinct([*found, *joint.plan(cells, store, published, names)])
 
 
 def of_metrics(

@@ -51,6 +51,7 @@ STEMS = {
     "transfer-curves-digits-jem-s0",
     "transfer-images-digits-jem-s0",
     "distal-digits-jem-s0",
+    "joint-digits",
     "training-energy-digits",
     "seeds-ece-digits",
 }
@@ -98,6 +99,7 @@ def test_pictures_and_numbers_can_be_read(drawn):
         "reliability-compared-digits-s0",
         "log-density-extremes-digits-jem-s0",
         "distal-digits-jem-s0",
+        "joint-digits",
     ],
 )
 def test_every_figure_has_the_width_and_no_title_on_demand(planned, stem, width):

@@ -1,0 +1,88 @@
+"""The joint view: every model in every respect, with the Pareto front and published numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from jembench import drawing
+from jembench.experiment.names import NO_NAMES, Names
+from jembench.interfaces import Value
+from jembench.report.comparison import Significance
+from jembench.report.figures.base import Drawing, Planned, error_bars, planned
+from jembench.report.page.overview import scale
+from jembench.report.published import beside
+from jembench.report.references import Published
+from jembench.report.respects import front, headline, over_sets, rows_of
+from jembench.report.rows import Row, grouped, mark_incomparable, mean, rows
+from jembench.report.table import fixed
+from jembench.report.tables import heading_of, outliers_in
+from jembench.store.outcome import Cell
+from jembench.store.store import Store
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_LOOKS: Mapping[str, dict[str, Any]] = {
+    "on the Pareto front": {"marker": "o", "color": drawing.BLUE},
+    "dominated by another model": {"marker": "o", "color": drawing.BLACK, "markerfacecolor": drawing.WHITE},
+    "published": {"marker": "D", "color": drawing.GREY},
+}
+
+
+def plan(
+    cells: Sequence[Cell], store: Store, published: Sequence[Published] = (), names: Names = NO_NAMES
+) -> Iterator[Planned]:
+    """Plan a figure for each dataset with several models and respects."""
+    seeds = rows(cells, names)
+    means = mark_incomparable(mean(seeds))
+    significance = Significance([*seeds, *over_sets(seeds)], store.read_arrays)
+    for on in grouped(rows_of(seeds, means, beside(published, means)[0]), lambda row: row.dataset):
+        respects = headline(on)
+        fits = [cell.fit for cell in cells if cell.fit.dataset == on[0].dataset]
+        if len(respects) > 1 and len({fit.names for fit in fits}) > 1:
+            title = f"All respects at once: {on[0].dataset_name}"
+            yield planned("joint", fits, partial(panels, title, respects, significance))
+
+
+def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Significance) -> Drawing:
+    """Draw a panel for each respect, with a value and its interval for each model; models in the front are bold."""
+    every = sorted((row for found in respects.values() for row in found), key=lambda row: bool(row.source))
+    models = list(dict.fromkeys((row.fit, row.name) for row in every))
+    in_front = front(respects, significance.is_better)
+    figure, axes_of = drawing.panels(title, 1.1 + 0.2 * len(models), len(respects), 5, sharey=True)
+    lines: list[dict[str, Any]] = []
+    for axes, (respect, found) in zip(axes_of, respects.items(), strict=True):
+        first = next(row for row in found if row.protocol and not row.source)
+        heading = heading_of(first, outliers_in(first.protocol))
+        axes.set(title=respect, xlabel=f"{heading.label}\n{heading.detail}", ylim=(len(models) - 0.5, -0.5))
+        ticks = axes.set_yticks(range(len(models)), [drawing.wrapped(name, 1.4) for _, name in models])
+        for tick, (fit, _) in zip(ticks, models, strict=True):
+            tick.label1.set_fontweight("bold" if fit in in_front else "normal")
+        for row in found:
+            look = "published" if row.source else list(_LOOKS)[row.fit not in in_front]
+            _draw(axes, row, models.index((row.fit, row.name)), _LOOKS[look], found)
+            about = {"model": row.name, "respect": respect, "value_of": heading.in_one_line, "standing": look}
+            lines.append({**about, "value": row.value, "low": row.low, "high": row.high})
+    for label in dict.fromkeys(line["standing"] for line in lines):
+        axes_of[0].plot([], [], linestyle="none", label=label, **_LOOKS[label])
+    drawing.legend_below(figure, axes_of[0], columns=3)
+    return Drawing(figure, lines)
+
+
+def _draw(axes: Axes, row: Row, place: int, look: Mapping[str, Any], among: Sequence[Row]) -> None:
+    """Draw a value; one beyond the axis as a number at its end, and N/A in words."""
+    at_end: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": "small"}
+    axis = scale(among)
+    if row.value is None or axis is None:
+        axes.text(0.5, place, {"na": "N/A"}.get(row.status, row.status), ha="center", color=drawing.GREY, **at_end)
+        return
+    axes.set_xlim(axis.low, axis.high)
+    if row.value > axis.high:
+        axes.text(1, place, f"{fixed(row.value, 1)} ▸", ha="right", **at_end)
+    elif row.value < axis.low:
+        axes.text(0, place, f"◂ {fixed(row.value, 1)}", ha="left", **at_end)
+    else:
+        ends = error_bars([Value(row.value, row.low, row.high, row.n or 0)])
+        axes.errorbar(row.value, place, xerr=ends, linestyle="none", elinewidth=0.8, **look)
