@@ -2,11 +2,11 @@
 
 The parameters of the five severities are those of ``make_cifar_c.py`` of the authors' code. Lengths in pixels are for
 images of 32 pixels: they grow in proportion with the height of larger images, and are the same for smaller ones, since
-a quarter of a blur's length changes no pixel of a digit. All other sizes are relative to the image. Given the same
+a quarter of a disc's radius is less than a pixel of a digit. All other sizes are relative to the image. Given the same
 random numbers, levels are those of the authors' code, with three exceptions: ``frost`` draws ridges of a fractal, not
 photographs; layers are not rounded to 256 levels; and the result is rounded to the nearest level, not down.
 
-Images are float64 (N, H, W, C) in [0, 1]. Random numbers are drawn by numpy, so that they are the same everywhere.
+Images are float64 (N, H, W, C) in [0, 1]. The generator of random numbers is seeded by the corruption and severity.
 
 Legend: N images, H height, W width, C channels.
 """
