@@ -7,6 +7,7 @@ Legend: N generated images, M reference images, D features, K logits, S splits, 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -224,12 +225,15 @@ def standardised(
     return (generated - mean) / deviation, (reference - mean) / deviation
 
 
-# --- precision and recall ---------------------------------------------------------------------------------------------
+# --- precision and recall, density and coverage -----------------------------------------------------------------------
 
 
 _KEPT_PER_NEIGHBOUR = 12
 """Neighbours kept per neighbour needed: a resample holds 63 % of the images, and fewer than k of the 12 k nearest once
 in a million or less."""
+
+_ROUNDING = 1e-9
+"""The relative error of distances; one on the border of an open ball is outside."""
 
 
 def precision_recall(
@@ -242,25 +246,57 @@ def precision_recall(
     return values[KEY_METRIC_PRECISION], values[KEY_METRIC_RECALL]
 
 
-def resampled_coverage(judged: Float[Tensor, "N D"], manifold: Float[Tensor, "M D"], neighbours: int) -> Statistic:
-    """Return the share of judged images within the manifold, of index matrices (R, N) and (R, M).
+class Balls:
+    """Balls around images, each up to its k-th nearest other image, and the points inside them.
+
+    Open balls, those of Naeem et al.'s code, do not hold the k-th nearest image itself.
 
     A resample holds copies, at distance 0, which would shrink the balls around their neighbours. The k-th neighbour is
     therefore the k-th nearest *other image* that was drawn. The spread of the resamples is then that of independent
     sets of images (checked by simulation), and their mean is nearly the same.
     """
-    distance = torch.cdist(judged, manifold).numpy()
-    nearest = _nearest_others(manifold, _KEPT_PER_NEIGHBOUR * neighbours)
 
-    def shares(drawn_judged: Indices, drawn_manifold: Indices) -> Matrix:
-        judged_counts = multiplicities(drawn_judged, distance.shape[0])
-        is_drawn = multiplicities(drawn_manifold, distance.shape[1]) > 0
-        rows = progress.track(list(is_drawn), "", "resamples")
-        radii = (np.where(drawn, _radii(nearest, drawn, neighbours), -1.0) for drawn in rows)
-        inside = ((distance <= radius).any(axis=1) for radius in radii)
-        return np.array([counts @ hit / counts.sum() for counts, hit in zip(judged_counts, inside, strict=True)])
+    def __init__(
+        self, points: Float[Tensor, "N D"], centres: Float[Tensor, "M D"], neighbours: int, *, is_open: bool = False
+    ) -> None:
+        self.neighbours = neighbours
+        self.distance = torch.cdist(points, centres).numpy() / (1 - _ROUNDING if is_open else 1)
+        self.nearest = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
 
-    return shares
+    def precision(self) -> Statistic:
+        """Return the share of points inside a ball, in %: Kynkäänniemi et al. (2019), (2)."""
+        return self._statistic(lambda inside, points, _: 100 * points @ inside.any(axis=1) / points.sum())
+
+    def density(self) -> Statistic:
+        """Return the mean number of balls around a point, divided by k: Naeem et al. (2020), Section 3."""
+
+        def density(inside: Matrix, points: Matrix, balls: Matrix) -> Any:
+            return (points @ inside @ balls) * (balls > 0).sum() / (points.sum() * balls.sum() * self.neighbours)
+
+        return self._statistic(density)
+
+    def coverage(self) -> Statistic:
+        """Return the share of balls that hold a point, in %: Naeem et al. (2020), Section 3."""
+        return self._statistic(lambda inside, points, balls: 100 * inside[points > 0].any(axis=0) @ balls / balls.sum())
+
+    def _statistic(self, value: Callable[[Matrix, Matrix, Matrix], Any]) -> Statistic:
+        """Return a value of index matrices (R, N) and (R, M).
+
+        Args:
+            value: of the pairs of a point inside a ball (N, M), and of how often each point and each ball were drawn.
+        """
+
+        def values(drawn_points: Indices, drawn_centres: Indices) -> Matrix:
+            points = multiplicities(drawn_points, len(self.distance)).astype(float)  # faster products
+            balls = multiplicities(drawn_centres, len(self.distance.T)).astype(float)
+            rows = progress.track(list(zip(points, balls, strict=True)), "", "resamples")
+            return np.array([value(self._inside(of_balls > 0), of_points, of_balls) for of_points, of_balls in rows])
+
+        return values
+
+    def _inside(self, drawn: NDArray[np.bool_]) -> Matrix:
+        inside: Matrix = self.distance <= np.where(drawn, _radii(self.nearest, drawn, self.neighbours), -1.0)
+        return inside
 
 
 class _Nearest(NamedTuple):
@@ -270,7 +306,8 @@ class _Nearest(NamedTuple):
     distance: NDArray[np.float64]  # (M, T)
 
 
-def _nearest_others(features: Tensor, count: int) -> _Nearest:
+def nearest_others(features: Tensor, count: int) -> _Nearest:
+    """Return the ``count`` nearest other images of each image."""
     parts = []
     for start in range(0, len(features), _BLOCK):
         block = torch.cdist(features[start : start + _BLOCK], features)

@@ -243,14 +243,38 @@ class PRC(ReferenceMetric):
 
     def scores(self, sample: Generated, real: Tensor) -> Scored:
         """Return precision, of generated images, and recall, of real ones."""
-        from jembench.metrics.feature_scores import precision_recall, resampled_coverage
+        from jembench.metrics.feature_scores import Balls, precision_recall
 
-        def coverage(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
-            inside, n = resampled_coverage(judged, manifold, self.neighbours), len(judged)
-            resampling = Resampling(lambda *drawn: 100 * inside(*drawn), (n, len(manifold)), (0.0, 100.0), n)
+        def inside(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
+            balls, n = Balls(judged, manifold, self.neighbours), len(judged)
+            resampling = Resampling(balls.precision(), (n, len(manifold)), (0.0, 100.0), n)
             return Estimate(resampling, "%", "higher", n, 100 * value)
 
         images = sample.features.pool
         precision, recall = precision_recall(images, real, self.neighbours)
-        estimates = {"precision": coverage(precision, images, real), "recall": coverage(recall, real, images)}
+        estimates = {"precision": inside(precision, images, real), "recall": inside(recall, real, images)}
         return Scored(estimates, {"neighbours": self.neighbours})
+
+
+@dataclass(frozen=True, kw_only=True)
+class DensityCoverage(PRC):
+    """Density and coverage of the model's samples among features of the dataset (Naeem et al., 2020).
+
+    Each image of the dataset has a ball up to its k-th nearest other one, k = ``neighbours``. ``density`` is the mean
+    number of balls that hold a sample, divided by k: about 1 for images like those of the dataset. ``coverage`` is the
+    share of balls, in %, that hold a sample. ``features``: as for ``is``.
+    """
+
+    neighbours: Count = 5
+    implementation: ClassVar[str] = "jembench"
+    name: ClassVar[str] = "density-coverage"
+
+    def scores(self, sample: Generated, real: Tensor) -> Scored:
+        """Return density, of generated images, and coverage, of real ones."""
+        from jembench.metrics.feature_scores import Balls
+
+        sizes = n, m = sample.n, len(real)
+        balls = Balls(sample.features.pool, real, self.neighbours, is_open=True)
+        density = Estimate(Resampling(balls.density(), sizes, (0.0, float("inf"))), "", "higher", n)
+        coverage = Estimate(Resampling(balls.coverage(), sizes, (0.0, 100.0), m), "%", "higher", m)
+        return Scored({"density": density, "coverage": coverage}, {"neighbours": self.neighbours})

@@ -168,8 +168,7 @@ def _clip(content: bytes) -> Any:
 
 _NAMES = {
     "blocks.": "encoder.layers.encoder_layer_",
-    "norm1": "ln_1",
-    "norm2": "ln_2",
+    ".norm": ".ln_",
     "norm.": "encoder.ln.",
     "attn.qkv.": "self_attention.in_proj_",
     "attn.proj": "self_attention.out_proj",

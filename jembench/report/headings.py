@@ -12,7 +12,9 @@ from jembench.experiment.sweep import bare_name
 
 _WORDS = tomllib.loads(resources.files("jembench.report").joinpath("headings.toml").read_text(encoding="utf-8"))
 _KNOWN = re.compile(rf"(?<![^@-])({'|'.join(sorted(_WORDS, key=len, reverse=True))})(?![^@-])")
-_NETWORK = re.compile(r"(is|fid-infinity|fid|kid|precision|recall|memorised|nearest-ratio)-(.+-cnn|dinov2|clip)")
+_NETWORK = re.compile(
+    r"(is|fid-infinity|fid|kid|precision|recall|density|coverage|memorised|nearest-ratio|ct|authentic)-(.+-cnn|dinov2|clip)"
+)
 
 
 def split(label: str) -> tuple[str, str]:

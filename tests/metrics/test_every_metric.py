@@ -35,9 +35,9 @@ ATTACKS = [
 OTHERS = [
     "accuracy", "adaptive-ece", "bits-per-dim", "brier:scaling=temperature", "chain-age", "chain-drift:steps=3",
     "class-offset",
-    "classwise-ece", "class-samples", "confident-samples", "debiased-ece", "ece", "energy-gap",
+    "classwise-ece", "class-samples", "confident-samples", "debiased-ece", "density-coverage", "ece", "energy-gap",
     "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20", "log-density", "log-density:source=kept",
-    "log-z:chains=4,leapfrog=1,temperatures=3", "neighbours", "nll",
+    "log-z:chains=4,leapfrog=1,temperatures=3", "memorisation", "neighbours", "nll",
     "ood:set=interp,score=grad-norm", "ood:set=interp,score=log-px-given-class", "ood:set=interp,score=refinement",
     "prc", "selective", "shift:set=corrupted:by=fog",
 ]  # fmt: skip

@@ -6,7 +6,7 @@ import torch
 from sklearn.neighbors import NearestNeighbors
 
 from jembench.metrics import feature_scores as module
-from jembench.metrics.feature_scores import precision_recall, resampled_coverage
+from jembench.metrics.feature_scores import Balls, precision_recall
 
 
 def features(n, seed, shift=0.0, dimensions=4):
@@ -39,8 +39,8 @@ def test_copies_in_a_resample_do_not_shrink_the_balls(k, monkeypatch):
     judged, manifold = features(40, 0), features(60, 1)
     drawn = np.random.default_rng(0).integers(60, size=60)
     distinct = np.unique(drawn)
-    expected = coverage_in_sklearn(judged, manifold[distinct], k)
-    found = resampled_coverage(judged, manifold, k)(np.arange(40)[None], drawn[None])
+    expected = 100 * coverage_in_sklearn(judged, manifold[distinct], k)
+    found = Balls(judged, manifold, k).precision()(np.arange(40)[None], drawn[None])
     assert found == pytest.approx([expected])
 
 
@@ -48,17 +48,47 @@ def test_a_resample_of_fewer_images_than_neighbours_takes_the_furthest_ball():
     manifold = torch.tensor([[0.0], [1.0], [5.0]], dtype=torch.float64)
     judged = torch.tensor([[4.5], [9.5]], dtype=torch.float64)
     only_the_first = np.zeros((1, 3), dtype=int)
-    assert resampled_coverage(judged, manifold, 2)(np.array([[0, 1]]), only_the_first).tolist() == [0.5]
+    assert Balls(judged, manifold, 2).precision()(np.array([[0, 1]]), only_the_first).tolist() == [50]
 
 
-def test_the_spread_of_resamples_is_that_of_independent_sets():
-    independent = [
-        coverage_in_sklearn(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3)
-        for seed in range(1, 100)
+# --- density and coverage ---------------------------------------------------------------------------------------------
+
+
+def density_coverage(generated, real, k):
+    """Naeem et al.'s definitions, written out: open balls up to the k-th nearest other real image."""
+    radii = NearestNeighbors().fit(real).kneighbors(n_neighbors=k)[0][:, -1]
+    inside = torch.cdist(generated, real).numpy() < radii
+    return inside.sum(axis=1).mean() / k, 100 * inside.any(axis=0).mean()
+
+
+def values(generated, real, k):
+    balls, whole = (
+        Balls(generated, real, k, is_open=True),
+        (np.arange(len(generated))[None], np.arange(len(real))[None]),
+    )
+    return float(balls.density()(*whole)[0]), float(balls.coverage()(*whole)[0])
+
+
+@pytest.mark.parametrize("k", [1, 5])
+def test_density_and_coverage_agree_with_their_definitions(k):
+    generated, real = features(80, 0, shift=0.5), features(120, 1)
+    assert values(generated, real, k) == pytest.approx(density_coverage(generated, real, k))
+
+
+def test_density_and_coverage_of_copies_are_full_and_of_far_images_nothing():
+    real = features(50, 0)
+    assert values(real, real, 5) == pytest.approx((1, 100))
+    assert values(real[:1].expand(50, -1), real, 5)[1] < 40
+    assert values(real + 100, real, 5) == (0, 0)
+
+
+@pytest.mark.parametrize("value", ["precision", "density", "coverage"])
+def test_the_spread_of_resamples_is_that_of_independent_sets(value):
+    whole, rng = (np.arange(100)[None], np.arange(120)[None]), np.random.default_rng(0)
+    statistics = [
+        getattr(Balls(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3), value)()
+        for seed in range(100)
     ]
-    rng = np.random.default_rng(0)
-    spreads = []
-    for seed in range(5):
-        coverage = resampled_coverage(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3)
-        spreads.append(coverage(rng.integers(100, size=(100, 100)), rng.integers(120, size=(100, 120))).std())
-    assert np.mean(spreads) == pytest.approx(np.std(independent), rel=0.25)
+    drawn = rng.integers(100, size=(100, 100)), rng.integers(120, size=(100, 120))
+    spread = np.mean([statistic(*drawn).std() for statistic in statistics[:5]])
+    assert spread == pytest.approx(np.std([statistic(*whole) for statistic in statistics]), rel=0.25)

@@ -44,7 +44,16 @@ METRICS = (
     "boundary:budget=quick,images=2,queries=20",
 )
 
-OF_FEATURES = ("chain-drift:steps=3,", "is:", "fid:", "kid:", "prc:", "neighbours:")
+OF_FEATURES = (
+    "chain-drift:steps=3,",
+    "is:",
+    "fid:",
+    "kid:",
+    "prc:",
+    "density-coverage:",
+    "memorisation:",
+    "neighbours:",
+)
 
 
 class PixelFeatures:
