@@ -21,9 +21,8 @@ METRICS = (
 MODELS = "zoo_of_tests:jem,zoo_of_tests:classifier,zoo_of_tests:painter_alone,zoo_of_tests:energy_alone"
 VARIANTS = {
     "as it is": [],
-    "no validation": ["--set", "data.validation=0"],
+    "no validation, few images": ["--set", "data.validation=0", "--limit", "10"],
     "no buffer": ["--set", "chains.sampler=sgld:steps=2"],
-    "few": ["--limit", "10", "--set", "epochs=2"],
 }
 
 

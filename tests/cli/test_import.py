@@ -63,7 +63,7 @@ def test_commands_of_one_model_and_the_report_find_an_import_by_its_name(jembenc
     assert jembench("train", "jem-authors").out == f"{folder}\n"
     assert jembench("sample", "jem-authors").code == 0
     assert open_store().load("jem-authors").folder == folder
-    both, recipe = "jem-authors,baseline:net=small-2", ("--recipe", zoo_of_tests / "tiny.toml")
+    both, recipe = "jem-authors,baseline:net=small-2", ("--recipe", zoo_of_tests / "tiny.toml", "--set", "epochs=0.1")
     jembench("run", "hybrid", "--models", both, "--metrics", "accuracy", "--limit", "40", *recipe)
     for models in ("jem-authors", both):
         report = jembench("report", "--models", models, "--limit", "40", "--format", "json")

@@ -17,27 +17,27 @@ from jembench.running.measure import measure
 from jembench.store.store import Store
 from jembench.testing import stage
 
-QUICK = "budget=quick,images=4"
+QUICK = "budget=quick,images=2"
 ATTACKS = [
-    f"pgd:{QUICK},steps=2,restarts=2",
+    f"pgd:{QUICK},steps=2,restarts=1",
     f"pgd:{QUICK},steps=2,restarts=2,norm=l2,eps=0.5",
     f"pgd:{QUICK},steps=1,restarts=1,refine=1,eot=2,eps=0.1",
     f"pgd:{QUICK},steps=1,restarts=1,refine=1,eot=2,eps=0.1,grad=bpda",
-    f"boundary:{QUICK},queries=30",
+    f"boundary:{QUICK},queries=10",
     f"boundary:{QUICK},queries=10,refine=1,eot=1",
     "autoattack:budget=quick,images=1,eps=1",
     f"transfer:{QUICK},steps=2,restarts=1,refine=1,eot=1",
-    "distal:budget=quick,images=4,steps=2",
+    "distal:budget=quick,images=2,steps=2",
     "pointwise:budget=quick,images=2,queries=20",
     "gradient-checks:budget=quick,images=1,steps=4,restarts=1,queries=1",
     "certified:budget=quick,images=1,copies=20",
 ]
 OTHERS = [
-    "accuracy", "adaptive-ece", "bits-per-dim", "brier:scaling=temperature", "chain-age", "chain-drift:steps=3",
+    "accuracy", "adaptive-ece", "bits-per-dim", "brier:scaling=temperature", "chain-age", "chain-drift:steps=1",
     "class-offset",
     "classwise-ece", "class-samples", "confident-samples", "debiased-ece", "density-coverage", "ece", "energy-gap",
     "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20", "log-density", "log-density:source=kept",
-    "log-z:chains=4,leapfrog=1,temperatures=3", "memorisation", "neighbours", "nll",
+    "log-z:chains=2,leapfrog=1,temperatures=2", "memorisation", "neighbours", "nll",
     "ood:set=interp,score=grad-norm", "ood:set=interp,score=log-px-given-class", "ood:set=interp,score=refinement",
     "prc", "selective", "shift:set=corrupted:by=fog",
 ]  # fmt: skip

@@ -126,19 +126,19 @@ def test_the_size_of_a_shard_changes_nothing(evaluation, monkeypatch):
 
 
 def test_shards_are_remembered_and_told(evaluation):
-    metric = PGD(images=120, restarts=1)
+    metric = PGD(images=120, restarts=1, steps=3)
     metric.compute(evaluation)
     assert evaluation.told == [(0, 120), (50, 120), (100, 120)]
     seen = evaluation.model.seen
     again = metric.compute(evaluation)
     assert evaluation.model.seen == seen
     assert again.values == metric.compute(evaluation).values
-    PGD(images=120, restarts=2).compute(evaluation)
+    PGD(images=120, restarts=1, steps=2).compute(evaluation)
     assert evaluation.model.seen > seen  # another attack has other shards
 
 
 def test_when_the_time_is_up_there_is_a_number_of_what_is_done(evaluation):
-    metric = PGD(images=120, restarts=1)
+    metric = PGD(images=120, restarts=1, steps=3)
     evaluation.shards_left = 2
     some = metric.compute(evaluation)
     assert some.details["partial"] == "100 of 120 images"

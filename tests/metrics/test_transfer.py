@@ -14,8 +14,8 @@ from jembench.metrics.pgd import PGD, Transfer
 from jembench.models.energies import LogitModel
 from jembench.stats.intervals import wilson
 
-N = 60
-BUDGET = {"images": N, "restarts": 2, "steps": 10}
+N = 30
+BUDGET = {"images": N, "restarts": 1, "steps": 8}
 
 
 @dataclass

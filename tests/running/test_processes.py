@@ -30,6 +30,7 @@ from jembench.store.store import Store
 from jembench.experiment.suite import Run, Suite
 
 torch.set_num_threads(1)
+torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # the first one imports the compiler, before the fork
 store, recipe, models, log, twice = sys.argv[1:6]
 
 class Watch:

@@ -22,11 +22,10 @@ from jembench.store.store import Store
 CPU = torch.device("cpu")
 SMALL = "budget=quick,images=5,steps=4,restarts=1"
 ATTACKS = (
-    f"pgd:{SMALL}",
     f"pgd:{SMALL},refine=1,eot=1,eps=8/255",
-    "boundary:budget=quick,images=5,queries=20,resamples=0",
+    "boundary:budget=quick,images=5,queries=5,resamples=0",
     "distal:images=3,steps=3,resamples=0",
-    f"gradient-checks:{SMALL},queries=20,resamples=0",
+    f"gradient-checks:{SMALL},queries=1,resamples=0",
     f"transfer:{SMALL},refine=1",
 )
 

@@ -20,7 +20,6 @@ UNLABELLED = DataSpec(name="unlabelled", shape=(1, 8, 8), num_classes=0)
 
 METRICS = (
     "accuracy",
-    "nll:resamples=100",
     "nll:resamples=100,scaling=temperature",
     "brier:resamples=100",
     "ece:resamples=100",
@@ -29,19 +28,18 @@ METRICS = (
     "ood:resamples=100,set=interp",
     "ood:resamples=100,score=grad-norm,set=uniform",
     "ood:resamples=100,score=refinement:steps=2,set=inverted",
-    "ood:resamples=100,score=max-py,set=flipped",
     "selective:resamples=100,score=log-px",
     "shift:resamples=100,set=corrupted:by=contrast",
     "log-density:resamples=100",
     "bits-per-dim:resamples=100",
-    "log-z:chains=10,leapfrog=1,resamples=100,temperatures=5",
+    "log-z:chains=4,leapfrog=1,resamples=100,temperatures=3",
     "energy-gap:resamples=100",
     "iteration-time",
     "chain-age:resamples=100",
     "class-samples:resamples=100",
     "confident-samples:resamples=100",
-    "pgd:budget=quick,images=3,restarts=1,steps=2",
-    "boundary:budget=quick,images=2,queries=20",
+    "pgd:budget=quick,images=2,restarts=1,steps=1",
+    "boundary:budget=quick,images=2,queries=5",
 )
 
 OF_FEATURES = (

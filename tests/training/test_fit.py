@@ -31,7 +31,15 @@ KINDS = {
 
 @pytest.mark.parametrize(
     ("kind", "stop"),
-    [*(("plain", stop) for stop in (4, 8, 20, 32)), *((kind, 20) for kind in list(KINDS)[1:])],
+    [
+        ("plain", 4),
+        ("plain", 20),
+        ("average", 8),
+        ("convolutions", 20),
+        ("momentum", 32),
+        ("sharpness", 20),
+        ("conditional", 20),
+    ],
 )
 def test_a_fit_that_was_killed_ends_as_one_that_was_not(kind, stop, make_trainer, tmp_path):
     straight = train(make_trainer(**KINDS[kind]), tmp_path / "straight")

@@ -69,8 +69,10 @@ OKABE_ITO = {"#000000", "#e69f00", "#56b4e9", "#009e73", "#f0e442", "#0072b2", "
 
 @pytest.fixture(scope="module")
 def drawn(planned):
-    formats = {stem: ("png", "svg") if stem in PIXELS else ("svg",) for stem in planned}
-    return {stem: render(figure._replace(stem=stem), formats[stem]) for stem, figure in planned.items()}
+    """Draw the first figure of each kind."""
+    stems = {stem.partition("-digits")[0]: stem for stem in reversed(planned)}.values()
+    formats = {stem: ("png", "svg") if stem in PIXELS else ("svg",) for stem in stems}
+    return {stem: render(planned[stem], formats[stem]) for stem in stems}
 
 
 def test_what_a_store_gives(planned):
@@ -95,12 +97,7 @@ def test_pictures_and_numbers_can_be_read(drawn):
 @pytest.mark.parametrize("width", [drawing.COLUMN, drawing.PAGE])
 @pytest.mark.parametrize(
     "stem",
-    [
-        "reliability-compared-digits-s0",
-        "log-density-extremes-digits-jem-s0",
-        "distal-digits-jem-s0",
-        "joint-digits",
-    ],
+    ["reliability-compared-digits-s0", "log-density-extremes-digits-jem-s0", "distal-digits-jem-s0", "joint-digits"],
 )
 def test_every_figure_has_the_width_and_no_title_on_demand(planned, stem, width):
     style = drawing.Style(width, titles=False)
@@ -129,15 +126,15 @@ def test_only_colours_that_everybody_can_tell_apart(drawn):
 
 
 def test_the_same_numbers_are_the_same_bytes(planned, drawn):
-    for stem in PIXELS:
-        assert render(planned[stem]._replace(stem=stem), ("png", "svg")) == drawn[stem]
+    for stem in sorted(PIXELS)[:2]:
+        assert render(planned[stem], ("png", "svg")) == drawn[stem]
         assert b"<dc:date>" not in drawn[stem][f"{stem}.svg"]
 
 
 def test_the_user_s_own_settings_of_matplotlib_change_nothing(planned, drawn):
     stem = "reliability-digits-jem-s0"
     with matplotlib.rc_context({"font.size": 30, "axes.facecolor": "red", "savefig.dpi": 50}):
-        assert render(planned[stem]._replace(stem=stem), ("png", "svg")) == drawn[stem]
+        assert render(planned[stem], ("png", "svg")) == drawn[stem]
         assert matplotlib.rcParams["font.size"] == 30
 
 
