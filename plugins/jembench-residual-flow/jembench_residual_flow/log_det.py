@@ -43,9 +43,10 @@ def exact(net: nn.Module, x: Float[Tensor, "B C H W"], *, differentiable: bool) 
     identity = torch.eye(dimensions, dtype=x.dtype, device=x.device)
     copies = x.repeat_interleave(dimensions, dim=0)
     basis = identity.view(dimensions, *x.shape[1:]).repeat(len(x), 1, 1, 1)
-    (rows,) = autograd.grad(net(copies), copies, basis, create_graph=differentiable)
+    change = net(copies)
+    (rows,) = autograd.grad(change, copies, basis, create_graph=differentiable)
     jacobian = rows.reshape(len(x), dimensions, dimensions)
-    return Change(net(x), torch.linalg.slogdet(identity + jacobian).logabsdet)
+    return Change(change[::dimensions], torch.linalg.slogdet(identity + jacobian).logabsdet)
 
 
 @dataclass(frozen=True, slots=True)
