@@ -1,5 +1,3 @@
-"""What the tests of core share."""
-
 from pathlib import Path
 
 import pytest

@@ -131,7 +131,6 @@ def test_temporary_files_of_killed_processes_are_swept_after_an_hour_and_no_othe
 
 
 def test_a_store_in_somebody_s_folder_is_swept_no_further_than_its_own_folders(tmp_path):
-    """Of a store whose root is a home folder, or /, no other folder is looked at."""
     (tmp_path / "documents").mkdir()
     for path in (tmp_path / ".jembench-elsewhere.x.tmp", tmp_path / "documents" / ".jembench-elsewhere.x.tmp"):
         path.write_text("")

@@ -103,7 +103,6 @@ def upward(module, path):
 
 
 def loaded_with(module):
-    """What importing a module imports at once: its own modules, by way of one another, and the heavy libraries."""
     waiting, seen, heavy = [module], set(), {}
     while waiting:
         current = waiting.pop()

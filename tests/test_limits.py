@@ -91,9 +91,6 @@ def test_a_limit_that_is_no_number(monkeypatch, value):
         limits.check_bytes("a network", 1)
 
 
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_zip_bomb_is_refused_by_its_directory(tmp_path, monkeypatch):
     path = tmp_path / "bomb.pt"
     torch.save({"a": torch.zeros(10)}, path)

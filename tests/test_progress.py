@@ -1,5 +1,3 @@
-"""What a process says that it is doing."""
-
 from contextlib import suppress
 
 import pytest
@@ -27,7 +25,6 @@ _PHASE = progress.Phase
 
 
 def words():
-    """What is being done, without what other tests have counted."""
     return progress.now()
 
 

@@ -14,8 +14,6 @@ ELSEWHERE = re.compile(r"\s*(https?:)?//")
 
 
 class Resources(HTMLParser):
-    """What a browser would load for a page: the addresses of everything but links to follow."""
-
     def __init__(self, page):
         super().__init__()
         self.found = []

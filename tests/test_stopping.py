@@ -1,5 +1,3 @@
-"""What becomes of errors after a signal; real signals to real commands are in tests/cli/test_signals.py."""
-
 import os
 import signal
 

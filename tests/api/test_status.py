@@ -1,5 +1,3 @@
-"""What runs where, from the files of a store."""
-
 import subprocess
 import sys
 

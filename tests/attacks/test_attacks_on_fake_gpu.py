@@ -36,7 +36,6 @@ def model(gpu):
 
 
 def waits(gpu, target, steps):
-    """Of an attack on two images from three restarts each."""
     gpu.waits.clear()
     x, y = torch.full((2, *DATA.shape), 0.5, device=GPU), torch.ones(2, dtype=torch.int64, device=GPU)
     starts, eps = torch.zeros(2, 3, *DATA.shape, device=GPU), torch.full((2,), 0.1, device=GPU)

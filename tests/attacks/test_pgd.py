@@ -151,7 +151,7 @@ class Lucky(nn.Module):
 
 
 def test_a_lucky_answer_is_no_success(toy):
-    """Of hundreds of answers dozens are wrong by chance: the search must end at the threshold all the same."""
+    """Dozens of hundreds of answers are wrong by chance: the search must end at the threshold all the same."""
     x, y = torch.full((20, 1, 4, 4), 0.55), torch.zeros(20, dtype=torch.long)
     target = Target(Lucky(), toy)
     closest = PGD(norm="linf").minimal(target, x, y, begin(20, 3, "linf"))

@@ -1,5 +1,3 @@
-"""What counts as a change of somebody's code, and whose code has a version instead."""
-
 import importlib
 import sys
 import zipfile

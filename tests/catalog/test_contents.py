@@ -1,5 +1,3 @@
-"""What files hold decides what a component is; where they lie, and what their times are, does not."""
-
 import hashlib
 import os
 import shutil
@@ -97,9 +95,6 @@ def test_a_pipe_is_refused_before_it_is_opened(here):
     os.mkfifo(here / "pipe")
     with pytest.raises(OSError, match="pipe"):
         content({"": here / "pipe"})
-
-
-# --- of components ----------------------------------------------------------------------------------------------------
 
 
 def test_another_path_is_the_same_and_another_content_is_not(here):

@@ -104,9 +104,6 @@ def test_split_list(text, pieces):
     assert split_list(text) == pieces
 
 
-# --- typing by the factory's signature --------------------------------------------------------------------------------
-
-
 def factory(data_spec, *, net: str = "small", width: int = 2, lr: float = 1, norm: Literal["none", "batch"] = "none",
             eps: float | None = None, cold: bool = False) -> None:  # fmt: skip
     """A factory."""
@@ -257,9 +254,6 @@ def test_annotations_that_cannot_be_read_are_the_plugins_fault():
 
     with pytest.raises(PluginError, match=r"cannot read the type 'Nowhere' of option 'net' \(name 'Nowhere'"):
         options_of(bad)
-
-
-# --- hashes and file names --------------------------------------------------------------------------------------------
 
 
 def test_stable_hash_is_pinned():

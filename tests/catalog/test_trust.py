@@ -1,5 +1,3 @@
-"""What may become code: import paths that the user named."""
-
 import threading
 
 import pytest
@@ -129,9 +127,6 @@ def test_a_recipe_file_names_no_code_unless_the_user_does(tmp_path, monkeypatch,
         assert recipe.load(str(file))
     monkeypatch.setenv(trust.VARIABLE, "a:b,math:floor")
     assert recipe.load(str(file))
-
-
-# --- the current folder ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

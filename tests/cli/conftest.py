@@ -15,8 +15,6 @@ from jembench.interfaces import API
 
 
 class Done(NamedTuple):
-    """What a command left behind."""
-
     code: int
     out: str
     err: str
@@ -69,7 +67,6 @@ def outcomes():
 
 @pytest.fixture
 def values(outcomes):
-    """What was measured, without when and how long."""
     return lambda store: {key: outcome["values"] for key, outcome in outcomes(store).items()}
 
 

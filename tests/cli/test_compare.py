@@ -11,7 +11,6 @@ JEM, CLASSIFIER = "zoo_of_tests:jem", "zoo_of_tests:classifier"
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """Where the store of this module's tests is kept once it is there."""
     return tmp_path_factory.mktemp("kept") / "runs"
 
 
@@ -57,9 +56,6 @@ def test_what_cannot_be_compared(trained, arguments, message):
     assert (done.code, done.out) == (2, "")
     assert done.err.startswith(f"Error: {message}")
     assert len(done.err.splitlines()) == 1
-
-
-# --- claims -----------------------------------------------------------------------------------------------------------
 
 
 def test_claims_of_a_store(run, jembench):

@@ -28,8 +28,6 @@ VARIANTS = {
 
 @pytest.fixture
 def planned(run):
-    """What a dry run says, by model and metric: "to do", or why not."""
-
     def planned(*arguments, **what):
         done = run(*arguments, "--dry-run", "--format", "json", **what)
         found = {}
@@ -63,9 +61,6 @@ def test_what_is_to_be_done_is_done_and_nothing_else(run, planned, outcomes, arg
 def test_many_of_one_metric_are_counted(run):
     metrics = "accuracy," + ",".join(f"ece:bins={bins}" for bins in (5, 6, 7, 8))
     assert "to do: accuracy, 4 of ece" in run("--dry-run", models="zoo_of_tests:classifier", metrics=metrics).out
-
-
-# --- what is missing --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -67,7 +67,6 @@ def test_what_is_refused_before_anything_starts(run, options, wrong, more):
 
 
 def test_a_detached_run_goes_on_in_the_background(run, monkeypatch, zoo_of_tests):
-    """What it prints is in its log."""
     monkeypatch.setenv("PYTHONPATH", str(zoo_of_tests))
     expected = run(models="zoo_of_tests:classifier")
     done = run("--detach", models="zoo_of_tests:classifier")

@@ -11,7 +11,6 @@ from jembench.experiment import recipe, suite
 
 @pytest.fixture
 def rows(jembench, unreadable):
-    """What ``jembench list`` says of each component, by distribution and name."""
     done = jembench("list", "--format", "json")
     assert done.code == 0
     return {(row["distribution"], row["name"]): row for row in json.loads(done.out)}

@@ -42,9 +42,6 @@ def failing(monkeypatch):
     return fail_with
 
 
-# --- the names --------------------------------------------------------------------------------------------------------
-
-
 def test_commands_are_frozen():
     commands = (
         "run init reproduce attack status work train estimate import sample report view compare figures list plugin "
@@ -58,9 +55,6 @@ def test_the_static_help_is_that_of_the_command(name):
     found, _ = command(name)
     assert found.name == name
     assert found.get_short_help_str(limit=1000).rstrip(".") == entry.COMMANDS[name].help.rstrip(".")
-
-
-# --- what it imports --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["list", "models", "--help"], ["lsit"]])
@@ -81,9 +75,6 @@ def test_help_imports_no_command():
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     ours = {module for module in done.stdout.split() if module.startswith("jembench.cli")}
     assert ours == {"jembench.cli", "jembench.cli.main"}
-
-
-# --- what it says and exits with --------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])

@@ -58,9 +58,6 @@ def lines():
     return lines
 
 
-# --- what it is good for ----------------------------------------------------------------------------------------------
-
-
 def test_run_names_what_it_declares_and_repeats_it_in_what_comes_next(jembench, tiny):
     models = ["--models", "my_file.py/of-file:width=3,my_file:build", "--metrics", "right"]
     done = jembench("run", "hybrid", *models, *tiny, *PLUGIN)
@@ -74,9 +71,6 @@ def test_run_names_what_it_declares_and_repeats_it_in_what_comes_next(jembench, 
     plugins = [plugin for cell in cells for plugin in cell["provenance"]["plugins"] if "my_file" in plugin]
     content = discovery.find("models", "of-file").version
     assert any(plugin.startswith(f"my_file.py {content} [of-file = my_file:build]") for plugin in plugins)
-
-
-# --- what is changed in it --------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -128,9 +122,6 @@ def test_an_edited_metric_is_computed_anew(run_after):
     assert run_after("zoo_of_tests:classifier", "    return Accuracy()", "    return Accuracy(resamples=9)") == [1, 2]
 
 
-# --- on other commands ------------------------------------------------------------------------------------------------
-
-
 def test_train_and_sample(jembench, tiny):
     folder = jembench("train", "of-file", *tiny, *PLUGIN).out.strip()
     assert json.loads((Path(folder) / "fit.json").read_text())["key"]["model"] == "of-file"
@@ -144,9 +135,6 @@ def test_the_environment_may_name_it(jembench, tiny, monkeypatch):
     done = jembench("run", "hybrid", "--models", "of-file", "--metrics", "right", *tiny)
     assert done.code == 0, done.err
     assert "--plugin" not in done.out  # what the environment says, it goes on saying
-
-
-# --- what is wrong ----------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", [["list"], ["list", "models"], ["train", "jem"], ["report"]])

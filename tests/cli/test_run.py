@@ -53,9 +53,6 @@ def weights(store):
     }
 
 
-# --- what it prints ---------------------------------------------------------------------------------------------------
-
-
 def test_the_table_the_published_numbers_and_what_comes_next(run, table):
     done = run()
     assert done.code == 0
@@ -85,9 +82,6 @@ def test_the_commands_that_it_suggests_can_be_pasted(run, jembench):
     assert "recipe tiny+epochs=2 · seeds 0, 1, 2" in report.out
 
 
-# --- plans ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_dry_run_tells_what_is_to_be_done_and_does_nothing(run, table):
     done = run("--dry-run")
     assert (done.code, done.err) == (0, "")
@@ -98,9 +92,6 @@ def test_a_dry_run_tells_what_is_to_be_done_and_does_nothing(run, table):
     ]
     assert "2 of 2 models are still to be trained, and 5 metrics to be computed." in done.out
     assert list(Path.cwd().iterdir()) == []
-
-
-# --- again ------------------------------------------------------------------------------------------------------------
 
 
 def test_the_same_command_again_prints_the_same_and_touches_nothing(run, contents):
@@ -144,9 +135,6 @@ def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, 
     assert len(values(tmp_path / "whole")) == 6
     assert values(tmp_path / "killed") == values(tmp_path / "whole")
     assert weights(tmp_path / "killed") == weights(tmp_path / "whole")
-
-
-# --- the environment --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("command", ["run", "train", "sample", "report"])

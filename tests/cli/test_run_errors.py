@@ -7,8 +7,6 @@ from pathlib import Path
 
 import pytest
 
-# --- what it refuses --------------------------------------------------------------------------------------------------
-
 
 def test_data_that_are_missing_are_told_with_the_way_to_get_them(jembench, monkeypatch, tmp_path):
     monkeypatch.setenv("JEMBENCH_DATA", str(tmp_path / "data"))
@@ -23,9 +21,6 @@ def test_data_that_are_missing_are_told_with_the_way_to_get_them(jembench, monke
     ):
         assert text in done.err
     assert [path for path in Path.cwd().rglob("*") if path.is_file()] == []
-
-
-# --- models that fail -------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

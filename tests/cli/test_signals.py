@@ -53,7 +53,6 @@ def left_behind():
 
 
 def history(folder):
-    """What was logged, without how long it took."""
     with (folder / "history.csv").open() as file:
         return [{name: value for name, value in row.items() if name != "seconds"} for row in csv.DictReader(file)]
 
@@ -139,9 +138,6 @@ def test_afterwards_signals_mean_what_they_did(train, monkeypatch):
     kill_in(monkeypatch, loop.Trainer, "iterate")
     assert train().code == 3
     assert [signal.getsignal(number) for number in stopping.SIGNALS] == before
-
-
-# --- real processes ---------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

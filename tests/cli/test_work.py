@@ -40,9 +40,6 @@ def test_how_a_unit_ends_is_told_to_the_driver(tmp_path, monkeypatch, result, ho
     assert (ended.how, ended.text.partition(".")[0]) == ("stopped", "The time of its run was up before it began")
 
 
-# --- files that are no unit -------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("unit", ["0123456789abcdef", "nowhere.json", "../up", "works"])
 def test_a_unit_that_is_not_there(jembench, unit):
     done = jembench("work", unit)

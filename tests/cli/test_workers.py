@@ -65,7 +65,6 @@ def wait_for(condition, seconds=60.0):
 
 
 def left():
-    """What is left in the store of units, of leases and of temporary files."""
     works = list(Path("runs/works").glob("*"))
     return sorted(works) + [path for path in Path("runs").rglob("*") if path.suffix == ".tmp" or path.match("leases/*")]
 
@@ -128,7 +127,6 @@ def children_of(pid):
 
 
 def is_alive(pid):
-    """Whether a process runs; one that has ended, and that nobody has asked about, does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -11,9 +11,6 @@ def generator(seed=0):
     return torch.Generator().manual_seed(seed)
 
 
-# --- which images -----------------------------------------------------------------------------------------------------
-
-
 def test_a_row_holds_different_images_of_its_class_alone():
     classes = torch.arange(60) % 3
     chosen = grid.by_class(classes, 3, 5, generator())
@@ -54,9 +51,6 @@ def test_without_classes_too_few_images_are_all_shown_and_leave_places_empty():
     assert sorted(chosen[:13].tolist()) == list(range(13))
     assert chosen[13:].tolist() == [-1] * 7
     assert (grid.at_random(0, 2, generator()) == -1).all()
-
-
-# --- the picture ------------------------------------------------------------------------------------------------------
 
 
 def picture(path):

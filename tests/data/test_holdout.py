@@ -73,9 +73,6 @@ def test_unlabelled_images() -> None:
         holdout(unlabelled, 1, stratified=True)
 
 
-# --- labelled subsets -------------------------------------------------------------------------------------------------
-
-
 def seeded(seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 

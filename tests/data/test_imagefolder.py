@@ -248,7 +248,6 @@ def test_a_cache_that_cannot_be_written_only_costs_time(root: Path, tmp_path: Pa
 
 
 def message(error: type[JembenchError], root: Path, read: bool = False, **options: float) -> str:
-    """What is said of the folder: when it is opened, or when its images are read."""
     dataset = imagefolder(root=str(root), **options) if read else None
     with pytest.raises(error) as raised:
         dataset.split("train") if dataset else imagefolder(root=str(root), **options)

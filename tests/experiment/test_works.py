@@ -60,9 +60,6 @@ def short(units):
     ]
 
 
-# --- what travels -----------------------------------------------------------------------------------------------------
-
-
 def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trusted, tmp_path):
     plan = make("jem classifier", f"accuracy ece:bins=7 {QUICK_PGD}", seeds=(0, 3), limit=20, settings=["epochs=5"])
     units = works(plan, untrained, slots=12, deadline=1.5, command="jembench run")
@@ -85,9 +82,6 @@ def test_the_id_of_a_unit_is_that_of_what_is_to_be_done(make):
     assert first.id == same.id
     others = works(make(limit=3), untrained) + works(make(seeds=(1,)), untrained)
     assert first.id not in {unit.id for unit in others}
-
-
-# --- what waits for what ----------------------------------------------------------------------------------------------
 
 
 def test_one_after_the_other(make):
@@ -124,9 +118,6 @@ def test_a_training_of_several_processes_wants_as_many_gpus(make):
     plan = make(metrics=f"accuracy {QUICK_PGD}", settings=["processes=3"])
     assert [unit.gpus for unit in works(plan, untrained, slots=2)] == [3, 1, 1, 1]
     assert [unit.gpus for unit in works(plan, lambda key: True)] == [1]
-
-
-# --- what is refused --------------------------------------------------------------------------------------------------
 
 
 def test_a_fit_that_is_another_one_here_is_refused_with_what_differs(make, trusted):

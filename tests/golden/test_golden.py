@@ -62,9 +62,6 @@ def masked(text, name):
     return text
 
 
-# --- the commands -----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory):
     """Unpack the store as ``runs`` in a folder, beside the experiment with claims."""

@@ -27,9 +27,6 @@ def drawn(n, seed):
     return np.random.default_rng(seed).integers(n, size=(3, n))
 
 
-# --- bins of equal width ----------------------------------------------------------------------------------------------
-
-
 def test_a_confidence_of_exactly_one_belongs_to_the_last_bin():
     assert classification.equal_width(np.array([1.0]), bins=20).tolist() == [19]
     confidence, correct = np.array([1.0, 0.96]), np.array([False, True])  # one bin: accuracy 1/2, confidence .98
@@ -98,9 +95,6 @@ def test_a_reliability_diagram_holds_what_ece_sums(pairs, bins):
     assert (mean[filled] <= edges[1:][filled] + 1e-12).all()
 
 
-# --- bins of equal mass -----------------------------------------------------------------------------------------------
-
-
 def adaptive_by_hand(confidence, correct, bins):
     """Bin ceil(F M) of each example, F being the share of examples that are no more confident."""
     n = len(confidence)
@@ -121,9 +115,6 @@ def test_examples_of_the_same_confidence_are_never_parted():
     confidence, correct = np.array([0.9, 0.9, 0.6, 0.9]), np.array([True, False, True, False])
     expected = (abs(1 - 0.6) + abs(1 - 3 * 0.9)) / 4
     assert whole(classification.adaptive_error(confidence, correct, 2), 4) == pytest.approx(expected)
-
-
-# --- without bias -----------------------------------------------------------------------------------------------------
 
 
 @given(tied | pairs, st.integers(1, 30), st.integers(0, 99))

@@ -28,9 +28,6 @@ def evaluation(fake):
     )
 
 
-# --- ECE --------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("bins", [1, 7, 20])
 def test_ece_agrees_with_torchmetrics(bins, evaluation):
     probabilities = evaluation.test_logits.double().softmax(1)
@@ -38,9 +35,6 @@ def test_ece_agrees_with_torchmetrics(bins, evaluation):
     expected = 100 * oracle(probabilities, evaluation.labels).item()
     found = ECE(bins=bins).compute(evaluation).values["ece"]
     assert found.value == pytest.approx(expected, abs=1e-4)  # torchmetrics sums in float32
-
-
-# --- all classes ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("bins", [1, 15])
@@ -54,9 +48,6 @@ def test_the_classwise_error_is_the_mean_of_the_binary_ones(bins, evaluation):
         expected += sum(abs((is_k - p)[where == b].sum()) for b in range(bins)) / 300 / 3
     found = ClasswiseECE(bins=bins).compute(evaluation).values["classwise-ece"]
     assert found.value == pytest.approx(100 * expected, abs=1e-9)
-
-
-# --- temperature ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ERRORS)

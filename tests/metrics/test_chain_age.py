@@ -65,7 +65,7 @@ def test_values_and_details_are_scipys_and_numpys(evaluation):
 
 
 def test_the_ends_hold_a_tenth_and_all_that_are_as_old(fake):
-    """Of 20 chains the two youngest are asked for, and three are of the same age."""
+    """The two youngest of 20 chains are asked for, and three are of the same age."""
     ages = torch.tensor([5, 5, 5, *range(10, 27)])
     classes = torch.tensor([0, 0, 1, *[1] * 14, 2, 2, 2])
     evaluation = fake.Evaluation(model=Model(), by_source={KEPT: Samples(of_classes(classes), None, "buffer", ages)})

@@ -45,7 +45,6 @@ OTHERS = [
 
 @pytest.fixture
 def evaluation(monkeypatch, tmp_path):
-    """Of the model known exactly, with its chains and a feature network that learns little."""
     found = stage.trained()
     monkeypatch.setitem(features.RECIPE, "iterations", 2)
     few = property(lambda _: 5, lambda *_: None)
@@ -84,7 +83,6 @@ def test_every_metric_is_there():
 
 @pytest.fixture(scope="module")
 def diverged(tmp_path_factory):
-    """Of the same model after its weights and chains have become NaN."""
     found = stage.trained()
     with torch.no_grad():
         for weights in found.model.parameters():

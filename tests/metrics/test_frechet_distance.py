@@ -87,9 +87,6 @@ def test_resampling_large_matrices_must_be_asked_for(dimensions, has_interval, g
     assert asked.low <= asked.value <= asked.high
 
 
-# --- at infinitely many images ----------------------------------------------------------------------------------------
-
-
 def test_a_bias_in_proportion_to_1_over_n_is_taken_off(monkeypatch):
     def biased(*drawn):
         return np.full(len(drawn[0]), 5.0) + sum(300 / one.shape[1] for one in drawn)

@@ -1,5 +1,3 @@
-"""What the metrics of generated images have in common: order, labels, protocols, refusals."""
-
 from __future__ import annotations
 
 import pytest
@@ -57,9 +55,6 @@ def test_too_few_images_are_refused(metric, n, message, generation):
     generation.sampled = generation.sampled[:n]
     with pytest.raises(Unavailable, match=message):
         METRICS[metric].compute(generation)
-
-
-# --- which images are scored ------------------------------------------------------------------------------------------
 
 
 class Model:

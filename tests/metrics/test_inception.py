@@ -66,7 +66,7 @@ def test_barratt_and_sharma_cut_the_images_as_they_come_and_leave_the_rest_out(l
 
 
 def test_the_second_implementation_takes_the_images_in_the_order_of_the_buffer(fake):
-    """Of images that are sorted by class each split has one class, and scores 1."""
+    """If images are sorted by class, each split has one class, and scores 1."""
     classes = torch.arange(60) // 20
     images = fake.images(3, 1)[classes]
 

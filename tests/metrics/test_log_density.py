@@ -39,7 +39,6 @@ def evaluation(fake):
 
 
 def shown(arrays, grid):
-    """Which test images stand in a row or a sheet, without its empty places."""
     chosen = arrays[grid] if isinstance(grid, str) else grid
     return arrays["shown"][chosen[chosen >= 0]]
 

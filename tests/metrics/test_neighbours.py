@@ -124,9 +124,6 @@ def test_few_test_images_or_copies_of_training_images_are_refused(evaluation):
         METRIC.compute(evaluation)
 
 
-# --- C_T and AuthPct --------------------------------------------------------------------------------------------------
-
-
 def test_the_score_of_ranks_is_scipys():
     rng = np.random.default_rng(0)
     samples, test = rng.integers(0, 9, 30), rng.integers(0, 9, 50)  # with ties

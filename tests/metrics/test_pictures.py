@@ -1,5 +1,3 @@
-"""Which images a figure shows: each once, found again by its index."""
-
 import numpy as np
 import torch
 

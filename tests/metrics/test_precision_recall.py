@@ -51,9 +51,6 @@ def test_a_resample_of_fewer_images_than_neighbours_takes_the_furthest_ball():
     assert Balls(judged, manifold, 2).precision()(np.array([[0, 1]]), only_the_first).tolist() == [50]
 
 
-# --- density and coverage ---------------------------------------------------------------------------------------------
-
-
 def density_coverage(generated, real, k):
     """Naeem et al.'s definitions, written out: open balls up to the k-th nearest other real image."""
     radii = NearestNeighbors().fit(real).kneighbors(n_neighbors=k)[0][:, -1]

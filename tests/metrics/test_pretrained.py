@@ -163,9 +163,6 @@ def test_images_of_five_channels_are_refused(fake, weights):
         prepared(dataset, weights=str(weights))
 
 
-# --- DINOv2 and CLIP --------------------------------------------------------------------------------------------------
-
-
 def dinov2_weights(width=128, blocks=2, side=5):
     """Random weights with the names of DINOv2's."""
     shapes = {"cls_token": (1, 1, width), "pos_embed": (1, 1 + side**2, width), "mask_token": (1, width)}

@@ -1,5 +1,3 @@
-"""Which images are scored: options that contradict one another, and ids that never mean two things."""
-
 from __future__ import annotations
 
 import itertools

@@ -1,5 +1,3 @@
-"""Whether and when a training diverged, from its record."""
-
 import pytest
 
 from jembench.errors import NotApplicable

@@ -27,9 +27,6 @@ def measured(metric, evaluation):
     return registry.resolve("metrics", metric).make().compute(evaluation)
 
 
-# --- classification ---------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def evaluation():
     """Return an evaluation on grey images, which no bound of a pixel's range stops."""
@@ -92,9 +89,6 @@ def test_part_of_the_images_is_no_measurement(evaluation, monkeypatch):
     evaluation.shards_left = 1
     with pytest.raises(OutOfTime, match="after 15 of 40 images"):
         ECE(under=f"pgd:{SPENT}@0.1").compute(evaluation)
-
-
-# --- outliers ---------------------------------------------------------------------------------------------------------
 
 
 class Smooth(nn.Module):

@@ -1,5 +1,3 @@
-"""What a model can do, by what it has."""
-
 import pytest
 import torch
 

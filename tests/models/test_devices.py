@@ -23,9 +23,6 @@ def gpus(monkeypatch):
     return pretend
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("count", "expected"), [(0, "cpu"), (1, "cuda:0"), (2, "cuda:0")])
 def test_auto_is_the_first_gpu_or_the_cpu(gpus, count, expected):
     gpus(count)
@@ -68,9 +65,6 @@ def test_mps_is_accepted_and_said_to_be_untested(monkeypatch):
         assert devices.resolve("mps") == torch.device("mps")
 
 
-# --- threads ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def two_threads():
     before = torch.get_num_threads()
@@ -84,9 +78,6 @@ def test_small_images_are_worked_on_by_one_thread_of_the_cpu(two_threads, data, 
     with devices.threads_for(data, device):
         assert torch.get_num_threads() == threads
     assert torch.get_num_threads() == 2
-
-
-# --- how a network is computed ----------------------------------------------------------------------------------------
 
 
 def test_the_cpu_computes_in_float32_and_has_a_name():

@@ -70,9 +70,6 @@ def test_shapes_and_types_in_signatures_are_checked_while_tests_run(labels):
         joint_energy(torch.zeros(3, 4), labels)
 
 
-# --- methods of models that were not written for jembench -------------------------------------------------------------
-
-
 class Marginal(torch.nn.Module):
     def energy(self, x):
         return x.square().flatten(1).sum(1)

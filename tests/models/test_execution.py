@@ -76,8 +76,6 @@ def make_trainer(net=None, **settings):
 
 
 class Chains:
-    """Where the chains of an iteration start, and the random numbers that they are about to draw."""
-
     def __init__(self, trainer):
         self.grad_energy, self.generator = trainer.grad_energy, trainer.generator
         trainer.grad_energy = self

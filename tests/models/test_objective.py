@@ -66,9 +66,6 @@ def test_the_parts_are_the_terms():
     assert not any(part.requires_grad for part in parts.values())
 
 
-# --- energies ---------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("weights", "data", "samples"),
     [
@@ -84,9 +81,6 @@ def test_the_energies_are_those_of_each_image(weights, data, samples):
 
 def test_a_classifier_has_no_energies():
     assert hybrid_loss(LogitModel(Table()), BATCH, None, Weights(cross_entropy=1)).energies is None
-
-
-# --- one pass ---------------------------------------------------------------------------------------------------------
 
 
 def small(norm, dtype=torch.float64):

@@ -30,7 +30,6 @@ def jembench(*arguments, cwd):
 
 @pytest.fixture(scope="module")
 def rows(tmp_path_factory):
-    """What ``jembench list`` says, by distribution, kind and name."""
     done = jembench("list", "--format", "json", cwd=tmp_path_factory.mktemp("elsewhere"))
     assert done.returncode == 0, done.stderr
     return {(row["distribution"], row["kind"], row["name"]): row for row in json.loads(done.stdout)}

@@ -21,7 +21,6 @@ print(plan_fit('jem', 'digits').key.id, 'torch' in sys.modules)
 
 
 def is_copied():
-    """Whether jembench and the plugin are really installed here, by a wheel."""
     return all(
         any(
             one.files and not json.loads(one.read_text("direct_url.json") or "{}").get("dir_info", {}).get("editable")

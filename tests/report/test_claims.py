@@ -63,7 +63,6 @@ def without(options, metric):
 
 
 def plan(command):
-    """What a command would run."""
     words = shlex.split(command)
     if words[:2] == ["jembench", "attack"]:
         given = attack_command.make_context("attack", words[2:], resilient_parsing=True).params

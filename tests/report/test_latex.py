@@ -17,7 +17,6 @@ N = 300
 
 @pytest.fixture
 def full(full_cells):
-    """Of these cells, with a published table."""
     return build(full_cells, published=references.load(["jem-iclr2020/table1"]))
 
 
@@ -104,9 +103,6 @@ def test_the_interval_is_below_or_its_half_behind_the_value(cell):
     shown = render(several, "latex:interval=pm")
     assert r"96.50 $\pm$ 0.71" in shown
     assert "half the width" not in shown
-
-
-# --- the best value ---
 
 
 def shown(cell, *shares, seeds=1):

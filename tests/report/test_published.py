@@ -42,7 +42,6 @@ def reasons(grid):
 
 
 def marks_of(grid, model):
-    """What the footnotes of each text of a row say."""
     notes = {note.mark: note.text for note in grid.footnotes}
     row = next(row for row in grid.rows if row[0].value.startswith(model))
     return [[notes[mark] for mark in text.marks] for text in row]

@@ -18,7 +18,6 @@ MODELS = ("jem", "baseline")
 
 
 def outcome(metric):
-    """What a metric of the suites says of 10,000 test images or as many samples of CIFAR-10."""
     asked = parse(metric)
     options = dict(asked.arguments)
     parts, label, unit = describe_test_images(10_000) | {"data_noise": options.get("data_noise", 0)}, asked.name, "%"

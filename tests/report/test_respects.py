@@ -45,9 +45,6 @@ def test_the_value_of_most_models_stands_for_a_respect_then_the_preferred_one_th
     assert [(row.model, row.metric) for row in found["generation"]] == [("jem", "fid"), ("glow", "fid")]
 
 
-# --- means over sets --------------------------------------------------------------------------------------------------
-
-
 def outliers(cell, model, **aurocs):
     for name, auroc in aurocs.items():
         made = cell(model, f"ood:set={name}", auroc=Value(auroc, auroc - 0.1, auroc + 0.05, 9, "", "higher"))
@@ -75,9 +72,6 @@ def test_outlier_sets_that_most_models_have_are_averaged_and_a_model_without_one
         row for row in over_sets(build([*cells, *outliers(cell, "flow", flipped=0.3)]).rows) if row.model == "own"
     )
     assert (own.value, own.status) == (None, "not run")
-
-
-# --- the front --------------------------------------------------------------------------------------------------------
 
 
 def table_of(seed, models=7, lacking=0.2):
@@ -162,9 +156,6 @@ def test_models_that_dominate_one_another_in_a_circle_do_not_exclude_each_other(
     assert names(front(table, by(1.5))) == {"m0", "m1", "m2"}
     table["accuracy"] += [row("m3", "accuracy", -9, dataset="e"), row("m4", "accuracy", -9, comparable=False)]
     assert names(front(table, by(1.5))) == {"m0", "m1", "m2", "m3"}
-
-
-# --- marks ------------------------------------------------------------------------------------------------------------
 
 
 def test_what_is_significant_is_bold_and_in_the_front_and_what_is_not_shares_a_mark(cell):

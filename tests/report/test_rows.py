@@ -169,9 +169,6 @@ def test_a_dataset_is_called_what_its_results_are_filed_under_if_no_other_is(cel
     assert [row.dataset_name for row in rows(map(measured, specs))] == shown
 
 
-# --- chance -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("right", "of", "classes"), [(40, 397, 10), (49, 397, 10), (30, 397, 10), (8, 12, 2)])
 def test_an_accuracy_is_at_chance_unless_its_interval_is_above_that_of_guessing(cell, right, of, classes):
     found = marked(cell, [wilson(right, of)], 100 / classes, of)

@@ -131,8 +131,6 @@ def test_the_values_of_each_seed(store):
         found.per_seed().table("markdown")
 
 
-# --- pairs ------------------------------------------------------------------------------------------------------------
-
 JEM, BASELINE, BATCH = (
     ("jem", "digits", "digits"),
     ("baseline", "digits", "digits"),

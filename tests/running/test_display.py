@@ -61,9 +61,6 @@ def lines(capsys):
     return lines
 
 
-# --- lines, for logs --------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("how", "text", "line"),
     [
@@ -128,9 +125,6 @@ def test_what_is_told_at_once(log, lines):
         "no picture [of the samples]",
         "training diverged at iteration 20",
     ]
-
-
-# --- bars, for terminals ----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -129,9 +129,6 @@ def chain():
     return [fit, *parts, unit("a", *parts), unit("t2", seed=1)]
 
 
-# --- in order ---------------------------------------------------------------------------------------------------------
-
-
 def test_units_start_once_when_those_that_they_wait_for_have_ended(start, store):
     """Whatever the order of endings, and if some come twice or are of no unit."""
 
@@ -176,9 +173,6 @@ def test_the_status_of_a_unit_is_sent_on(start, store):
         ("progress", "kid"),
         ("warning", "diverged"),
     ]
-
-
-# --- what does not end well -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", ["busy", "stopped"])

@@ -39,9 +39,6 @@ def plan(model, dataset="digits", recipe="digits-paper", *settings):
     return plan_fit(model, dataset, recipe, ["data.validation=0", "epochs=10", "batch_size=8", *settings])
 
 
-# --- timed ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture
 def timed(monkeypatch):
     """The lengths of the chains that were timed: a step takes one second, the rest of an iteration seven."""
@@ -75,9 +72,6 @@ def test_a_real_estimate_is_that_of_real_iterations():
     found = estimate(plan("jem:net=small-2"), CPU)
     assert 0 < found.seconds < 10
     assert found.memory > 10_000_000  # PyTorch alone takes more
-
-
-# --- attacks ----------------------------------------------------------------------------------------------------------
 
 
 @dataclasses.dataclass

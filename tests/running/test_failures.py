@@ -1,5 +1,3 @@
-"""What cannot be done or goes wrong in a fit or a cell, and that it stops no other."""
-
 from pathlib import Path
 
 import numpy as np
@@ -18,8 +16,6 @@ from jembench.store import checkpoint
 from jembench.store.store import Store
 
 WEIGHTS = "model.safetensors"
-
-# --- what cannot be done ----------------------------------------------------------------------------------------------
 
 
 def test_not_applicable_is_known_before_training_and_not_tried_again(plan, store, carry_out, outcomes):
@@ -131,9 +127,6 @@ def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
     assert {outcome.status for outcome in outcomes(whole, store).values()} == {"ok"}
 
 
-# --- models that cannot be trained ------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("model", "text"),
     [
@@ -176,7 +169,6 @@ def test_a_model_that_cannot_be_trained_stops_the_run_before_anything_is_trained
 
 @pytest.mark.parametrize("broken", ["own/test/dark/0.png", "others/test/dark/0.png"])
 def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorder, tmp_path, broken):
-    """Of the test images, and of an OOD set that are files."""
     for folder in ("own", "others"):
         for split in ("train", "test"):
             for shade, name in enumerate(("dark", "light", "white")):
@@ -192,9 +184,6 @@ def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorde
     with pytest.raises(JembenchError, match=r"0\.png cannot be decoded as an image"):
         driver.run_units(whole, store, LocalExecutor(), Events(recorder, store))
     assert recorder.iterations == []
-
-
-# --- settings of PyTorch, and exceptions that end a program -----------------------------------------------------------
 
 
 @pytest.fixture

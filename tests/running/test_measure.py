@@ -1,5 +1,3 @@
-"""What comes of a metric: an outcome, whatever happens."""
-
 import math
 
 import numpy as np

@@ -1,5 +1,3 @@
-"""What a model said is kept as long as model and images are the same."""
-
 import os
 
 import pytest

@@ -9,9 +9,6 @@ SHORT = ["chains.sampler=sgld:steps=4,step_size=0.1"]
 CHAINS = "energy_alone:chains=marginal"
 
 
-# --- nothing is trained, and everything is kept -----------------------------------------------------------------------
-
-
 def test_nothing_is_trained(plan, store, carry_out, folder):
     whole = plan("energy_alone", "energy")
     assert carry_out(whole, store) == ["measure energy", "done energy_alone 0"]
@@ -21,9 +18,6 @@ def test_nothing_is_trained(plan, store, carry_out, folder):
     record = store.read_fit(whole.fits[0].key)
     assert (record.key.recipe, record.status, record.iteration) == ("pretrained", "done", 0)
     assert (record.iteration_seconds, record.validation_accuracy) == ((), None)
-
-
-# --- what it was is what it is ----------------------------------------------------------------------------------------
 
 
 def test_weights_that_have_changed_since_are_refused_and_nothing_is_lost(
@@ -49,9 +43,6 @@ def test_weights_that_have_changed_since_are_refused_and_nothing_is_lost(
     assert values(whole, store).items() > before.items()
 
 
-# --- models that can do one thing -------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("model", "measured"),
     [
@@ -69,9 +60,6 @@ def test_what_it_can_do_is_measured_and_the_rest_is_not_applicable(plan, store, 
     for metric in found.keys() - measured:
         assert found[metric].status == "na"
         assert ", which the model does not give" in found[metric].reason
-
-
-# --- networks that know nothing of all this ---------------------------------------------------------------------------
 
 
 def test_a_network_from_an_import_path_is_trained_by_cross_entropy(zoo, plan, store, carry_out, folder):

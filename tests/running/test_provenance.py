@@ -1,5 +1,3 @@
-"""What a result was made with."""
-
 import datetime
 import importlib.metadata
 import json
@@ -15,7 +13,6 @@ from jembench.running import provenance
 
 @pytest.fixture(autouse=True)
 def fresh():
-    """What is remembered for the process is forgotten, before and after."""
     provenance._of_process.cache_clear()
     yield
     provenance._of_process.cache_clear()
@@ -56,9 +53,6 @@ def test_a_gpu_is_named(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: f"the one at {device}")
     hardware = provenance.collect("cuda:1", [])["hardware"]
     assert (hardware["gpu"], hardware["cuda"]) == ("the one at cuda:1", torch.version.cuda)
-
-
-# --- the commit -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

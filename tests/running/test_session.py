@@ -18,7 +18,6 @@ from jembench.store.store import Store
 
 @pytest.fixture
 def fastest(monkeypatch, tmp_path):
-    """What is chosen on a machine of 8 cores, unless it has GPUs."""
     monkeypatch.setattr("torch.get_num_threads", lambda: 8)
     monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
 
@@ -64,9 +63,6 @@ def test_code_of_this_program_stays_in_this_process(fastest, zoo_of_tests):
 def test_gpus_come_first(fastest, monkeypatch, gpus, device, chosen):
     monkeypatch.setattr("torch.cuda.device_count", lambda: gpus)
     assert fastest(device=device) == chosen
-
-
-# --- a network file system --------------------------------------------------------------------------------------------
 
 
 class Client:

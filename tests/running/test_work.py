@@ -21,8 +21,6 @@ from jembench.store.store import Store
 
 WEIGHTS = "model.safetensors"
 
-# --- from beginning to end --------------------------------------------------------------------------------------------
-
 
 def test_a_plan_is_carried_out(plan, store, carry_out, outcomes, values):
     whole = plan("jem classifier", "score brightness", seeds=(0, 1))
@@ -81,9 +79,6 @@ def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, fold
     assert (folder(whole, store) / "samples.png").exists()
 
 
-# --- what need not be done again --------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("damage", [lambda path: path.unlink(), lambda path: path.write_text('{"schema": 1')])
 def test_only_the_cell_that_is_missing_or_torn_is_computed_again(plan, store, damage, carry_out, values):
     whole = plan("jem classifier", "score energy")
@@ -116,9 +111,6 @@ def test_a_fit_whose_record_cannot_be_written_is_not_trained(plan, store, carry_
     monkeypatch.setattr(fits, "train", None)
     with pytest.raises(StoreError, match=r"fit.json: Not a regular file\. Choose another folder with --store"):
         carry_out(whole, store)
-
-
-# --- looking ahead ----------------------------------------------------------------------------------------------------
 
 
 def test_looking_ahead_tells_the_iterations_and_the_impossible(zoo, plan, monkeypatch):
@@ -165,9 +157,6 @@ def test_parameters_that_no_optimiser_takes_are_refused_before_training(zoo, pla
     monkeypatch.setattr(zoo, "classifier", build)
     with pytest.raises(PluginError, match="some of its parameters are not floating-point numbers"):
         look_ahead(plan("classifier"))
-
-
-# --- independence -----------------------------------------------------------------------------------------------------
 
 
 def test_another_model_or_metric_changes_no_number(plan, store, tmp_path, carry_out, values):

@@ -104,9 +104,6 @@ def places(started):
     return [("".join(process.ids), process.env.get("CUDA_VISIBLE_DEVICES")) for process in started]
 
 
-# --- places -----------------------------------------------------------------------------------------------------------
-
-
 def test_each_worker_has_a_gpu(open_processes, started, gpus):
     gpus(2)
     executor = open_processes(jobs=None)
@@ -165,9 +162,6 @@ def test_the_fewer_units_wait_the_smaller_is_a_batch(open_processes, started):
     started[0].die()
     executor.ended(0), executor.ended(0)
     assert started[2].ids == ["e"]
-
-
-# --- endings ----------------------------------------------------------------------------------------------------------
 
 
 def test_units_start_in_order_and_other_lines_are_passed_over(open_processes, started, tmp_path):

@@ -1,5 +1,3 @@
-"""What a sampler sees of a model: dE/dx, exact in float32, in the same direction in bfloat16, and without a trace."""
-
 import pytest
 import torch
 from sklearn.datasets import load_digits

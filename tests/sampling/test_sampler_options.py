@@ -1,5 +1,3 @@
-"""What the registered samplers make of their spec strings."""
-
 import pytest
 
 from jembench.catalog import registry

@@ -1,5 +1,3 @@
-"""Where chains begin, against the distributions that they are named after."""
-
 import pytest
 import torch
 

@@ -127,9 +127,6 @@ def test_resamples_that_all_agree_give_no_interval(constant):
     assert bootstrap_interval(constant, Resampling(mean_of(np.full(7, constant)), (7,)), rng=rng()) is None
 
 
-# --- shares and ranks at their ends -----------------------------------------------------------------------------------
-
-
 @given(st.integers(1, 2000).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n))))
 def test_with_the_binomial_deviation_the_score_interval_is_wilson_s(case):
     successes, n = case

@@ -106,7 +106,7 @@ def test_a_share_beside_a_number_has_wilson_s_interval_in_claims_too(right):
 
 
 def test_models_that_are_always_right_may_differ_on_other_images():
-    """Where .01 of all images are wrong, 397 without a wrong one are as rare as .02."""
+    """If .01 of all images are wrong, 397 without a wrong one are as rare as .02."""
     one = share(np.ones(397, bool))
     found = bootstrap_difference(one, one, 0.0, paired=True, rng=np.random.default_rng(0), resamples=100, null=-0.01)
     assert (found.low, found.high) == pytest.approx((-0.0096, 0.0096), abs=1e-4)
@@ -143,7 +143,7 @@ def test_two_intervals_add_in_quadrature():
 
 
 def test_the_interval_is_that_of_the_mean_difference():
-    """Of many images it is the normal one."""
+    """For many images it is the normal one."""
     rng = np.random.default_rng(3)
     a, b = rng.normal(size=(2, 2000))
     found = compare(a, b, resamples=4000)
@@ -161,7 +161,7 @@ def test_false_alarms_are_as_rare_as_they_should_be():
 
 @pytest.mark.parametrize("paired", [True, False])
 def test_intervals_of_a_difference_cover_it_as_often_as_they_say(paired):
-    """Of two means over images that both models find as hard."""
+    """Both are means over images that both models find as hard."""
     rng = np.random.default_rng(5)
     hits = 0
     for seed in range(300):
@@ -173,7 +173,7 @@ def test_intervals_of_a_difference_cover_it_as_often_as_they_say(paired):
 
 
 def test_deviations_as_large_as_the_difference_count_whatever_the_last_digits_say():
-    """Of six images one differs: it is in a resample k times, k binomial of median 1, and deviates unless k is 1."""
+    """One of six images differs: it is in a resample k times, k binomial of median 1, and deviates unless k is 1."""
     a, b = 100 * np.array([[1.0, 1, 0, 1, 0, 0], [1, 1, 0, 1, 1, 0]])  # sixths of 100 are not exact in binary
     never_but_once = 1 - scipy_stats.binom.pmf(1, 6, 1 / 6)
     assert compare(a, b, resamples=10_000).p == pytest.approx(never_but_once, abs=0.02)

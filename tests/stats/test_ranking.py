@@ -108,7 +108,7 @@ def test_values_and_what_must_hold_of_them(inside, outside):
 
 
 def test_energies_of_hundreds_are_ranked_as_they_are():
-    """Where a sigmoid would round all of them to 1."""
+    """A sigmoid would round all of them to 1."""
     assert values_of(np.array([900.0, 800.0]), np.array([700.0, 600.0]))["auroc"] == 1.0
 
 

@@ -1,5 +1,3 @@
-"""Of results that go by the same names, those that were measured last."""
-
 import dataclasses
 
 from jembench.interfaces import Value

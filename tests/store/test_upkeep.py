@@ -1,5 +1,3 @@
-"""What a store has, and what of it can be removed."""
-
 import os
 import shutil
 
@@ -27,9 +25,6 @@ def found(store):
     return {each.file: each.reason for each in garbage(store)}
 
 
-# --- what there is ----------------------------------------------------------------------------------------------------
-
-
 def test_the_models_and_the_space_they_take(store):
     shutil.rmtree(next(store.root.glob("fits/jem*s1*")))
     next(store.root.glob("fits/baseline*s1*/fit.json")).unlink()
@@ -49,9 +44,6 @@ def test_a_store_that_is_not_there(tmp_path):
     for look in (inventory, garbage):
         with pytest.raises(SpecError, match="There is no store"):
             look(Store(tmp_path / "none"))
-
-
-# --- what is garbage --------------------------------------------------------------------------------------------------
 
 
 def test_of_a_whole_store_only_the_checkpoints_go(store):

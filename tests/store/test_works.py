@@ -13,9 +13,6 @@ def works(tmp_path):
     return Store(tmp_path).works
 
 
-# --- units ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_unit_is_written_and_removed_with_its_status(works):
     records.write(works.path("u1"), {"kind": "fit"})
     works.set_status("u1", WorkStatus(state="running"))
@@ -36,9 +33,6 @@ def test_a_unit_that_is_not_there_or_not_what_was_written(works):
     path.write_text(path.read_text().replace("fit", "fat"))
     with pytest.raises(DamagedError, match="is damaged or was edited"):
         works.read(str(path))
-
-
-# --- statuses ---------------------------------------------------------------------------------------------------------
 
 
 def test_a_status_is_replaced(works):

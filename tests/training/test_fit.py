@@ -188,9 +188,6 @@ def test_a_fit_whose_chosen_model_was_removed_begins_anew(make_trainer, tmp_path
     assert_equal_weights(tmp_path, tmp_path / "straight")
 
 
-# --- stopped ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("kind", ["plain", "average"])
 def test_a_fit_that_is_out_of_time_stops_and_ends_as_one_that_was_not(kind, make_trainer, tmp_path):
     straight = train(make_trainer(**KINDS[kind]), tmp_path / "straight")
@@ -204,9 +201,6 @@ def test_a_fit_that_is_out_of_time_stops_and_ends_as_one_that_was_not(kind, make
     assert (stopped.iteration, stopped.validation_accuracy) == (straight.iteration, straight.validation_accuracy)
     assert_equal_weights(tmp_path / "straight", tmp_path / "stopped")
     assert [row["loss"] for row in stopped.history] == [row["loss"] for row in straight.history]
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_full_disk_keeps_the_previous_checkpoint(make_trainer, tmp_path, monkeypatch):

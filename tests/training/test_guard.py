@@ -1,5 +1,3 @@
-"""What counts as divergence, and what the remedies change."""
-
 import math
 
 import pytest
@@ -20,11 +18,7 @@ STARTS = Starts(highest=-10.0, mean=-20.0)
 
 
 def verdict(*changes, starts=STARTS):
-    """Of a window of healthy iterations, each with some values changed."""
     return guard.verdict([HEALTHY | change for change in changes or [{}]], starts)
-
-
-# --- the verdict ------------------------------------------------------------------------------------------------------
 
 
 def test_nothing_is_wrong_with_a_healthy_window():
@@ -221,9 +215,6 @@ def test_random_starts_without_energies_are_no_excuse(start):
 @pytest.mark.parametrize("rows", [[{"loss": 1.0}], [{"loss": 1.0, "energy_data": 0.0, "energy_samples": 99.0}]])
 def test_energies_that_a_model_does_not_give_are_not_judged(rows):
     assert guard.verdict(rows, STARTS) is None
-
-
-# --- the ladder -------------------------------------------------------------------------------------------------------
 
 
 def intervened(*remedies):

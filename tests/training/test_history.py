@@ -42,7 +42,6 @@ def digits():
 
 @pytest.fixture(scope="module")
 def logged(digits):
-    """What an iteration of each model logs."""
     found = set()
     for spec in MODELS:
         settings = ["batch_size=8", "chains.sampler=pcd:buffer=100,steps=1"]

@@ -1,4 +1,4 @@
-"""What a training iteration does, and that nothing of it is forgotten."""
+"""Training iterations, and the state that goes on after a restart."""
 
 import pytest
 import torch
@@ -29,7 +29,7 @@ def test_a_loaded_state_goes_on_bit_for_bit(name, make_trainer, toy_models):
 
 
 def test_a_training_keeps_the_precision_that_it_began_with(make_trainer):
-    """Where auto means another one, as on another machine."""
+    """Auto means another one then, as on another machine."""
     begun, resumed = (make_trainer(**{"compute.precision": one}) for one in ("bfloat16", "auto"))
     assert resumed.computed["precision"] == "float32"
     begun.iterate()

@@ -209,7 +209,6 @@ def test_chains_that_are_lost_when_no_remedy_is_left_end_no_training(make_traine
 
 
 def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
-    """What each attempt really did: its sampling steps, its rate, and the penalty in its loss."""
     trainer = make_trainer()
     gradient, steps, found = trainer.grad_energy, [], {}
 

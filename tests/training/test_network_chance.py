@@ -1,5 +1,3 @@
-"""What a network draws from PyTorch's global generator in training, as for dropout, is that of the iteration alone."""
-
 import pytest
 import torch
 from torch import nn
@@ -54,7 +52,6 @@ def losses(trainer, n):
 
 
 def masks(trainer, n=1):
-    """Of n iterations of a classifier, one mask each."""
     layer = trainer.model.net[1]
     for _ in range(n):
         trainer.iterate()

@@ -31,9 +31,6 @@ class Quadratic(nn.Module):
         ((CURVATURE * self.weights.square()).sum() / 2).backward()
 
 
-# --- sharpness --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("adaptive", [False, True])
 @pytest.mark.parametrize("radius", [0.05, 2.0])
 def test_the_weights_are_where_the_closed_form_says(radius, adaptive):
@@ -74,9 +71,6 @@ def test_no_gradient_no_step():
     model = Quadratic()
     with sam_perturbation(model, 1.0, adaptive=True):
         assert torch.equal(model.weights, WEIGHTS)
-
-
-# --- averages ---------------------------------------------------------------------------------------------------------
 
 
 class Noted(nn.Module):
@@ -131,9 +125,6 @@ def test_the_model_has_the_average_for_a_while_also_if_something_goes_wrong():
     assert model.weight.tolist() == [3.0, -3.0]
     assert float(model.mean) == 30.0
     assert all(torch.equal(average.state[name], value) for name, value in kept.items())
-
-
-# --- optimisers -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

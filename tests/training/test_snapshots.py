@@ -34,9 +34,6 @@ def watching(trainer, seen):
     return report
 
 
-# --- when they are kept -----------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("settings", "expected"),
     [
@@ -77,9 +74,6 @@ def test_without_chains_that_are_kept_there_are_none(model, settings, make_train
     assert ages(tmp_path) == {}
 
 
-# --- killed, gone back on ---------------------------------------------------------------------------------------------
-
-
 def test_one_that_was_kept_on_the_way_to_divergence_is_kept_anew(make_trainer, tmp_path):
     seen, trainer = {}, rig(make_trainer(**LONG), {(0, 31)})
     fitted = train(trainer, tmp_path, watching(trainer, seen))
@@ -102,9 +96,6 @@ def test_chains_that_are_not_finite_are_never_kept(make_trainer, tmp_path):
     (intervention,) = fitted.interventions
     assert (intervention.iteration, intervention.reason) == (20, "a weight or a stored chain was not finite")
     assert ages(tmp_path) == {1: 20, 2: 28, 3: 36, 4: 48, 5: 54}
-
-
-# --- what is made of them ---------------------------------------------------------------------------------------------
 
 
 def buffers(n=5, labels=None):

@@ -51,7 +51,6 @@ def batch(n=6):
 
 
 def jacobian(function, image):
-    """Of a map of images, by one image at a time."""
     size = image.numel()
     return torch.autograd.functional.jacobian(lambda x: function(x[None])[0], image).reshape(size, size)
 

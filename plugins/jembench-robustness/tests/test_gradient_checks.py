@@ -81,8 +81,6 @@ class Overflowing(Linear):
 
 @pytest.fixture
 def checked():
-    """What the checks find of a model on images of both classes, all classified rightly."""
-
     def check(model, **options):
         images = random_images(2 * N, 1)
         with torch.no_grad():
@@ -96,7 +94,6 @@ def checked():
 
 @pytest.fixture(scope="module")
 def known():
-    """What was measured already, by model and options."""
     return {}
 
 

@@ -33,9 +33,6 @@ def changed(name, x, severity=5):
     return change(x, np.random.default_rng(0), *severities[severity - 1])
 
 
-# --- corruptions ------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("spec", [CIFAR, GREY])
 @pytest.mark.parametrize("name", corruptions.CORRUPTIONS)
 def test_each_keeps_the_shape_and_the_labels_is_the_same_again_and_grows_with_severity(name, spec):
@@ -127,9 +124,6 @@ def test_weather_brightens_and_fog_veils_up_to_the_brightest_pixel():
     assert plasma.std(axis=(1, 2)).min() > 0.05
     assert min(changed(name, dark).mean() for name in ("snow", "frost")) > 0.15
     assert changed("fog", dark).max() <= 0.1 + 1e-12
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture

@@ -39,7 +39,6 @@ def batch(data=DATA, n=6):
 
 
 def seen(model, given):
-    """What the loss is taken of: the images of the last pass, in [0, 1]."""
     shown = []
     hook = model.net.register_forward_pre_hook(lambda _, inputs: shown.append(inputs[0].detach()))
     model.training_loss(given, None)

@@ -91,9 +91,6 @@ def test_images_of_classes_of_the_same_names_have_their_labels():
     assert resolve("digits").make().draw(Split(random(20, 3, 8, 8), None), HERE).labels is None
 
 
-# --- by name ----------------------------------------------------------------------------------------------------------
-
-
 def test_a_name_is_a_set_of_outliers_or_else_a_dataset():
     test = Split(random(3, 3, 8, 8), None)
     assert torch.equal(resolve("inverted").make().draw(test, HERE), 255 - test.images)

@@ -1,5 +1,3 @@
-"""What each OOD set is, pixel by pixel on small cases."""
-
 import numpy as np
 import pytest
 import torch
@@ -44,9 +42,6 @@ def test_as_many_images_of_the_same_shape_and_the_same_ones_each_time(name, spec
     assert torch.equal(test.images, before)
 
 
-# --- interp -----------------------------------------------------------------------------------------------------------
-
-
 @given(n=st.integers(2, 40))
 def test_interp_is_the_mean_of_each_image_and_another_one(n):
     """Each image has a pixel of its own, which shows in whatever it is mixed into."""
@@ -70,9 +65,6 @@ def test_interp_of_one_image_is_refused():
         draw("interp", split(GREY, 1), GREY)
 
 
-# --- halves -----------------------------------------------------------------------------------------------------------
-
-
 @given(labels=st.lists(st.integers(0, 3), min_size=2, max_size=40).filter(lambda labels: len(set(labels)) > 1))
 def test_halves_join_each_image_with_one_of_another_class(labels):
     """Each pixel is the number of its image."""
@@ -91,9 +83,6 @@ def test_halves_of_one_class_are_refused():
         draw("halves", split(GREY, 3)._replace(labels=torch.ones(3, dtype=torch.long)), GREY)
 
 
-# --- images of OpenOOD ------------------------------------------------------------------------------------------------
-
-
 def test_openood_has_the_images_of_its_list_in_the_list_s_order(tmp_path):
     folder, data = tmp_path / "images_classic" / "tin", DataSpec(name="cifar10", shape=(3, 4, 4), num_classes=10)
     folder.mkdir(parents=True)
@@ -108,9 +97,6 @@ def test_openood_has_the_images_of_its_list_in_the_list_s_order(tmp_path):
     found = factories.openood(name="tin", root=str(tmp_path)).draw(split(GREY, 1), data)
     sized = [Image.fromarray(pictures[place]).resize((4, 4), Image.Resampling.BILINEAR) for place in (2, 0)]
     assert np.array_equal(found.permute(0, 2, 3, 1).numpy(), np.stack([np.asarray(one) for one in sized]))
-
-
-# --- other changes of test images -------------------------------------------------------------------------------------
 
 
 def test_flipped_rotated_and_inverted_by_hand():
@@ -135,9 +121,6 @@ def test_permuted_rearranges_all_images_and_channels_alike():
     assert sorted(order.tolist()) == list(range(36))
     assert order.tolist() != list(range(36))
     assert torch.equal(found, (order + torch.tensor([0, 40, 80]).view(1, 3, 1)).expand(4, 3, 36).int())
-
-
-# --- noise and single levels ------------------------------------------------------------------------------------------
 
 
 def test_uniform_has_every_level_as_often():

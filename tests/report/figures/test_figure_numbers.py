@@ -23,7 +23,6 @@ from jembench.store import checkpoint
 
 @pytest.fixture(autouse=True)
 def styled():
-    """What is drawn is drawn in our style."""
     with in_our_style():
         yield
 

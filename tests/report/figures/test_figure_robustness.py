@@ -17,7 +17,6 @@ SPENT = "pgd:data=digits,images=60,steps=40"
 
 @pytest.fixture(autouse=True)
 def styled():
-    """What is drawn is drawn in our style."""
     with in_our_style():
         yield
 
@@ -34,7 +33,6 @@ def texts_of(axes):
 
 
 def standing(distance, found, eps):
-    """How many images withstand eps levels of 255, one after the other."""
     return sum(not hit or 255 * far > eps for far, hit in zip(distance, found, strict=True))
 
 

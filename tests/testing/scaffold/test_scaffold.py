@@ -1,5 +1,3 @@
-"""What `jembench plugin new` writes: complete, valid and tidy, or nothing at all."""
-
 import ast
 import shutil
 import subprocess
