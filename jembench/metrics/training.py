@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from jembench.catalog.spec import Scalar
@@ -17,9 +17,9 @@ BUSY = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class IterationTime(Metric):
-    """Median seconds of a training iteration.
+    """Median seconds of a training iteration, and hours of all iterations.
 
-    It is the median over the means of the logged windows, since windows in which the machine did other work are
+    The median is over the means of the logged windows, since windows in which the machine did other work are
     outliers. The time is measured during training; if other processes were busy then, the value is marked.
     """
 
@@ -33,7 +33,7 @@ class IterationTime(Metric):
 
         from jembench.models import devices
 
-        seconds, other_load, _ = evaluation.training
+        seconds, other_load, _, total = evaluation.training
         if not seconds:
             raise NotApplicable("The model was fitted at once: no timings of iterations are known.")
         windows = {"seconds": np.asarray(seconds, dtype=np.float64)}
@@ -44,7 +44,9 @@ class IterationTime(Metric):
             "hardware": devices.name(evaluation.device),
             "threads": torch.get_num_threads(),
         }
-        return self.measurement(evaluation, {}, estimates=self.estimates(windows), parts=parts, details=details)
+        found = self.measurement(evaluation, {}, estimates=self.estimates(windows), parts=parts, details=details)
+        hours = Value(total / 3600, None, None, len(seconds), "h", "lower")
+        return replace(found, values={**found.values, "training-time": hours})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the median of the windows."""

@@ -15,7 +15,7 @@ from jembench.report.rows import Side, grouped, rows, sides
 from jembench.report.table import Footnotes, TableCell
 from jembench.store.outcome import Cell
 
-TIMES = ("s", "ms")
+TIMES = ("h", "s", "ms")
 """Units of values that are of one machine."""
 
 RULE = (

@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from jembench.report.comparison import Significance
 
 _FILE = resources.files("jembench.report").joinpath("respects.toml")
-RESPECTS: Mapping[str, Sequence[str]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+_TABLES: Mapping[str, Mapping[str, Sequence[str]]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+RESPECTS, COSTS = _TABLES["respects"], _TABLES["costs"]
+_PREFERRED = {**RESPECTS, **COSTS}
 
 Better = Callable[[Row, Row, int], bool]
 """Returns if the first of two values in a column is significantly better, in one of so many tests."""
@@ -53,7 +55,7 @@ def rows_of(seeds: Iterable[Row], means: Sequence[Row], placed: Sequence[Row]) -
 
 
 def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the rows of the value that stands for each respect, with those that say why a model has none.
+    """Return the rows of the value that stands for each respect and cost, with those that say why a model has none.
 
     On each dataset it is the value that most models have; of several, the first in ``respects.toml``, and of these the
     one under the fewest options. Options that a command adds to metrics, such as a sampler, do not count.
@@ -61,12 +63,12 @@ def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
     Args:
         rows: means over seeds, and published rows.
     """
-    found: dict[str, list[Row]] = {respect: [] for respect in RESPECTS}
+    found: dict[str, list[Row]] = {respect: [] for respect in _PREFERRED}
     for of_dataset in grouped(rows, lambda row: row.dataset):
         measured = grouped(
             (row for row in of_dataset if row.value is not None and not row.source), lambda row: row.place
         )
-        for respect, wanted in RESPECTS.items():
+        for respect, wanted in _PREFERRED.items():
             ranked = [(rank, column) for column in measured if (rank := _rank(column[0], wanted)) is not None]
             if ranked:
                 _, chosen = min(ranked, key=lambda one: (-len(one[1]), one[0], _options(one[1][0])))
@@ -139,7 +141,7 @@ def _mean(rows: Sequence[Row]) -> Row:
 # --- the front --------------------------------------------------------------------------------------------------------
 
 
-def front(respects: Mapping[str, Iterable[Row]], better: Better) -> set[Fit]:
+def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Fit]:
     """Return the models that no other model on their dataset dominates.
 
     A dominates B if A has a value in every respect in which B has one, is significantly better in one of these
@@ -148,12 +150,12 @@ def front(respects: Mapping[str, Iterable[Row]], better: Better) -> set[Fit]:
     models that dominate one another; these do not exclude each other.
 
     Args:
-        respects: the rows of each respect, means over seeds.
+        respects: the rows of each respect, means over seeds; those of costs are ignored.
         better: tests two values of one respect.
     """
     models: dict[Fit, dict[str, Row]] = {}
-    for respect, rows in respects.items():
-        for row in rows:
+    for respect in respects.keys() - COSTS.keys():
+        for row in respects[respect]:
             if row.value is not None and math.isfinite(row.value) and row.comparable and row.better:
                 models.setdefault(row.fit, {})[respect] = row
     below = {a: {b for b in models if a[1] == b[1] and _dominates(models[a], models[b], better)} for a in models}
@@ -176,12 +178,16 @@ def _dominates(a: Mapping[str, Row], b: Mapping[str, Row], better: Better) -> bo
 FRONT, LEADS = "*", "="
 """The marks of a model in the front, and of the values that lead a column together."""
 
-_LEGEND = {
-    FRONT: "on the Pareto front: no model with values in all of its respects is significantly better in one of them "
-    "(p < 0.05, adjusted by Holm for these) and significantly worse in none (p < 0.05).",
-    LEADS: "not significantly worse than the best of its column, which has the mark too (p ≥ 0.05, adjusted by Holm).",
-}
-_BOLD = "Bold: significantly better than every other value of its column (p < 0.05, adjusted by Holm)."
+_LEGEND = (
+    Footnote(
+        "on the Pareto front: no model with values in all of its respects is significantly better in one of them "
+        "(p < 0.05, adjusted by Holm for these) and significantly worse in none (p < 0.05).",
+        FRONT,
+    ),
+    Footnote(
+        "the best of its column, or not significantly worse (p ≥ 0.05, adjusted by Holm); bold: alone in that.", LEADS
+    ),
+)
 
 
 def table(tables: Tables, significance: Significance | None) -> Table | None:
@@ -195,19 +201,19 @@ def table(tables: Tables, significance: Significance | None) -> Table | None:
     shown = [row for of_respect in respects.values() for row in of_respect]
     metrics = list(dict.fromkeys(row.metric for row in shown))
     plain = next(tables.main("All respects at once", metrics, shown), None)
-    if plain is None or significance is None:
+    if plain is None or significance is None or len(plain.rows) < 2:
         return plain
-    in_front, leaders = front(respects, significance.is_better), significance.leaders(shown)
+    in_front = front(respects, significance.is_better)
+    leaders = significance.leaders(row for respect in RESPECTS for row in respects.get(respect, ()))
     bold = {first for first, *others in leaders if not others}
-    equal = {row for group in leaders if len(group) > 1 for row in group}
+    leading = {row for group in leaders for row in group}
 
     def marked(cell: TableCell) -> TableCell:
-        return cell._replace(best=cell.row in bold, marks=(*[LEADS] * (cell.row in equal), *cell.marks))
+        return cell._replace(best=cell.row in bold, marks=(*[LEADS] * (cell.row in leading), *cell.marks))
 
     lines = []
     for line in plain.rows:
         owner = next((cell.row for cell in line if cell.row and not cell.row.source), None)
         name = line[0]._replace(marks=(*[FRONT] * bool(owner and owner.fit in in_front), *line[0].marks))
         lines.append((name, *map(marked, line[1:])))
-    marks = [Footnote(text, mark) for mark, text in _LEGEND.items()][: 2 if equal else 1]
-    return replace(plain, rows=tuple(lines), footnotes=(*[Footnote(_BOLD)] * bool(bold), *marks, *plain.footnotes))
+    return replace(plain, rows=tuple(lines), footnotes=(*_LEGEND[: 1 + bool(leading)], *plain.footnotes))

@@ -72,6 +72,6 @@ def _blocks(table: Table, width: int) -> Iterator[RichTable]:
 
 
 def _cell(text: TableCell, identifies: bool, separator: str) -> RichText:
-    cell = RichText(text.value, style="cyan" if identifies else "")
+    cell = RichText(text.value, style="cyan" if identifies else "bold" if text.best else "")
     cell.append(",".join(text.marks).translate(_SUPERSCRIPT), style="yellow")
     return cell.append(separator + text.interval, style="dim") if text.interval else cell

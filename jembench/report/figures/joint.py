@@ -11,10 +11,10 @@ from jembench.experiment.names import NO_NAMES, Names
 from jembench.interfaces import Value
 from jembench.report.comparison import Significance
 from jembench.report.figures.base import Drawing, Planned, error_bars, planned
-from jembench.report.page.overview import scale
+from jembench.report.page.overview import Scale, scale
 from jembench.report.published import beside
 from jembench.report.references import Published
-from jembench.report.respects import front, headline, over_sets, rows_of
+from jembench.report.respects import COSTS, front, headline, over_sets, rows_of
 from jembench.report.rows import Row, grouped, mark_incomparable, mean, rows
 from jembench.report.table import fixed
 from jembench.report.tables import heading_of, outliers_in
@@ -41,7 +41,7 @@ def plan(
     for on in grouped(rows_of(seeds, means, beside(published, means)[0]), lambda row: row.dataset):
         respects = headline(on)
         fits = [cell.fit for cell in cells if cell.fit.dataset == on[0].dataset]
-        if len(respects) > 1 and len({fit.names for fit in fits}) > 1:
+        if len(respects.keys() - COSTS.keys()) > 1 and len({fit.names for fit in fits}) > 1:
             title = f"All respects at once: {on[0].dataset_name}"
             yield planned("joint", fits, partial(panels, title, respects, significance))
 
@@ -49,20 +49,24 @@ def plan(
 def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Significance) -> Drawing:
     """Draw a panel for each respect, with a value and its interval for each model; models in the front are bold."""
     every = sorted((row for found in respects.values() for row in found), key=lambda row: bool(row.source))
-    models = list(dict.fromkeys((row.fit, row.name) for row in every))
+    names = {(row.fit, row.name): row.name.rpartition(" · ")[0] if row.source else row.name for row in every}
+    models = list(names)
     in_front = front(respects, significance.is_better)
-    figure, axes_of = drawing.panels(title, 1.1 + 0.2 * len(models), len(respects), 5, sharey=True)
+    figure, axes_of = drawing.panels(title, 1.1 + 0.2 * len(models), len(respects), len(respects), sharey=True)
     lines: list[dict[str, Any]] = []
     for axes, (respect, found) in zip(axes_of, respects.items(), strict=True):
         first = next(row for row in found if row.protocol and not row.source)
         heading = heading_of(first, outliers_in(first.protocol))
         axes.set(title=respect, xlabel=f"{heading.label}\n{heading.detail}", ylim=(len(models) - 0.5, -0.5))
-        ticks = axes.set_yticks(range(len(models)), [drawing.wrapped(name, 1.4) for _, name in models])
+        ticks = axes.set_yticks(range(len(models)), [drawing.wrapped(name, 1.7) for name in names.values()])
         for tick, (fit, _) in zip(ticks, models, strict=True):
             tick.label1.set_fontweight("bold" if fit in in_front else "normal")
+        if axis := scale(found):
+            axes.set(xlim=(axis.low, axis.high), xticks=sorted({*axis.ticks[:1], *axis.ticks[-1:]}))
+            axes.xaxis.set_major_formatter("{x:g}")
         for row in found:
             look = "published" if row.source else list(_LOOKS)[row.fit not in in_front]
-            _draw(axes, row, models.index((row.fit, row.name)), _LOOKS[look], found)
+            _draw(axes, row, models.index((row.fit, row.name)), _LOOKS[look], axis)
             about = {"model": row.name, "respect": respect, "value_of": heading.in_one_line, "standing": look}
             lines.append({**about, "value": row.value, "low": row.low, "high": row.high})
     for label in dict.fromkeys(line["standing"] for line in lines):
@@ -71,14 +75,12 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
     return Drawing(figure, lines)
 
 
-def _draw(axes: Axes, row: Row, place: int, look: Mapping[str, Any], among: Sequence[Row]) -> None:
+def _draw(axes: Axes, row: Row, place: int, look: Mapping[str, Any], axis: Scale | None) -> None:
     """Draw a value; one beyond the axis as a number at its end, and N/A in words."""
     at_end: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": "small"}
-    axis = scale(among)
     if row.value is None or axis is None:
         axes.text(0.5, place, {"na": "N/A"}.get(row.status, row.status), ha="center", color=drawing.GREY, **at_end)
         return
-    axes.set_xlim(axis.low, axis.high)
     if row.value > axis.high:
         axes.text(1, place, f"{fixed(row.value, 1)} ▸", ha="right", **at_end)
     elif row.value < axis.low:
