@@ -14,6 +14,7 @@ from torch.nn import functional as F
 
 from jembench import progress
 from jembench.attacks.foolbox_bridge import foolbox, seeded, wrapped
+from jembench.attacks.gradient import Classes, Images
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import Closest, distance, stabilise
 from jembench.progress import Phase
@@ -31,11 +32,7 @@ class Start(NamedTuple):
 
 
 def choose_starts(
-    target: Target,
-    x: Float[Tensor, "N C H W"],
-    y: Int[Tensor, " N"],
-    pool: Float[Tensor, "M C H W"],
-    labels: Int[Tensor, " M"],
+    target: Target, x: Images, y: Classes, pool: Float[Tensor, "M C H W"], labels: Int[Tensor, " M"]
 ) -> Start:
     """Choose a correctly classified image of the class that is ranked second for the image under attack.
 
@@ -88,7 +85,7 @@ class _QueryLimit:
         self._queries = torch.zeros_like(y)
         self.closest = Closest(start.clone(), distance(x, start, "l2"))
 
-    def logits(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N K"]:
+    def logits(self, x: Images) -> Float[Tensor, "N K"]:
         """Return one-hot logits: of the true class, or of another one if the image is adversarial."""
         deceived = (x == self.closest.adversarial).flatten(1).all(dim=1)
         able = self._queries + self._most <= self._spent.total
@@ -105,16 +102,7 @@ class _QueryLimit:
         return F.one_hot(torch.where(deceived, (self._y + 1) % classes, self._y), classes).to(x.dtype)
 
 
-def attack(
-    name: Attack,
-    target: Target,
-    x: Float[Tensor, "N C H W"],
-    y: Int[Tensor, " N"],
-    start: Start,
-    *,
-    queries: int,
-    seed: int,
-) -> Closest:
+def attack(name: Attack, target: Target, x: Images, y: Classes, start: Start, *, queries: int, seed: int) -> Closest:
     """Find the nearest adversarial image in L2 within ``queries`` queries per image.
 
     Boundary: Brendel et al. (2018), arXiv:1712.04248. All images share its random directions, so the result of one

@@ -8,11 +8,12 @@ Legend: N images, C channels, H height, W width.
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 from jembench import progress
 from jembench.attacks.eps import largest_distance
+from jembench.attacks.gradient import Classes, Images
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import steepest
 from jembench.data.pixels import to_float, to_uint8
@@ -31,9 +32,7 @@ class Ends(NamedTuple):
     steps: Tensor  # int64 (N,)
 
 
-def ascend(
-    target: Target, noise: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], *, steps: int, threshold: float
-) -> Ends:
+def ascend(target: Target, noise: Images, y: Classes, *, steps: int, threshold: float) -> Ends:
     """Run projected gradient ascent on log p(y|x), until an image is classified as y with p(y|x) above a threshold.
 
     The papers give the objective and the end of the ascent, but no algorithm. Here each step has a fixed length along
@@ -72,7 +71,7 @@ def ascend(
     return Ends(images, reached, taken)
 
 
-def confidence(target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], looks: int) -> Float[Tensor, " N"]:
+def confidence(target: Target, x: Images, y: Classes, looks: int) -> Float[Tensor, " N"]:
     """Return p(y|x), in float64; for a stochastic model, the mean of ``looks`` evaluations."""
     answers = [target.probabilities(x).gather(1, y[:, None]) for _ in range(looks if target.stochastic else 1)]
     return torch.stack(answers).double().mean(dim=0).squeeze(1)

@@ -1,6 +1,6 @@
 """The interface to foolbox, the only module that imports it.
 
-Legend: B images, C channels, H height, W width, K classes.
+Legend: N images, C channels, H height, W width, K classes.
 """
 
 import os
@@ -33,7 +33,7 @@ class _Module(nn.Module):
         self.eval()
         self._logits = logits
 
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+    def forward(self, x: Float[Tensor, "N C H W"]) -> Float[Tensor, "N K"]:
         return self._logits(x)
 
 

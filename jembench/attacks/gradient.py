@@ -2,7 +2,7 @@
 
 This is the only module of the attacks that converts images to the model's bounds.
 
-Legend: B images, C channels, H height, W width, K classes.
+Legend: N images, C channels, H height, W width, K classes.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,17 @@ from contextlib import contextmanager
 from typing import cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from jembench.interfaces import Classifier, DataSpec
 from jembench.models.execution import at_least_float32, frozen, mode
+
+Images = Float[Tensor, "N C H W"]
+"""Images, in [0, 1] where nothing else is said."""
+
+Classes = Int[Tensor, " N"]
+"""A class of each image."""
 
 
 @contextmanager
@@ -24,19 +30,17 @@ def settled(model: nn.Module, device: torch.device) -> Iterator[None]:
         yield
 
 
-def logits_of(model: nn.Module, data: DataSpec, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+def logits_of(model: nn.Module, data: DataSpec, x: Images) -> Float[Tensor, "N K"]:
     """Return f(x) of images in [0, 1], in float32 or float64."""
     low, high = data.bounds
     return at_least_float32(cast(Classifier, model).logits(x * (high - low) + low))
 
 
-def gradient_of(
-    loss: Callable[[Tensor], tuple[Tensor, Tensor]], x: Float[Tensor, "B C H W"]
-) -> tuple[Float[Tensor, "B C H W"], Tensor]:
+def gradient_of(loss: Callable[[Tensor], tuple[Tensor, Tensor]], x: Images) -> tuple[Images, Tensor]:
     """Return the gradient of a loss with respect to images, and the rows that the loss gives for each image.
 
     Args:
-        loss: the function to the sum of the images' losses and rows such as logits (B, K).
+        loss: the function to the sum of the images' losses and rows such as logits (N, K).
         x: the images.
     """
     with torch.enable_grad():

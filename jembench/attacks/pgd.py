@@ -16,9 +16,12 @@ from torch import Tensor
 
 from jembench import progress
 from jembench.attacks.eps import Norm, largest_distance
-from jembench.attacks.gradient import gradient_of
+from jembench.attacks.gradient import Images, gradient_of
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import Closest, distance, per_image, project, stabilise, steepest
+
+Starts = Float[Tensor, "N R C H W"]
+"""The starts of restarts relative to each image, in units of eps."""
 
 STRIDE = 2.5
 """The length of all steps together in units of eps: enough to cross the ball and turn (Madry et al., 2018). The attack
@@ -54,14 +57,7 @@ class PGD:
     steps: int = 40
     tolerance: float = 0.01
 
-    def at(
-        self,
-        target: Target,
-        x: Float[Tensor, "N C H W"],
-        y: Tensor,
-        eps: Float[Tensor, " N"],
-        starts: Float[Tensor, "N R C H W"],
-    ) -> Hits:
+    def at(self, target: Target, x: Images, y: Tensor, eps: Float[Tensor, " N"], starts: Starts) -> Hits:
         """Attack every image from all its restarts at once, within its own eps, until the first success.
 
         The rows of a finished image have no effect and are removed from the batch. For this the host waits for the
@@ -73,7 +69,7 @@ class PGD:
             x: images in [0, 1].
             y: their classes, int64 (N,).
             eps: the eps of each image.
-            starts: the start of each restart relative to the image, in units of eps.
+            starts: of all restarts.
         """
         restarts = starts.shape[1]
         hits = Hits(x.clone(), torch.zeros_like(y), torch.zeros_like(y, dtype=torch.bool))
@@ -100,9 +96,7 @@ class PGD:
         _take(hits, left, moved, target.wrong_share(moved, label, LOOKS), failures=target.stochastic)
         return hits
 
-    def robust(
-        self, target: Target, x: Float[Tensor, "N C H W"], y: Tensor, eps: float, starts: Float[Tensor, "N R C H W"]
-    ) -> Closest:
+    def robust(self, target: Target, x: Images, y: Tensor, eps: float, starts: Starts) -> Closest:
         """Find an image of another class within eps of each image; a misclassified image is at distance 0.
 
         If the attack fails on a stochastic model, the image is the end of the restart that is misclassified most often.
@@ -118,14 +112,7 @@ class PGD:
                 closest.distance[rows] = torch.where(hits.found, far, torch.inf)
         return closest
 
-    def minimal(
-        self,
-        target: Target,
-        x: Float[Tensor, "N C H W"],
-        y: Tensor,
-        starts: Float[Tensor, "N R C H W"],
-        sizes: Sequence[float] = (),
-    ) -> Closest:
+    def minimal(self, target: Target, x: Images, y: Tensor, starts: Starts, sizes: Sequence[float] = ()) -> Closest:
         """Find the smallest eps of each image: at ``1 - tolerance`` times its distance, every restart fails.
 
         The first restart searches the smallest eps at which it succeeds. Then all restarts attack just below it, and
@@ -164,11 +151,7 @@ class PGD:
         return stabilise(target, x, y, closest, self.norm)
 
     def highest(
-        self,
-        scores: Callable[[Tensor], tuple[Tensor, Tensor]],
-        x: Tensor,
-        eps: float,
-        starts: Float[Tensor, "N R C H W"],
+        self, scores: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor, eps: float, starts: Starts
     ) -> Float[Tensor, " N"]:
         """Return the highest score that gradient ascent finds within eps of each image, at least that of its starts.
 

@@ -3,7 +3,7 @@
 Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G; noise alone is randomised smoothing, Cohen et al.
 (2019), arXiv:1902.02918.
 
-Legend: B images, N chains of each, C channels, H height, W width, K classes.
+Legend: N images, C channels, H height, W width, K classes.
 """
 
 import math
@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from jembench.attacks.gradient import gradient_of, settled
+from jembench.attacks.gradient import Images, gradient_of, settled
 from jembench.interfaces import ChainState, Classifier, Sampler
 from jembench.models.energies import energy_function
 
@@ -34,7 +34,7 @@ class Refined(nn.Module):
         model: with logits, and an energy or a density.
         sampler: of the chains, on E(x); its buffer is not changed. None: there are no steps.
         steps: per chain: 1 in the paper's JEM-1, 10 in JEM-10.
-        chains: per image, N; their mean is the expectation over transformation of Appendix G.
+        chains: per image; their mean is the expectation over transformation of Appendix G.
         grad: the treatment of the chain by gradients.
         generator: of all noise, on the images' device.
         noise: standard deviation of Gaussian noise on each copy before its chain, in the model's units.
@@ -64,7 +64,7 @@ class Refined(nn.Module):
         self.noise = noise
         self.smooth = smooth
 
-    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+    def logits(self, x: Images) -> Float[Tensor, "N K"]:
         """Return the mean over chains of log p(y|x) at their ends, or the log of the mean of p(y|x), with new noise."""
         with settled(self.model, x.device):
             copies = x.repeat_interleave(self.copies, dim=0)
@@ -85,9 +85,7 @@ class Refined(nn.Module):
             moved = self.step(moved, taken, self.generator)
         return moved + (x - x.detach())  # the chain's end exactly, with the gradient of x
 
-    def step(
-        self, x: Float[Tensor, "B C H W"], taken: int, generator: Generator, *, differentiable: bool = False
-    ) -> Float[Tensor, "B C H W"]:
+    def step(self, x: Images, taken: int, generator: Generator, *, differentiable: bool = False) -> Images:
         """Take one step with chains after ``taken`` steps; with ``differentiable``, a gradient towards x is kept."""
 
         def total(at: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,17 +1,17 @@
 """The target of an attack: classes and the gradient of the loss for images in [0, 1].
 
-Legend: B images, C channels, H height, W width, K classes.
+Legend: N images, C channels, H height, W width, K classes.
 """
 
 from collections.abc import Callable
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from jembench.attacks.gradient import gradient_of, logits_of, settled
+from jembench.attacks.gradient import Classes, Images, gradient_of, logits_of, settled
 from jembench.errors import Diverged
 from jembench.interfaces import DataSpec
 from jembench.models import predictions
@@ -37,8 +37,8 @@ class Stochastic(Protocol):
 class LossGradient(NamedTuple):
     """The result of one forward and backward pass."""
 
-    gradient: Tensor  # (B, C, H, W) of the cross-entropy, towards the image in [0, 1]
-    wrong: Tensor  # bool (B,): the predicted class is not y
+    gradient: Tensor  # (N, C, H, W) of the cross-entropy, towards the image in [0, 1]
+    wrong: Tensor  # bool (N,): the predicted class is not y
 
 
 class Target:
@@ -58,7 +58,7 @@ class Target:
         self._copies = model.copies if isinstance(model, Stochastic) else 1
         self._finite: list[Tensor] = []  # bool (), one for each pass since the last check
 
-    def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+    def logits(self, x: Images) -> Float[Tensor, "N K"]:
         """Return f(x) of any number of images in [0, 1], in float32 or float64; differentiable with respect to x.
 
         Raises:
@@ -91,7 +91,7 @@ class Target:
                 "or overflows near its bounds; `jembench sample` shows what it has learnt."
             )
 
-    def slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> LossGradient:
+    def slope(self, x: Images, y: Classes) -> LossGradient:
         """Return the gradient of the cross-entropy at x, and whether the class is wrong, from the same pass.
 
         The caller calls :meth:`check` before it uses the results.
@@ -113,24 +113,22 @@ class Target:
         self._finite.append(logits.isfinite().all())
         return LossGradient(gradient, logits.argmax(dim=1) != y)
 
-    def classes(self, x: Float[Tensor, "B C H W"]) -> Int[Tensor, " B"]:
+    def classes(self, x: Images) -> Classes:
         """Return the predicted class of each image; it may vary between calls if the model is stochastic."""
         with torch.no_grad():
             return self.logits(x).argmax(dim=1)
 
-    def probabilities(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+    def probabilities(self, x: Images) -> Float[Tensor, "N K"]:
         """Return p(y|x)."""
         with torch.no_grad():
             return self.logits(x).softmax(dim=1)
 
-    def wrong_share(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"], looks: int) -> Float[Tensor, " B"]:
+    def wrong_share(self, x: Images, y: Classes, looks: int) -> Float[Tensor, " N"]:
         """Return the share of ``looks`` predictions that are wrong, 0 to 1; a deterministic model predicts once."""
         looks = looks if self.stochastic else 1
         return torch.stack([self.classes(x) != y for _ in range(looks)]).double().mean(dim=0)
 
-    def confirmed(
-        self, wrong: Bool[Tensor, " B"], x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]
-    ) -> Bool[Tensor, " B"]:
+    def confirmed(self, wrong: Bool[Tensor, " N"], x: Images, y: Classes) -> Bool[Tensor, " N"]:
         """Return whether each image, ``wrong`` if misclassified once, deceives the model.
 
         All of ``LOOKS`` predictions of a stochastic model must be wrong, the first one included.
@@ -142,6 +140,6 @@ class Target:
             deceived[rows] = self.wrong_share(x[rows], y[rows], LOOKS - 1) == 1
         return deceived
 
-    def deceived(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Bool[Tensor, " B"]:
+    def deceived(self, x: Images, y: Classes) -> Bool[Tensor, " N"]:
         """Return whether each image deceives the model, see :meth:`confirmed`."""
         return self.confirmed(self.classes(x) != y, x, y)

@@ -1,29 +1,28 @@
 """Distances, projections and steps of changes of images, and verification of adversarial images.
 
-All images here are in [0, 1]. Legend: B or N images, C channels, H height, W width.
+All images here are in [0, 1]. Legend: N images, B some of them, C channels, H height, W width.
 """
 
 import math
 from typing import NamedTuple, get_args
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor
 
 from jembench.attacks.eps import Norm as Norm
 from jembench.attacks.eps import largest_distance, rounding
+from jembench.attacks.gradient import Classes, Images
 from jembench.attacks.target import Target
 
 
-def distance(x: Float[Tensor, "B C H W"], other: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, " B"]:
+def distance(x: Images, other: Images, norm: Norm) -> Float[Tensor, " N"]:
     """Return the norm of each image's change, in float64."""
     change = (other.double() - x.double()).flatten(1)
     return change.abs().amax(dim=1) if norm == "linf" else change.norm(dim=1)
 
 
-def project(
-    moved: Float[Tensor, "B C H W"], x: Float[Tensor, "B C H W"], eps: Float[Tensor, " B"], norm: Norm
-) -> Float[Tensor, "B C H W"]:
+def project(moved: Images, x: Images, eps: Float[Tensor, " N"], norm: Norm) -> Images:
     """Project images onto the ball of radius eps around x, then clamp them to [0, 1], which brings them nearer to x.
 
     The radius is reduced by the rounding error of float32, so that the distance of the result, measured in float64, is
@@ -39,7 +38,7 @@ def project(
     return (x + change).clamp_(0, 1)
 
 
-def steepest(gradient: Float[Tensor, "B C H W"], norm: Norm) -> Float[Tensor, "B C H W"]:
+def steepest(gradient: Images, norm: Norm) -> Images:
     """Return the step of norm 1 along which a linear function grows fastest; 0 if the gradient is 0 or infinite."""
     gradient = gradient.nan_to_num(0.0, 0.0, 0.0)
     if norm == "linf":
@@ -68,7 +67,7 @@ def in_unit_ball(
 
 
 def per_image(values: Tensor) -> Tensor:
-    """Reshape values of images (B,) to (B, 1, 1, 1)."""
+    """Reshape values of images (N,) to (N, 1, 1, 1)."""
     return values[:, None, None, None]
 
 
@@ -101,9 +100,7 @@ STRETCH, STRETCHES = 1.05, 12
 """The factor by which an adversarial image that fails is moved away, and the largest number of moves."""
 
 
-def stabilise(
-    target: Target, x: Float[Tensor, "N C H W"], y: Int[Tensor, " N"], closest: Closest, norm: Norm
-) -> Closest:
+def stabilise(target: Target, x: Images, y: Classes, closest: Closest, norm: Norm) -> Closest:
     """Move adversarial images of a stochastic model farther away until they deceive it in new predictions.
 
     A search makes hundreds of predictions, and so ends at images that were misclassified by chance. In
@@ -128,11 +125,7 @@ VERIFICATIONS = 10
 
 
 def verify(
-    target: Target,
-    x: Float[Tensor, "N C H W"],
-    y: Int[Tensor, " N"],
-    adversarial: Float[Tensor, "N C H W"],
-    claimed: Bool[Tensor, " N"],
+    target: Target, x: Images, y: Classes, adversarial: Images, claimed: Bool[Tensor, " N"]
 ) -> dict[str, Tensor]:
     """Measure the distances, predict the classes again, and discard claims that are not confirmed.
 
