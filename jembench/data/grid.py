@@ -1,44 +1,65 @@
-"""Grids of images, written as PNG.
+"""Grids of images: the place of each, and pictures of them.
 
-Legend: N images, C channels, H height, W width, K classes.
+Legend: N images, C channels, H height, W width, K classes, R rows, S columns of a grid.
 """
 
 import math
 from pathlib import Path
 
-import torch
-from jaxtyping import Int, UInt8
-from torch import Generator, Tensor
-from torch.nn import functional as F
+import numpy as np
+from numpy.typing import NDArray
 
 from jembench.files import write_atomically
 
+Indices = NDArray[np.int64]
+Pixels = NDArray[np.uint8]
+
+COLUMNS = 10
+"""The number of images in a row, where nothing else is chosen."""
+
+GROUND = 128
+"""The grey between the images of a file."""
+
+GAP = 2
+"""Pixels between the images of a file, and around them."""
+
 SMALLEST = 32
-"""Images with a shorter side are enlarged by a whole factor, pixel by pixel, to at least this many pixels."""
+"""Images of a file with a shorter side are enlarged by a whole factor, pixel by pixel, to at least this many pixels."""
 
 
-def by_class(classes: Int[Tensor, " N"], num_classes: int, columns: int, generator: Generator) -> Int[Tensor, "K M"]:
-    """Choose images for a grid with a row per class, ``columns`` drawn at random; -1 where there are too few."""
-    order = torch.randperm(len(classes), generator=generator)
-    chosen = torch.full((num_classes, columns), -1)
-    for number in range(num_classes):
-        members = order[classes[order] == number][:columns]
-        chosen[number, : len(members)] = members
-    return chosen
+def arranged(chosen: Indices, rows: int = COLUMNS, columns: int = COLUMNS) -> Indices:
+    """Arrange the first indices row by row, (R, S); -1 where there are too few."""
+    cells = np.full(rows * columns, -1)
+    cells[: len(chosen)] = chosen[: len(cells)]
+    return cells.reshape(rows, columns)
 
 
-def at_random(n: int, columns: int, generator: Generator) -> Int[Tensor, "R M"]:
-    """Choose some of n images at random for a grid of ten rows of ``columns``; -1 where there are too few."""
-    chosen = torch.full((10 * columns,), -1)
-    drawn = torch.randperm(n, generator=generator)[: len(chosen)]
-    chosen[: len(drawn)] = drawn
-    return chosen.view(10, columns)
+def first_of_classes(order: Indices, classes: Indices, num_classes: int, columns: int = COLUMNS) -> Indices:
+    """Return the first images of each class (K, S) in an order of all images; -1 where there are too few."""
+    rows = [arranged(order[classes[order] == number], 1, columns) for number in range(num_classes)]
+    return np.concatenate(rows)
 
 
-def write_png(
-    path: Path, images: UInt8[Tensor, "N C H W"], chosen: Int[Tensor, "R M"], option: str = "--store"
-) -> None:
-    """Write the images with the indices ``chosen`` as a grid on a grey ground; -1 leaves a place empty.
+def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: int = 64) -> Pixels:
+    """Join pictures into one, ``ground`` where there is none: (N, C, H, W) and (R, S) -> (height, width, 3).
+
+    The images are enlarged by a whole factor, pixel by pixel, until their shorter side has ``side`` pixels, with
+    ``gap`` pixels between them.
+    """
+    height, width = images.shape[2:]
+    scale = math.ceil(side / min(height, width))
+    step_y, step_x = height * scale + gap, width * scale + gap
+    rows, columns = grid.shape
+    picture = np.full((rows * step_y - gap, columns * step_x - gap, 3), ground, dtype=np.uint8)
+    for row, column in np.argwhere(grid >= 0):
+        image = images[grid[row, column]].transpose(1, 2, 0).repeat(scale, axis=0).repeat(scale, axis=1)
+        top, left = row * step_y, column * step_x
+        picture[top : top + height * scale, left : left + width * scale] = image  # one channel fills all three
+    return picture
+
+
+def write_png(path: Path, images: Pixels, grid: Indices, option: str = "--store") -> None:
+    """Write a grid of images (N, C, H, W) on a grey ground.
 
     ``option`` is the option of the command line that determines ``path``, for errors.
 
@@ -47,15 +68,7 @@ def write_png(
     """
     from PIL import Image
 
-    _, channels, height, width = images.shape
-    scale = max(1, math.ceil(SMALLEST / min(height, width)))
-    gap = 2
-    blank = torch.full((1, channels, height, width), 128, dtype=torch.uint8)
-    tiles = torch.cat([images, blank])[chosen]  # -1 is the blank one
-    tiles = F.pad(tiles.repeat_interleave(scale, 3).repeat_interleave(scale, 4), (gap, 0, gap, 0), value=128)
-    rows, columns = chosen.shape
-    sheet = tiles.permute(2, 0, 3, 1, 4).reshape(channels, rows * tiles.shape[3], columns * tiles.shape[4])
-    sheet = F.pad(sheet, (0, gap, 0, gap), value=128)
-    array = sheet.permute(1, 2, 0).numpy()
-    picture = Image.fromarray(array.squeeze(2) if channels == 1 else array)
+    pixels = sheet(images, grid, GAP, GROUND, SMALLEST)
+    pixels = np.pad(pixels, ((GAP, GAP), (GAP, GAP), (0, 0)), constant_values=GROUND)
+    picture = Image.fromarray(pixels[..., 0] if images.shape[1] == 1 else pixels)
     write_atomically(path, lambda stream: picture.save(stream, format="PNG"), option)

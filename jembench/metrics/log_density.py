@@ -180,19 +180,23 @@ def _detection(arrays: Arrays) -> dict[str, Estimate]:
 
 def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> Arrays:
     """Return the images at the extremes, of all and of each class, and random ones of each class."""
-    from jembench.metrics.pictures import first_of_classes, in_rows, pictures, random_of_classes
+    import torch
+
+    from jembench.data.grid import arranged, first_of_classes
+    from jembench.metrics.pictures import pictures
 
     order, n = highest_first(arrays["log-px"]), size_of_end(len(arrays["log-px"]))
-    grids = {"top": in_rows(order[:n]), "bottom": in_rows(order[::-1][:n])}
+    grids = {"top": arranged(order[:n]), "bottom": arranged(order[::-1][:n])}
     if "log-odds" in arrays:
         surest = highest_first(arrays["log-odds"])
-        grids |= {"top-confidence": in_rows(surest[:n]), "bottom-confidence": in_rows(surest[::-1][:n])}
+        grids |= {"top-confidence": arranged(surest[:n]), "bottom-confidence": arranged(surest[::-1][:n])}
     if "labels" in arrays:
         labels, num_classes = arrays["labels"], evaluation.data.spec.num_classes
         generator = evaluation.services.generator("log-density images")
+        shuffled = torch.randperm(len(labels), generator=generator).numpy()
         grids |= {
             "highest": first_of_classes(order, labels, num_classes),
-            "random": random_of_classes(labels, num_classes, generator),
+            "random": first_of_classes(shuffled, labels, num_classes),
             "lowest": first_of_classes(order[::-1], labels, num_classes),
         }
     return pictures(images, grids)

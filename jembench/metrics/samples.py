@@ -78,7 +78,10 @@ class ClassSamples(Metric):
 
         The class is the one that they were drawn for, or else the predicted one.
         """
-        from jembench.metrics.pictures import pictures, random_of_classes
+        import torch
+
+        from jembench.data.grid import first_of_classes
+        from jembench.metrics.pictures import pictures
 
         images, labels, source, _ = evaluation.samples(self.samples.wanted)
         seen, num_classes = classified(evaluation, images), evaluation.data.spec.num_classes
@@ -88,7 +91,8 @@ class ClassSamples(Metric):
         elif isinstance(evaluation.model, (Energy, Density)):
             arrays["log-px"] = log_px(evaluation, images)
         generator = evaluation.services.generator(f"{self.name} images")
-        rows = random_of_classes(arrays.get("labels", seen["predicted"]), num_classes, generator)
+        order = torch.randperm(len(images), generator=generator).numpy()
+        rows = first_of_classes(order, arrays.get("labels", seen["predicted"]), num_classes)
         arrays |= pictures(images, {"grid": rows})
         parts = self.samples.description(len(images), len(images), source) | {"confident": CONFIDENT, "data_noise": 0}
         return self.measurement(evaluation, arrays, parts=parts, details={"source": source})

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import torch
 from torch import nn
 
 from jembench.catalog import registry
@@ -47,10 +48,10 @@ def write_samples(
     classes = samples.labels
     if classes is None and "logits" in capabilities(evaluation.model):
         classes = evaluation.predictions.read("logits", samples.images).argmax(1)
-    generator = evaluation.services.generator("grid")
+    order = torch.randperm(len(samples.images), generator=evaluation.services.generator("grid")).numpy()
     if classes is None:
-        chosen = grid.at_random(len(samples.images), columns, generator)
+        chosen = grid.arranged(order, columns=columns)
     else:
-        chosen = grid.by_class(classes, evaluation.data.spec.num_classes, columns, generator)
-    grid.write_png(path, samples.images, chosen, option)
+        chosen = grid.first_of_classes(order, classes.numpy(), evaluation.data.spec.num_classes, columns)
+    grid.write_png(path, samples.images.numpy(), chosen, option)
     return classes is not None

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
+from jembench.data.grid import arranged, sheet
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_of
-from jembench.report.figures.images import draw_sheet, sheet
+from jembench.report.figures.images import draw_sheet
 from jembench.report.headings import in_words
 from jembench.report.protocols import in_common
 
@@ -73,9 +74,8 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
     change = made - originals / np.float32(LEVELS)
     factor = amplification(change)
     levels = np.rint(LEVELS * np.concatenate([made, 0.5 + factor * change]).clip(0, 1)).astype(np.uint8)
-    grid = np.full((3, columns), -1)
-    grid[:, :count] = np.arange(3 * count).reshape(3, count)
-    picture = sheet(np.concatenate([originals, levels]), grid)
+    rows_of_images = [arranged(start + np.arange(count), 1, columns) for start in (0, count, 2 * count)]
+    picture = sheet(np.concatenate([originals, levels]), np.concatenate(rows_of_images))
     labels = ["original", "adversarial", f"difference\nx {factor}"]
     figure, axes = _sheet(title, picture, columns, 0.33 + 0.13 * len(norms), labels)
     fields = ("index", "label", "predicted", "found", "wrong")
@@ -197,8 +197,7 @@ def by_class(target: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
         lines = [ordered[start : start + _columns()] for start in range(0, len(ordered), _columns())]
     else:
         lines = [np.flatnonzero(target == number)[: _columns()] for number in classes]
-    grid = np.full((len(lines), _columns_for(max(map(len, lines)))), -1)
-    for row, line in zip(grid, lines, strict=True):
-        row[: len(line)] = line
+    columns = _columns_for(max(map(len, lines)))
+    grid = np.concatenate([arranged(line, 1, columns) for line in lines])
     ends_of = [(target[line[0]], target[line[-1]]) for line in lines]
     return grid, [f"{first}" if first == last else f"{first} to {last}" for first, last in ends_of]

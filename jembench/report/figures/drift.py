@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from jembench import drawing
+from jembench.data.grid import sheet
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_of
-from jembench.report.figures.images import draw_sheet, grid_of, sheet
+from jembench.report.figures.images import draw_sheet
 
 _CURVES = {
     "energy": ("mean E(x) above that of test images", "nats"),
@@ -61,8 +62,8 @@ def drift(title: str, arrays: Arrays) -> Drawing:
         axes.set_xticks(places, texts)
     for axes, start in zip(panels[4:], starts, strict=True):
         images = arrays[f"images-{start}"][:, :_CHAINS].swapaxes(0, 1)
-        shape = images.shape[:2]
-        picture = sheet(images.reshape(-1, *images.shape[2:]), grid_of(shape[0] * shape[1], *shape))
+        places = np.arange(images.shape[0] * images.shape[1]).reshape(images.shape[:2])
+        picture = sheet(images.reshape(-1, *images.shape[2:]), places)
         draw_sheet(axes, picture)
         axes.set_xticks((np.arange(len(times)) + 0.5) * picture.shape[1] / len(times), texts)
         axes.set(title=_STARTS[start], xlabel="steps")

@@ -5,7 +5,6 @@ Legend: N examples, M pictures of some of them, C channels, H height, W width, R
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
+from jembench.data.grid import sheet
 from jembench.report.figures.base import Arrays, Drawing
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-_SIDE = 64
 _HEAD = 0.22  # inches for a title above a panel
 _LABELS = 0.2  # inches for the labels of rows
 
@@ -62,31 +61,6 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
             number = "" if classes is None else int(classes[index])
             rows.append({**place, "class": number, "index": index, "score": float(panel.score[index])})
     return Drawing(figure, rows)
-
-
-def grid_of(count: int, rows: int, columns: int) -> NDArray[np.int64]:
-    """Return a grid of the first ``count`` pictures, row by row; -1 where there is none."""
-    grid = np.full(rows * columns, -1)
-    grid[:count] = np.arange(count)
-    return grid.reshape(rows, columns)
-
-
-def sheet(images: NDArray[np.uint8], grid: NDArray[np.int64], gap: int = 4, ground: int = 255) -> NDArray[np.uint8]:
-    """Join pictures into one, ``ground`` where there is none: (M, C, H, W) and (R, S) -> (height, width, 3).
-
-    The images are enlarged by a whole factor, pixel by pixel, until their shorter side has 64 pixels, with ``gap``
-    pixels between them.
-    """
-    height, width = images.shape[2:]
-    scale = math.ceil(_SIDE / min(height, width))
-    step_y, step_x = height * scale + gap, width * scale + gap
-    rows, columns = grid.shape
-    picture = np.full((rows * step_y - gap, columns * step_x - gap, 3), ground, dtype=np.uint8)
-    for row, column in np.argwhere(grid >= 0):
-        image = images[grid[row, column]].transpose(1, 2, 0).repeat(scale, axis=0).repeat(scale, axis=1)
-        top, left = row * step_y, column * step_x
-        picture[top : top + height * scale, left : left + width * scale] = image  # one channel fills all three
-    return picture
 
 
 def draw_sheet(axes: Axes, picture: NDArray[np.uint8], labels: Sequence[str] = ()) -> None:

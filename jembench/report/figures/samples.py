@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from jembench import drawing
+from jembench.data.grid import arranged, sheet
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, histograms, rows_of
-from jembench.report.figures.images import Panel, draw_sheet, grid_of, grids, sheet
+from jembench.report.figures.images import Panel, draw_sheet, grids
 from jembench.report.headings import in_words
 from jembench.report.protocols import source_in_words
 
@@ -49,7 +50,7 @@ def confident_grid(title: str, arrays: Arrays) -> Drawing:
     """Draw the samples that the model is most confident of, row by row, in a square."""
     count = len(arrays["images"])
     side = int(np.ceil(np.sqrt(count)))
-    panel = Panel("", grid_of(count, side, side), arrays["confidence"])
+    panel = Panel("", arranged(np.arange(count), side, side), arrays["confidence"])
     return grids(title, arrays, arrays["predicted"], [panel], columns=1)
 
 
@@ -104,7 +105,8 @@ def pairs(title: str, arrays: Arrays) -> Drawing:
     images = arrays["images"]
     between = np.full((*images.shape[:3], max(1, images.shape[3] // 16)), 255, dtype=np.uint8)
     both = np.concatenate([images, between, arrays["neighbours"]], axis=3)
-    picture = sheet(both, grid_of(len(both), -(-len(both) // _PAIRS_IN_A_ROW), _PAIRS_IN_A_ROW), gap=24)
+    places = arranged(np.arange(len(both)), -(-len(both) // _PAIRS_IN_A_ROW), _PAIRS_IN_A_ROW)
+    picture = sheet(both, places, gap=24)
     figure, (axes,) = drawing.panels(title, drawing.column() * picture.shape[0] / picture.shape[1] + 0.45)
     draw_sheet(axes, picture)
     axes.set_title("samples, each with its nearest training image")

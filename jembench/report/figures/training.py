@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jembench import drawing
+from jembench.data.grid import arranged
 from jembench.errors import StoreError
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.files import read_bytes
@@ -30,7 +31,7 @@ from jembench.report.figures.base import (
     rows_of,
     title_of,
 )
-from jembench.report.figures.images import Panel, grid_of, grids
+from jembench.report.figures.images import Panel, grids
 from jembench.report.headings import in_words
 from jembench.report.rows import grouped
 from jembench.store.outcome import Cell, FitKey
@@ -208,7 +209,10 @@ def buffers(title: str, folder: Path) -> Drawing:
     kept, iterations = snapshots.read(folder), [age_of(path) for path in _buffer_files(folder)]
     count = min(SHOWN, *(len(samples.images) for samples in kept))
     side = math.ceil(math.sqrt(count))
-    grid, known = grid_of(count, side, side), [samples.labels for samples in kept if samples.labels is not None]
+    grid, known = (
+        arranged(np.arange(count), side, side),
+        [samples.labels for samples in kept if samples.labels is not None],
+    )
     ages = [np.full(count, math.nan) if samples.ages is None else samples.ages[:count].numpy() for samples in kept]
     arrays = {
         "images": np.concatenate([samples.images[:count].numpy() for samples in kept]),

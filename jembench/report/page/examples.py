@@ -74,8 +74,8 @@ def _is_plain(metric: str) -> bool:
 def _gallery(cells: Sequence[Cell], store: Store, names: Names) -> Gallery:
     import numpy as np
 
+    from jembench.data.grid import sheet
     from jembench.report.figures.base import model_of
-    from jembench.report.figures.images import sheet
 
     models = {}
     try:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from PIL import Image
 
+from jembench.data.grid import GROUND
 from jembench.experiment.names import Fit
 from jembench.experiment.sweep import bare_name
 from jembench.report import respects
 from jembench.report.headings import distinct
-from jembench.report.page.pictures import GROUND, Picture, png
+from jembench.report.page.pictures import Picture, png
 from jembench.report.rows import Better, Row
 from jembench.report.table import Footnotes, Table
 from jembench.report.tables import Tables

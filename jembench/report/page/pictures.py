@@ -7,8 +7,11 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from jembench import drawing
 from jembench.catalog import registry, spec, trust
+from jembench.data.grid import GROUND, arranged, sheet
 from jembench.errors import error_text, printable
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
@@ -22,7 +25,6 @@ from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    import numpy as np
     from numpy.typing import NDArray
 
     from jembench.report.figures.base import Planned
@@ -36,9 +38,6 @@ _SCORES = ("fid", "is", "kid")
 
 _OWN = ("buffer", "direct")
 """The sources whose samples the grid of a fit shows."""
-
-GROUND = 128
-"""The grey between the images of a grid."""
 
 _PIXELS = 110  # of a page, for an inch of a figure
 
@@ -110,7 +109,6 @@ class Pictures:
 
     def _new_chains(self, cell: Cell) -> str:
         """Return a grid of the new chains that a metric measured, as a data URI; "" if they are not stored."""
-        from jembench.report.figures.images import grid_of, sheet
         from jembench.running.evaluation import FRESH_SAMPLES, drawn_name
 
         options, steps = dict(spec.parse(cell.metric).arguments), parts_of(_source(cell)).get("steps", "0")
@@ -123,7 +121,7 @@ class Pictures:
                 if (path := folder / f"{name}.safetensors").exists():
                     images = tensors.read(path, "").tensors["images"].numpy()
                     images = images[: 10 * max(1, min(10, LARGEST // (10 * images[0].size)))]
-                    grid = grid_of(len(images), 10, -(-len(images) // 10))
+                    grid = arranged(np.arange(len(images)), 10, -(-len(images) // 10))
                     return png(sheet(images, grid, ground=GROUND), LARGEST)
         except Exception as error:  # of a plugin's sampler, or of a file that another version wrote
             self.note(f"The samples that {cell.metric} of {cell.fit} measured: {error_text(error)}")

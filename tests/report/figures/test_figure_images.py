@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
+from jembench.data.grid import sheet
 from jembench.report.figures import density, samples
-from jembench.report.figures.images import Panel, grids, sheet
+from jembench.report.figures.images import Panel, grids
 
 
 @pytest.fixture

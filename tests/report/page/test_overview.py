@@ -84,7 +84,7 @@ def test_what_is_no_number_has_no_scale():
 
 
 def grid_of(tmp_path, images, chosen):
-    grid.write_png(tmp_path / "samples.png", images, chosen)
+    grid.write_png(tmp_path / "samples.png", images.numpy(), chosen.numpy())
     content = base64.b64encode((tmp_path / "samples.png").read_bytes()).decode()
     return Picture("", f"data:image/png;base64,{content}", 0)
 
