@@ -37,9 +37,7 @@ def log_det_to_unit(data: DataSpec) -> float:
     return -data.dimensions * math.log(256 * level_width(data.bounds))
 
 
-def dequantised(
-    x: Float[Tensor, "B C H W"], bounds: Bounds, generator: Generator | None = None
-) -> Float[Tensor, "B C H W"]:
+def dequantised(x: Float[Tensor, "B C H W"], bounds: Bounds, generator: Generator | None = None) -> Tensor:
     """Move each pixel to a uniformly random place in the cell of its level.
 
     Args:

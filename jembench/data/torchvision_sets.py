@@ -24,18 +24,9 @@ DOWNLOAD_TIMEOUT = 30.0
 """Seconds without data after which a download fails: some proxies accept a connection and never answer."""
 
 _CIFAR10 = "airplane automobile bird cat deer dog frog horse ship truck"
-_CIFAR100 = """
-apple aquarium_fish baby bear beaver bed bee beetle bicycle bottle bowl boy bridge bus butterfly camel can castle
-caterpillar cattle chair chimpanzee clock cloud cockroach couch crab crocodile cup dinosaur dolphin elephant flatfish
-forest fox girl hamster house kangaroo keyboard lamp lawn_mower leopard lion lizard lobster man maple_tree motorcycle
-mountain mouse mushroom oak_tree orange orchid otter palm_tree pear pickup_truck pine_tree plain plate poppy porcupine
-possum rabbit raccoon ray road rocket rose sea seal shark shrew skunk skyscraper snail snake spider squirrel
-streetcar sunflower sweet_pepper table tank telephone television tiger tractor train trout tulip turtle wardrobe
-whale willow_tree wolf woman worm
-"""
 _ABOUT = {
     "cifar10": ("CIFAR-10", _CIFAR10.split(), 50_000, 10_000),
-    "cifar100": ("CIFAR-100", _CIFAR100.split(), 50_000, 10_000),
+    "cifar100": ("CIFAR-100", Path(__file__).with_name("cifar100.txt").read_text().split(), 50_000, 10_000),
     "svhn": ("SVHN", list("0123456789"), 73_257, 26_032),
 }
 """The title, the names of the classes, and the numbers of training and test images of each dataset."""

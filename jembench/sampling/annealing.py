@@ -88,9 +88,7 @@ class Annealing:
             chains, _ = self.transition(chains, 1.0, self.steps[-1], generator)
         return chains.x
 
-    def run(
-        self, x: Float[Tensor, "B C H W"], generator: Generator, *, reverse: bool = False
-    ) -> tuple[Float[Tensor, " B"], float]:
+    def run(self, x: Float[Tensor, "B C H W"], generator: Generator, *, reverse: bool = False) -> tuple[Tensor, float]:
         """Anneal chains from uniform starts to E, or with ``reverse`` from samples of exp(-E) to the uniform density.
 
         Returns:
@@ -136,9 +134,7 @@ def _uniform(x: Tensor, generator: Generator) -> Tensor:
     return torch.rand(len(x), generator=generator, device=generator.device).to(x)
 
 
-def reflected(
-    x: Float[Tensor, "B C H W"], momentum: Float[Tensor, "B C H W"], bounds: Bounds
-) -> tuple[Float[Tensor, "B C H W"], Float[Tensor, "B C H W"]]:
+def reflected(x: Float[Tensor, "B C H W"], momentum: Float[Tensor, "B C H W"], bounds: Bounds) -> tuple[Tensor, Tensor]:
     """Fold a straight path back into the box: each pixel, and its momentum, is reflected at every wall it passed."""
     low, high = bounds
     place = (x - low) / (high - low)

@@ -30,13 +30,7 @@ class UniformStart:
         shape = (n, *self.data.shape)
         return torch.rand(shape, generator=generator, device=generator.device).mul_(high - low).add_(low)
 
-    def renew(
-        self,
-        x: Float[Tensor, "B C H W"],
-        restart: Bool[Tensor, " B"],
-        y: Int[Tensor, " B"] | None,
-        generator: Generator,
-    ) -> Float[Tensor, "B C H W"]:
+    def renew(self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator) -> Tensor:
         """Replace the chains of ``restart`` by noise.
 
         Noise is drawn for all chains, which costs less than waiting for the device to know those that restart.
@@ -105,13 +99,7 @@ class ClassGaussianStart:
                 x[chains] += draw_gaussian(len(chains), images, self.data.bounds, generator)
         return x.clamp_(*self.data.bounds)
 
-    def renew(
-        self,
-        x: Float[Tensor, "B C H W"],
-        restart: Bool[Tensor, " B"],
-        y: Int[Tensor, " B"] | None,
-        generator: Generator,
-    ) -> Float[Tensor, "B C H W"]:
+    def renew(self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator) -> Tensor:
         """Replace the chains of ``restart`` by new starts.
 
         Starts are drawn for these chains alone: three, as many as usually restart, cost a fifth of a batch of 64.
@@ -122,9 +110,7 @@ class ClassGaussianStart:
         return x.index_copy(0, chains, self.draw(len(chains), None if y is None else y[chains], generator))
 
 
-def draw_gaussian(
-    n: int, images: UInt8[Tensor, "N C H W"], bounds: Bounds, generator: Generator
-) -> Float[Tensor, "n C H W"]:
+def draw_gaussian(n: int, images: UInt8[Tensor, "N C H W"], bounds: Bounds, generator: Generator) -> Tensor:
     """Draw n images from the Gaussian with the images' mean and covariance (zero for one image), not clamped."""
     count, device = len(images), images.device
     mean = torch.zeros(images[0].numel(), device=device)
