@@ -214,7 +214,7 @@ def _pixelated(image: Image.Image, share: float) -> Image.Image:
 def _as_jpeg(image: Image.Image, quality: int) -> Image.Image:
     stream = io.BytesIO()
     image.save(stream, "JPEG", quality=quality)
-    return Image.open(stream)
+    return Image.open(stream, formats=["JPEG"])
 
 
 # --- all of them ------------------------------------------------------------------------------------------------------

@@ -111,8 +111,8 @@ def test_pixels_and_jpeg_are_those_of_pillow():
     levels = split(CIFAR, 1).images.permute(0, 2, 3, 1).numpy()
     picture, stream = Image.fromarray(levels[0]), io.BytesIO()
     picture.save(stream, "JPEG", quality=65)
-    small = picture.resize((24, 24), BOX).resize((32, 32), BOX)
-    for name, severity, expected in (("pixelate", 4, small), ("jpeg_compression", 2, Image.open(stream))):
+    small, jpeg = picture.resize((24, 24), BOX).resize((32, 32), BOX), Image.open(stream, formats=["JPEG"])
+    for name, severity, expected in (("pixelate", 4, small), ("jpeg_compression", 2, jpeg)):
         found = corruptions.corrupt(levels, name, severity, np.random.default_rng())
         assert np.array_equal(found[0], expected)
 
