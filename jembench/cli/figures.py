@@ -1,7 +1,5 @@
 """``jembench figures``: the figures of a store's results."""
 
-from __future__ import annotations
-
 import sys
 import traceback
 from pathlib import Path

@@ -5,8 +5,6 @@ Resamples are computed by the implementations here, which are many times faster 
 Legend: N generated images, M reference images, D features, K logits, S splits, R resamples.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple

@@ -3,8 +3,6 @@
 Legend: N test images, M outliers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar

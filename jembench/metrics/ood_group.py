@@ -3,8 +3,6 @@
 Legend: N test images, M outliers of a set.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 

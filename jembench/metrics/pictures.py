@@ -3,8 +3,6 @@
 Legend: N images, M of them shown, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

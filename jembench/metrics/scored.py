@@ -3,8 +3,6 @@
 Legend: N images.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property

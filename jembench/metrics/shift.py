@@ -3,8 +3,6 @@
 Legend: M test images, N shifted images of each of V variants.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 

@@ -1,7 +1,5 @@
 """Metrics of a training: the time of an iteration, and stability."""
 
-from __future__ import annotations
-
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar

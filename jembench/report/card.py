@@ -1,7 +1,5 @@
 """The model card of a trained model that is shared: what it is, how good, how it was made and how it is loaded."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Verdicts on claims: each is tested on the models of a store that it names."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -7,8 +7,6 @@ seeds. The p value of a difference is the larger of the two, adjusted by Holm fo
 Legend: N images, R resamples.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

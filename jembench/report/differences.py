@@ -1,7 +1,5 @@
 """The table of differences: that of two models, of a store measured again, and of claims."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple

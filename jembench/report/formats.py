@@ -4,8 +4,6 @@ A format is a function from a :class:`Document` to text, with options if it like
 ``jembench.formats`` names the formats; ``--format`` takes such a name or an import path.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Labels of values in words, for headings and notes, and short names."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from collections import Counter

@@ -1,7 +1,5 @@
 """Tables as LaTeX: one float for each, in two columns and scaled down where it is wide, and one block of notes."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence

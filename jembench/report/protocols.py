@@ -1,7 +1,5 @@
 """Comparison of protocols part by part: among our own results, and of a published number with one of ours."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from fnmatch import fnmatchcase

@@ -1,7 +1,5 @@
 """Published numbers that stand beside ours, and the tables of papers with the parts of their protocols that differ."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence, Set
 from dataclasses import replace

@@ -4,8 +4,6 @@ A file is one paper, a ``[[table]]`` in it one place of that paper; ``jem-iclr20
 described at the head of ``jem-iclr2020.toml``.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources.abc import Traversable

@@ -1,7 +1,5 @@
 """Comparison of a store with what was measured again from its records, value by value."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import NamedTuple

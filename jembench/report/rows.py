@@ -1,7 +1,5 @@
 """Results as flat rows: one value of one metric, of a seed or as the mean over seeds. Tables are pivots of them."""
 
-from __future__ import annotations
-
 import math
 import re
 import statistics

@@ -1,7 +1,5 @@
 """Selection of a store's results by fields, their order, and the display names of models. Imports no torch."""
 
-from __future__ import annotations
-
 import shlex
 import warnings
 from collections import Counter

@@ -3,8 +3,6 @@
 A number shows two significant digits of its uncertainty.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass

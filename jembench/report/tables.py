@@ -4,8 +4,6 @@ A part of a suite has a main table of its metrics and a table for each of its gr
 options alone (an attack) have a table with a line for each choice of options.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """Tables on a terminal, with ``rich``. What does not fit into the width goes on below; nothing is cut off."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from textwrap import wrap
 

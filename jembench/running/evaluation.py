@@ -6,8 +6,6 @@ immutable :class:`~jembench.interfaces.Evaluation` of one metric.
 Legend: N examples, C channels, H height, W width, K classes.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

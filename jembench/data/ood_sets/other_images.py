@@ -3,8 +3,6 @@
 Legend: N images, M test images of the other dataset, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Resolution of the text of a ``set=`` option to an OOD set or a dataset."""
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 from jembench.catalog import discovery, registry, spec

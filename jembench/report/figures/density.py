@@ -3,8 +3,6 @@
 Figures 9 to 12 of Grathwohl et al. (2020), arXiv:1912.03263, are those of ``source=kept``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

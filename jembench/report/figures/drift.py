@@ -3,8 +3,6 @@
 With ``chain-drift:at=5+10+20+50+100`` it is Figure 3 of the reproducibility report of Grathwohl et al. (2020).
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -3,8 +3,6 @@
 Tables 3 to 6 of the reproducibility report of Grathwohl et al. (2020), as curves.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 

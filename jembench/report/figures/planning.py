@@ -3,8 +3,6 @@
 A figure of a metric is planned by a function that the entry-point group ``jembench.figures`` names by the metric.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 
 from jembench import drawing

@@ -5,8 +5,6 @@ Grathwohl et al. (2020), arXiv:1912.03263, Figures 5 and 17.
 Legend: N attacked images, K sizes at which an accuracy changes, C channels, H height, W width.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 

@@ -3,8 +3,6 @@
 Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 3, 7, 8 and 12.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

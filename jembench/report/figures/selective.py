@@ -3,8 +3,6 @@
 Traub et al. (2024), arXiv:2407.01032, Figure 1.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

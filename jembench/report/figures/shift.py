@@ -3,8 +3,6 @@
 Ovadia et al. (2019), arXiv:1906.02530, Figure 2, for accuracy and ECE.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

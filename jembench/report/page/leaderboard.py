@@ -1,7 +1,5 @@
 """The index of the pages of several stores: a leaderboard of their models."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The server of the page of a store, for this machine alone."""
 
-from __future__ import annotations
-
 import secrets
 import sys
 from collections.abc import Callable, Hashable
