@@ -5,10 +5,17 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from importlib import resources
+from typing import Any
 
 from jembench.experiment.sweep import bare_name
 
-_WORDS = tomllib.loads(resources.files("jembench.report").joinpath("headings.toml").read_text(encoding="utf-8"))
+
+def table_of(file: str) -> dict[str, Any]:
+    """Return the content of a TOML file of this package."""
+    return tomllib.loads(resources.files("jembench.report").joinpath(file).read_text(encoding="utf-8"))
+
+
+_WORDS = table_of("headings.toml")
 _KNOWN = re.compile(rf"(?<![^@-])({'|'.join(sorted(_WORDS, key=len, reverse=True))})(?![^@-])")
 _NETWORK = re.compile(
     r"(is|fid-infinity|fid|kid|precision|recall|density|coverage|memorised|nearest-ratio|ct|authentic)-(.+-cnn|dinov2|clip)"

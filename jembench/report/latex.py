@@ -1,7 +1,6 @@
 """Tables as LaTeX: one float for each, in two columns and scaled down where it is wide, and one block of notes."""
 
 import re
-import unicodedata
 from collections.abc import Iterator, Sequence
 from typing import Literal
 
@@ -9,7 +8,8 @@ from jembench.catalog.spec import slug
 from jembench.drawing import inches
 from jembench.errors import SpecError
 from jembench.report.formats import Document
-from jembench.report.table import ABSENT, ENDS, INTERVAL, Footnote, Table, TableCell
+from jembench.report.headings import table_of
+from jembench.report.table import ENDS, INTERVAL, Footnote, Table, TableCell
 
 Interval = Literal["below", "pm"]
 
@@ -127,34 +127,7 @@ def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> li
 
 # --- characters -------------------------------------------------------------------------------------------------------
 
-_ESCAPES = {
-    **{character: rf"\{character}" for character in "{}$&#%_"},
-    "\\": r"\textbackslash{}",
-    "^": r"\textasciicircum{}",
-    "~": r"\textasciitilde{}",
-    "<": r"\textless{}",
-    ">": r"\textgreater{}",
-    "|": r"\textbar{}",
-    '"': "''",
-    "`": r"\textquoteleft{}",
-    "±": r"$\pm$",
-    "·": r"$\cdot$",
-    "\N{MULTIPLICATION SIGN}": r"$\times$",
-    "∞": r"$\infty$",
-    "≤": r"$\leq$",
-    "≥": r"$\geq$",
-    "→": r"$\to$",
-    "↑": r"$\uparrow$",
-    "↓": r"$\downarrow$",
-    "†": r"$\dagger$",
-    ABSENT: r"\textemdash{}",
-    "\N{NO-BREAK SPACE}": "~",
-}
-for _character in map(chr, range(0x370, 0x400)):
-    if _greek := re.fullmatch("GREEK (SMALL|CAPITAL) LETTER ([A-Z]+)", unicodedata.name(_character, "")):
-        _name = _greek[2].lower().replace("lamda", "lambda")
-        _ESCAPES[_character] = rf"$\{_name if _greek[1] == 'SMALL' else _name.title()}$"
-_CHARACTERS = str.maketrans(_ESCAPES)
+_CHARACTERS = str.maketrans(table_of("latex.toml"))
 
 _CODE = re.compile(r"(?<!\w)`([^`\s](?:[^`]*[^`\s])?)`(?!\w)")
 

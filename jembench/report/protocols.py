@@ -79,18 +79,7 @@ def in_common(protocols: Iterable[str]) -> str:
 TACIT = frozenset({"content", "data_content", "outliers"})
 """Parts of our protocol ids that no publication states: the images themselves, and the number of the outliers."""
 
-_NAMES = {
-    "content": "the outliers themselves",
-    "data": "dataset",
-    "data_content": "the images themselves",
-    "data_noise": "noise on test images",
-    "eot": "averaged chains",
-    "features": "feature network",
-    "grad": "gradient",
-    "outliers": "their number",
-    "refine": "refinement steps",
-    "smooth": "smoothing noise",
-}
+_NAMES: Mapping[str, str] = headings.table_of("protocols.toml")
 
 
 def part_in_words(name: str, value: str) -> str:

@@ -6,18 +6,17 @@
 from __future__ import annotations
 
 import math
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
-from importlib import resources
 from typing import TYPE_CHECKING
 
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.experiment.names import Fit
 from jembench.experiment.sweep import bare_name, without_added
+from jembench.report.headings import table_of
 from jembench.report.protocols import parts_of
 from jembench.report.rows import Row, grouped, mark_chance, mark_incomparable, mean, mean_of
 from jembench.report.table import Footnote, Table, TableCell
@@ -26,8 +25,7 @@ from jembench.report.tables import Tables
 if TYPE_CHECKING:
     from jembench.report.comparison import Significance
 
-_FILE = resources.files("jembench.report").joinpath("respects.toml")
-_TABLES: Mapping[str, Mapping[str, Sequence[str]]] = tomllib.loads(_FILE.read_text(encoding="utf-8"))
+_TABLES: Mapping[str, Mapping[str, Sequence[str]]] = table_of("respects.toml")
 RESPECTS, COSTS = _TABLES["respects"], _TABLES["costs"]
 _PREFERRED = {**RESPECTS, **COSTS}
 
