@@ -52,9 +52,6 @@ def arrays():
     return {"train": (images, np.arange(30) % 3), "test": (images, np.arange(30) % 3)}
 
 
-# --- importing --------------------------------------------------------------------------------------------------------
-
-
 def test_importing_imports_nothing_heavy():
     script = (
         "import sys, jembench\n"
@@ -77,9 +74,6 @@ def test_the_arrays_of_a_script_are_not_written_to():
     dataset.split("train").images.zero_()
     assert given["train"][0].any()
     assert dataset.split("train").images.any()
-
-
-# --- results ----------------------------------------------------------------------------------------------------------
 
 
 def test_records_are_tidy(folder):
@@ -149,9 +143,6 @@ def test_bad_arguments_are_refused_before_anything_is_done(arguments, message, z
     with pytest.raises(SpecError, match=message):
         jb.run(given.pop("suite"), **given)
     assert not (tmp_path / "store").exists()
-
-
-# --- live objects -----------------------------------------------------------------------------------------------------
 
 
 def test_a_module_and_arrays_are_measured_as_they_are(tmp_path):
@@ -241,9 +232,6 @@ def test_a_module_that_can_be_trained_is_trained(zoo_of_tests, tmp_path):
     assert not torch.equal(fit.model.net[1].weight, module.net[1].weight)
 
 
-# --- a trained model --------------------------------------------------------------------------------------------------
-
-
 def test_a_loaded_model(fit):
     assert not fit.model.training
     assert fit.sampler is not None
@@ -308,9 +296,6 @@ def test_attack_and_compare(fit, store):
     assert [record["label"] for record in compared.records] == ["accuracy"]
     assert "accuracy" in compared._repr_markdown_()
     assert len(compared.to_dataframe()) == 1
-
-
-# --- examples ---------------------------------------------------------------------------------------------------------
 
 
 EXAMPLES = [arguments, comparison, fit_module, results, runs, status, stored]

@@ -35,8 +35,6 @@ BROKEN = {
     "latin-1": "[console_scripts]\ncafé = b:c\n".encode("latin-1"),
 }
 
-# --- discovery --------------------------------------------------------------------------------------------------------
-
 
 def test_core_registers_itself_through_the_groups_of_everybody():
     digits = discovery.find("datasets", "digits")
@@ -121,9 +119,6 @@ def test_an_egg_info_without_a_version(site):
     assert str(discovery.find("models", "lion")) == "zoo  [lion = zoo:build]"
 
 
-# --- names ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_name_offered_twice_lists_the_candidates(site):
     site.install("a-zoo", "[jembench.models]\nlion = a:build\n")
     site.install("b-zoo", "[jembench.models]\nlion = b:build\n")
@@ -154,9 +149,6 @@ def test_an_unknown_name():
 def test_an_unknown_name_of_a_distribution():
     with pytest.raises(SpecError, match="Nearest: jembench/sgld"):
         discovery.find("samplers", "jembench/sgdl")
-
-
-# --- loading ----------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -230,9 +222,6 @@ def test_what_is_not_callable_is_not_a_factory(zoo):
         match=r"model 'number' of zoo-park 1.0 cannot be loaded .*: it is of type int, not a factory\. Update",
     ):
         registry.resolve("models", "number")
-
-
-# --- versions of the interface ----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,6 @@ def test_only_images_that_are_not_hidden_count_in_folders_below_a_class_too(root
     assert imagefolder(root=str(root)).split("train").labels.tolist() == [0, 0, 1, 1, 1]
 
 
-# --- grey images ------------------------------------------------------------------------------------------------------
-
-
 def all_grey(root: Path, *, mode: str = "L") -> None:
     for path in root.rglob("*.png"):
         Image.open(path).convert("L").convert(mode).save(path)
@@ -126,9 +123,6 @@ def test_the_first_image_decides_and_one_in_colour_is_refused_after_a_grey_one(r
     assert imagefolder(root=str(root), grey=True).split("train").images.shape == (4, 1, 4, 6)
     save(root / "train/cat/0.png", random_pixels(5))
     assert imagefolder(root=str(root)).split("train").images.shape == (4, 3, 4, 6)
-
-
-# --- a folder without train and test ----------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -188,9 +182,6 @@ def test_the_split_is_part_of_the_identity(flat: Path) -> None:
     assert len({stable_hash(identity(options)) for options in ("", ",split=.7", ",seed=1", ",grey=false")}) == 4
 
 
-# --- the cache of decoded images --------------------------------------------------------------------------------------
-
-
 def forbid_decoding(monkeypatch: pytest.MonkeyPatch) -> None:
     def decode(path: str, form: object) -> np.ndarray:
         raise AssertionError(f"decoded {path}")
@@ -242,9 +233,6 @@ def test_a_torn_cache_is_made_anew(root: Path, cache: Path) -> None:
 def test_a_cache_that_cannot_be_written_only_costs_time(root: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file is in the way")
     assert len(imagefolder(root=str(root)).split("train").images) == 4
-
-
-# --- folders that are not in order ------------------------------------------------------------------------------------
 
 
 def message(error: type[JembenchError], root: Path, read: bool = False, **options: float) -> str:

@@ -46,9 +46,6 @@ def cell_id(plan):
     return cell.id
 
 
-# --- crossing ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_plan_crosses_everything(make):
     plan = make("jem classifier", "score energy", seeds=(0, 1))
     crossed = [(str(cell.fit.model), cell.fit.seed, str(cell.metric)) for cell in plan.cells]
@@ -106,9 +103,6 @@ def test_a_suite_of_which_nothing_is_for_the_dataset(dataset, expected):
         make_plan(chosen)
 
 
-# --- --set ------------------------------------------------------------------------------------------------------------
-
-
 def test_settings_go_to_the_metric_that_they_name_or_to_the_recipe(make):
     settings = ["zoo_of_tests:score.weight=2.5", "epochs=3", "optimizer.learning_rate=0.5"]
     plan = make("jem", "score energy", settings=settings)
@@ -137,8 +131,6 @@ def test_a_setting_that_does_not_fit(make, setting, expected):
         make(settings=[setting])
     assert str(caught.value).startswith(expected)
 
-
-# --- identity ---------------------------------------------------------------------------------------------------------
 
 SAMPLER = "pcd:steps=3,buffer=30,step_size=0.1"
 
@@ -231,9 +223,6 @@ def test_an_update_of_a_plugin_keeps_the_id(make, monkeypatch):
         monkeypatch.setattr(discovery, "catalogue", lambda catalogue=catalogue: catalogue)
         ids.add(fit_id(make_plan(suite_of(["digits"], models=["lion"], metrics=["nll"]))))
     assert len(ids) == 1
-
-
-# --- the recipe's options of the model --------------------------------------------------------------------------------
 
 
 @pytest.fixture

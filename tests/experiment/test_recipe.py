@@ -53,8 +53,6 @@ def message(*arguments):
     return str(caught.value)
 
 
-# --- what is shipped --------------------------------------------------------------------------------------------------
-
 PUBLISHED = {
     "paper": {"epochs": 150, "decay_epochs": (50, 100), "warmup_iterations": 0, "validation": 0},
     "code": {"epochs": 200, "decay_epochs": (160, 180), "warmup_iterations": 1000, "validation": 5000},
@@ -122,9 +120,6 @@ def test_every_shipped_recipe_can_be_read_and_its_sampler_made():
             registry.resolve("samplers", recipe.chains.sampler)
 
 
-# --- the schedule -----------------------------------------------------------------------------------------------------
-
-
 def test_the_schedule_s_factor():
     schedule = Schedule(warmup_iterations=4, decay=0.5, decay_epochs=(1, 2.5))
     factors = [schedule.make()(iteration, 10, 100) for iteration in (0, 1, 3, 4, 9, 10, 24, 25)]
@@ -169,9 +164,6 @@ def test_a_cosine_falls_from_1_to_0_over_the_whole_budget_and_multiplies_the_res
     together = Schedule(cosine=True, warmup_iterations=40, decay=0.5, decay_epochs=(5,))
     assert together.make()(19, 10, 120) == pytest.approx(19 / 40 * cosine.make()(19, 10, 120))
     assert together.make()(60, 10, 120) == pytest.approx(0.5 * 0.5)
-
-
-# --- names and files --------------------------------------------------------------------------------------------------
 
 
 def test_a_file(write):
@@ -235,9 +227,6 @@ def test_values_that_cannot_be(write, override, expected):
     assert message(write(), [override]) == f"In recipe mine, {expected}"
 
 
-# --- overrides --------------------------------------------------------------------------------------------------------
-
-
 def test_overrides_of_every_kind(write):
     recipe = recipes.load(
         write(),
@@ -290,9 +279,6 @@ def test_an_override_that_does_not_fit(write, override, expected):
     assert message(write(), [override]).startswith(expected)
 
 
-# --- identity ---------------------------------------------------------------------------------------------------------
-
-
 def leaves(value, path=()):
     """The paths of all fields that hold no dataclass."""
     for field in dataclasses.fields(value):
@@ -336,9 +322,6 @@ def test_guards_that_change_nothing_are_one_recipe():
     first, *others = [recipes.load("digits", overrides).identity for overrides in watching]
     assert all(other == first for other in others)
     assert first != recipes.load("digits").identity
-
-
-# --- which recipe is the default --------------------------------------------------------------------------------------
 
 
 def test_the_recipe_of_a_model_and_a_dataset_has_their_names(monkeypatch):

@@ -57,8 +57,6 @@ def metrics_on(plan, dataset):
     return list(dict.fromkeys(str(cell.metric) for cell in plan.cells if str(cell.fit.dataset) == dataset))
 
 
-# --- blocks -----------------------------------------------------------------------------------------------------------
-
 BLOCKS = f"""
 metrics = ["nll"]
 seeds = [0, 1]
@@ -158,9 +156,6 @@ def test_what_the_command_line_makes_one_training_has_both_names(installed):
     assert plan.names == {(ANY, "digits+epochs=1"): "Long / Short"}
 
 
-# --- grids ------------------------------------------------------------------------------------------------------------
-
-
 def test_a_grid_adds_its_metrics_to_those_of_its_block(installed):
     few = installed(few=FEW + 'metrics = ["accuracy"]\n' + GRID)
     plan = make_plan(few)
@@ -191,8 +186,6 @@ def test_an_attack_on_several_datasets_has_a_block_for_each():
     ):
         of_attack("pdg", {}, models=[ANY], datasets=["digits"], seeds=[0])
 
-
-# --- suites that include others ---------------------------------------------------------------------------------------
 
 BOTH = 'title = "Both"\ninclude = ["few", "more"]\n'
 MORE = FEW.replace("Few", "More") + 'metrics = ["nll", "ece"]\nseeds = [0, 1]\nreference = ["jem-iclr2020/table1"]\n'
@@ -245,9 +238,6 @@ def test_suites_that_include_each_other(installed):
         installed(few='title = ""\ninclude = ["more"]', more='title = ""\ninclude = ["few"]')
 
 
-# --- results that are there -------------------------------------------------------------------------------------------
-
-
 def test_results_are_shown_with_the_blocks_that_train_by_their_recipe(installed):
     both = installed(both=BOTH, few=FEW + NLL + 'recipe = "code"', more=MORE)
     recipes_seen = ["code", "code+epochs=1", "digits", "digits-paper"]
@@ -258,8 +248,6 @@ def test_results_are_shown_with_the_blocks_that_train_by_their_recipe(installed)
     )
     assert sorted(recipe for *_, recipe in more.rows) == ["digits", "digits-paper"]
 
-
-# --- files ------------------------------------------------------------------------------------------------------------
 
 CLAIM = """
 [[claim]]
@@ -332,9 +320,6 @@ def test_an_experiment_is_named_by_its_path_in_errors(tmp_path):
     path.write_text('title = ""\nlimits = 3')
     with pytest.raises(SpecError, match=f"^There is no key in {path} named 'limits'. Nearest: limit"):
         suites.load(str(path))
-
-
-# --- those that are installed -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["samplers", "divergence"])

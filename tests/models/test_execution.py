@@ -50,9 +50,6 @@ def test_each_module_goes_back_into_its_own_mode(train, before):
     assert (net[0].training, net[1].training) == before
 
 
-# --- Algorithm 1 ------------------------------------------------------------------------------------------------------
-
-
 class JEM(LogitModel):
     chains = "marginal"
 
@@ -140,9 +137,6 @@ def test_training_is_algorithm_1(settings, rounding):
     assert {p.dtype for p in trainer.model.parameters()} == {torch.float32}
 
 
-# --- layout -----------------------------------------------------------------------------------------------------------
-
-
 class Viewing(nn.Module):
     """Flattens its maps with .view, which channels-last maps do not bear."""
 
@@ -198,9 +192,6 @@ def test_another_error_of_the_network_is_its_own():
 
     with pytest.raises(RuntimeError, match="99"):
         to_channels_last(Wrong(), DATA)
-
-
-# --- the compiler -----------------------------------------------------------------------------------------------------
 
 
 def no_compiler(function, **options):

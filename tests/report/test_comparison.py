@@ -61,9 +61,6 @@ def right(share, rng):
     return rng.random(N) < share
 
 
-# --- other test images ------------------------------------------------------------------------------------------------
-
-
 def test_accuracy_of_one_seed_is_tested_by_mcnemar(results):
     rng = np.random.default_rng(1)
     a, b = right(0.9, rng), right(0.85, rng)
@@ -182,9 +179,6 @@ def test_mcnemar_knows_no_margin(results):
     assert found.images_test == "paired bootstrap"
 
 
-# --- other seeds ------------------------------------------------------------------------------------------------------
-
-
 def test_other_seeds_are_students_t(results):
     rng = np.random.default_rng(8)
     a, b = rng.normal(3, 1, 5), rng.normal(2, 1, 5)
@@ -231,9 +225,6 @@ def test_only_seeds_of_both_are_compared(results):
     (row,) = compared(results, *cells).rows
     assert row.seeds == (1, 2)
     assert row.a == pytest.approx(np.mean([cells[seed].outcome.values["nll"].value for seed in (1, 2)]))
-
-
-# --- verdicts ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_better_of_two(results):

@@ -59,9 +59,6 @@ def test_samples_by_a_given_sampler_and_features_of_own_images_have_one_note_eac
     assert not any("KID" in remark for remark in remarks)
 
 
-# --- values -----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("numbers", "text"),
     [
@@ -95,9 +92,6 @@ def test_differing_protocols_in_a_column_are_flagged(cell):
     assert notes(table)["†"].endswith("do not compare: glow: images=100; the others: images=397")
     free = only(build([one("jem", 397), one("baseline", 100, "my own words")]).tables())
     assert "baseline: my own words" in notes(free)["†"]
-
-
-# --- main tables ------------------------------------------------------------------------------------------------------
 
 
 def test_a_suite_of_several_parts_has_a_table_for_each(cell):
@@ -145,8 +139,6 @@ def test_published_tables_stand_below_and_say_whether_they_are_of_our_data(full_
     assert "not for comparison" not in build([ours], published=load(["jem-iclr2020/table1"])).tables()[1].title
 
 
-# --- options of one metric --------------------------------------------------------------------------------------------
-
 BUDGET = "images=25,norm=l2,restarts=2,search=minimal,steps=10"
 
 
@@ -188,8 +180,6 @@ def test_an_option_that_the_label_tells_has_no_column(pgd):
     assert labels(table) == ["refinement steps", "model", "PGD L2", "PGD L∞"]
     assert texts(table) == [["0", "jem", "100.0", "—"], ["1", "jem", "90.0", "10.0"]]
 
-
-# --- grids ------------------------------------------------------------------------------------------------------------
 
 SCORES, SETS = ("log-px", "max-py"), ("svhn", "interp", "celeba:root=/data")
 AXES = {"rows": {"score": SCORES}, "columns": {"set": SETS}}
@@ -304,8 +294,6 @@ def test_published_rows_stand_below_ours_in_each_line(full):
     assert [row[0] for row in texts(left)] == ["Unconditional Glow", "Class-Conditional Glow", "IGEBM", "JEM"]
     assert "Protocols differ in: noise on test images, set." in [note.text for note in left.footnotes]
 
-
-# --- whatever comes ---------------------------------------------------------------------------------------------------
 
 floats = st.floats(-1e300, 1e300) | st.sampled_from([math.nan, math.inf, -math.inf])
 numbers = st.builds(Value, floats, st.none() | floats, st.none() | floats, st.integers(1, 9))

@@ -88,9 +88,6 @@ def used(sampler, *, conditional=False):
     return sampler
 
 
-# --- what is shared ---------------------------------------------------------------------------------------------------
-
-
 def test_logits_and_energies_of_the_test_images(make):
     evaluation = make()
     expected = IMAGES.flatten(1).double() / 255 * 2 - 1
@@ -139,9 +136,6 @@ def test_a_limit_is_a_draw_of_test_images_that_all_models_share(make):
         assert torch.equal(labels, TEST.labels[places])
         assert len(make(limit=limit).predictions.read("logits")) == limit
     assert len(make(limit=99).data.part("test").images) == 4
-
-
-# --- images and what the model says of them ---------------------------------------------------------------------------
 
 
 class Watched(Pixels):
@@ -222,9 +216,6 @@ def test_refining_follows_the_model_s_own_chain_from_the_image_itself(make):
     assert torch.equal(evaluation.data.images("test"), IMAGES)
     with pytest.raises(NotApplicable, match="without chains"):
         make(Pixels("none")).predictions.refined("test", 3)
-
-
-# --- samples ----------------------------------------------------------------------------------------------------------
 
 
 def test_new_chains_by_their_source(make):

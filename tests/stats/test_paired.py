@@ -18,9 +18,6 @@ def mean_of(values):
     return lambda indices: values[indices].mean(axis=1)
 
 
-# --- McNemar ----------------------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=60, deadline=None)
 @given(only_a=st.integers(0, 25), only_b=st.integers(0, 25), both=st.integers(0, 5), neither=st.integers(0, 5))
 def test_mcnemar_counts_the_divisions_that_are_as_uneven(only_a, only_b, both, neither):
@@ -50,9 +47,6 @@ def test_images_must_be_the_same():
         bootstrap_difference(mean(np.ones(3)), mean(np.ones(4)), 0.0, paired=True, rng=np.random.default_rng(0))
 
 
-# --- the bootstrap ----------------------------------------------------------------------------------------------------
-
-
 def mean(values):
     return Resampling(mean_of(values), (len(values),))
 
@@ -80,9 +74,6 @@ def test_resamples_that_all_agree_are_no_interval(shift):
     a = np.random.default_rng(2).normal(size=100)
     with pytest.raises(ValueError, match="all resamples agree"):
         compare(a + shift, a)
-
-
-# --- shares and ranks at their ends -----------------------------------------------------------------------------------
 
 
 def share(flags):
@@ -127,9 +118,6 @@ def test_p_is_below_05_where_the_interval_leaves_the_null_out(only_a, only_b, bo
         assert not found.low <= 0 <= found.high
     if not found.low <= 0 <= found.high:
         assert found.p < 0.07
-
-
-# --- from two intervals -----------------------------------------------------------------------------------------------
 
 
 def test_two_intervals_add_in_quadrature():
@@ -202,9 +190,6 @@ def test_models_on_other_images_may_be_of_other_numbers():
     assert (found.low, found.high) == pytest.approx(tuple(expected), abs=0.1)
 
 
-# --- Holm -------------------------------------------------------------------------------------------------------------
-
-
 @settings(max_examples=80, deadline=None)
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_holm_is_the_closure_of_bonferroni(p_values):
@@ -237,9 +222,6 @@ def test_holm_of_nothing_is_nothing():
 def test_what_is_no_p_value_is_not_adjusted(wrong):
     with pytest.raises(ValueError, match=r"within 0\.\.1"):
         holm([0.5, wrong])
-
-
-# --- seeds ------------------------------------------------------------------------------------------------------------
 
 
 @settings(max_examples=40, deadline=None)

@@ -87,9 +87,6 @@ def write_as_of(path, age, kernel="another"):
     os.utime(path, (then, then))
 
 
-# --- one machine ------------------------------------------------------------------------------------------------------
-
-
 def test_it_can_be_held_and_is_gone_afterwards(path):
     with lease(path) as mine:
         assert mine
@@ -213,9 +210,6 @@ def test_one_that_was_replaced_before_the_claim_is_not_taken_over(path, monkeypa
     assert json.loads(path.read_text())["token"] == "newer"
 
 
-# --- other kernels ----------------------------------------------------------------------------------------------------
-
-
 def test_a_lease_of_another_kernel_holds_until_it_expires_whatever_the_name_of_the_host(path):
     write_as_of(path, age=50)
     with lease(path) as mine:
@@ -316,9 +310,6 @@ def test_a_store_that_was_emptied_is_no_error(path, monkeypatch):
     assert not path.parent.exists()
 
 
-# --- who holds what ---------------------------------------------------------------------------------------------------
-
-
 def test_holders_are_listed_and_none_is_disturbed(path):
     with lease(path):
         write_as_of(path.with_name("gone.json"), age=500)
@@ -328,9 +319,6 @@ def test_holders_are_listed_and_none_is_disturbed(path):
         assert module.in_work(path.parent) == {"fit", "slow", "torn"}
         assert {file: file.read_bytes() for file in path.parent.iterdir()} == before
     assert module.in_work(path.parent / "nowhere") == set()
-
-
-# --- what is left behind ----------------------------------------------------------------------------------------------
 
 
 def open_files():

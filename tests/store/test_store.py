@@ -59,9 +59,6 @@ def with_outcome(**fields):
     return dataclasses.replace(CELL, outcome=dataclasses.replace(CELL.outcome, **fields))
 
 
-# --- cells ------------------------------------------------------------------------------------------------------------
-
-
 def contents(store):
     problems = []
     return store.cells(problems.append), problems
@@ -166,9 +163,6 @@ def test_a_file_of_a_newer_version_is_refused(store):
     assert "newer jembench" in contents(store)[1][0]
 
 
-# --- all cells -----------------------------------------------------------------------------------------------------
-
-
 def test_a_store_that_is_not_there_is_empty(store):
     assert contents(store) == ([], [])
     assert not store.root.exists()
@@ -189,9 +183,6 @@ def test_foreign_files_are_reported_and_passed_over(store):
     assert folder.startswith(f"Cannot read {cells / 'folder.json'}: Is a directory.")
     assert notes == f"{cells / 'notes.txt'} is not a cell, and is passed over."
     assert nowhere == f"{cells / 'nowhere.json'} is gone, or a link to nothing."
-
-
-# --- fits -------------------------------------------------------------------------------------------------------------
 
 
 def test_a_fit_s_record_comes_back(store):
@@ -218,9 +209,6 @@ def test_a_fit_is_found_by_its_id_whatever_its_recipe_was_called(store):
     assert store.fit_folder(same) == store.fit_folder(KEY)
     assert store.read_fit(same) == RECORD
     assert store.read_fit(dataclasses.replace(KEY, id="9876543210")) is None
-
-
-# --- places that cannot be written ------------------------------------------------------------------------------------
 
 
 def test_a_file_in_the_place_of_the_store(tmp_path):
@@ -279,8 +267,6 @@ def test_the_arrays_are_there_before_the_cell(store, monkeypatch):
     assert [path.rpartition(".")[2] for path in order] == ["npz", "json"]
 
 
-# --- several processes ------------------------------------------------------------------------------------------------
-
 WRITER = """
 import dataclasses, sys
 from pathlib import Path
@@ -315,9 +301,6 @@ def test_two_processes_that_write_one_cell_at_once_never_tear_it(store):
         writer.communicate()
         assert writer.returncode == 0
     assert list(store.root.rglob(".*")) == []
-
-
-# --- leases ----------------------------------------------------------------------------------------------------------
 
 
 def test_whoever_lost_the_lease_of_a_fit_writes_nothing_about_it(store):

@@ -84,8 +84,6 @@ def test_what_the_epochs_of_the_sources_come_to_on_the_50000_images_of_cifar10(t
         assert factors == pytest.approx([1, 0.2, 0.2**3])
 
 
-# --- the two batches --------------------------------------------------------------------------------------------------
-
 CLEAN = {"data.noise": 0, "data.stratified": "true"}
 
 
@@ -188,9 +186,6 @@ def test_few_images_get_as_many_iterations_as_the_recipe_says_at_least(make_trai
     assert make_trainer(least_iterations=least).iterations == least
 
 
-# --- chains -----------------------------------------------------------------------------------------------------------
-
-
 class Watched:
     """A trainer's dE/dx, and what it was asked."""
 
@@ -242,9 +237,6 @@ def test_the_model_s_mode_while_sampling_is_the_recipe_s(make_trainer):
         trainer.model.watch = lambda batch, negatives, loss, t=trainer, m=modes: m.append(t.model.training) or loss
         trainer.iterate()
         assert modes == [mode == "train"] * 3 + [True]
-
-
-# --- the step ---------------------------------------------------------------------------------------------------------
 
 
 def test_the_second_pass_of_a_sharpness_aware_step_leaves_running_statistics_alone(make_trainer, toy_models):

@@ -35,9 +35,6 @@ def beyond(loss):
     return loss._replace(total=loss.total + 2e8)
 
 
-# --- divergence that ends a fit ---------------------------------------------------------------------------------------
-
-
 def test_divergence_stops_with_a_reason_and_keeps_the_last_good_checkpoint(make_trainer, tmp_path):
     trainer = rig(make_trainer(**ONCE), {(0, 19), (1, 19)})
     repaired = r"It had been repaired at iteration 20 \(loss was nan\): .* back to iteration 16 with the remedy seed\. "
@@ -71,9 +68,6 @@ def test_a_collapse_that_an_energy_penalty_hides_is_divergence(make_trainer, tmp
     assert all(abs(row["loss"]) < 1e3 for row in fitted.history)
     assert fitted.stability.diverged_at == 4
     assert fitted.stability.reason.startswith("the highest sample lay 1")
-
-
-# --- divergence that is only watched ---------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("how", [WATCH, {"guard.ladder": "[]"}], ids=["watch", "no ladder"])
@@ -116,9 +110,6 @@ def test_a_healthy_training_is_the_same_in_all_modes(name, make_trainer, toy_mod
         expected = None if mode == "off" else Stability(CRITERION, trainer.iterations, None, "", (), "")
         assert (fitted.interventions, fitted.stability) == ([], expected)
         assert_equal_weights(tmp_path / mode, tmp_path / "off")
-
-
-# --- divergence that is mended ----------------------------------------------------------------------------------------
 
 
 def test_it_goes_back_to_the_newest_state_with_other_randomness(make_trainer, tmp_path):
@@ -290,8 +281,6 @@ def test_killed_before_an_intervention_is_on_disk_it_is_made_again(make_trainer,
     assert train(rig(make_trainer(), {(0, 19)}), tmp_path / "killed").interventions == straight.interventions
     assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
 
-
-# --- the chosen model -------------------------------------------------------------------------------------------------
 
 ACCURACY = {0: {8: 0.9, 16: 0.8, 24: 0.95}, 1: {}, 2: {16: 0.8, 24: 0.85, 32: 0.5, 36: 0.5}}
 """Of the attempts that reach an iteration. In the second attempt the state of 24 turns out to be a bad one."""

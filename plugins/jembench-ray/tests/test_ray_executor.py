@@ -188,8 +188,6 @@ def test_the_exception_of_a_signal_comes_through(session):
         signal.signal(signal.SIGALRM, before)
 
 
-# --- a Ray of its own -------------------------------------------------------------------------------------------------
-
 PROGRAM = """
 import sys, time
 from pathlib import Path
@@ -231,9 +229,6 @@ def is_agent(pid):
     return b"Agent" in Path(f"/proc/{pid}/cmdline").read_bytes()
 
 
-# --- without a shared file system -------------------------------------------------------------------------------------
-
-
 def test_without_a_shared_store_the_results_are_the_same(tmp_path, monkeypatch):
     unit = task.Unit
     monkeypatch.setattr(task, "Unit", lambda **options: unit(**options | {"store": str(tmp_path / "elsewhere")}))
@@ -247,18 +242,12 @@ def test_without_a_shared_store_the_results_are_the_same(tmp_path, monkeypatch):
     assert not list((tmp_path / "ray" / "works").iterdir())
 
 
-# --- what users write -------------------------------------------------------------------------------------------------
-
-
 def test_the_executors_of_the_readme_are_made():
     commands = (Path(__file__).parents[1] / "README.md").read_text()
     specs = re.findall(r"--executor (\S+)`?", commands)
     assert len(specs) == 4
     for spec in specs:
         resolve("executors", spec.rstrip("`")).make()
-
-
-# --- bad input --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -98,9 +98,6 @@ def record(name, how="done"):
     return {"id": name, "how": how, "text": "", "host": "node1", "log": ""}
 
 
-# --- options ----------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -150,9 +147,6 @@ def test_of_slurm_s_attempts_the_first_and_the_last_are_said(slurm, tmp_path):
 def test_a_network_gets_a_gpu_where_the_partition_has_any(slurm, tmp_path, options, gpus):
     opened(tmp_path, **options).submit([unit("a")])
     assert re.findall(r"gpus-per-node=(.*)", slurm.script(1)) == [str(gpus)] * (gpus > 0)
-
-
-# --- submitting -------------------------------------------------------------------------------------------------------
 
 
 def test_units_of_several_processes_are_an_array_of_their_own(slurm, tmp_path):
@@ -238,9 +232,6 @@ def test_more_units_than_an_array_can_have_are_several_arrays(slurm, tmp_path, m
     monkeypatch.setattr("jembench_slurm.executor.ARRAY", 10)
     opened(tmp_path, array=4).submit([unit(str(n)) for n in range(25)])
     assert [re.search(r"--array='?([^'\n]*)", slurm.script(n))[1] for n in (1, 2, 3)] == ["0-9%4", "0-9%4", "0-4%4"]
-
-
-# --- endings ----------------------------------------------------------------------------------------------------------
 
 
 def test_slurm_is_asked_once_about_a_thousand_jobs(slurm, tmp_path):
@@ -389,9 +380,6 @@ def test_cancel_drops_what_is_queued_and_signals_what_runs(slurm, tmp_path):
         f"--name={name} --state=PENDING",
         f"--name={name} --state=RUNNING --signal=TERM",
     ]
-
-
-# --- in a job ---------------------------------------------------------------------------------------------------------
 
 
 def job_of(folder, what):

@@ -35,9 +35,6 @@ def column(rows, name):
     return [row[name] for row in rows]
 
 
-# --- calibration ---
-
-
 def test_reliability_is_of_the_predictions_of_each_bin(everything, planned):
     cell, arrays = everything[0]
     rows = rows_of(planned, "reliability-digits-jem-s0")
@@ -86,9 +83,6 @@ def test_predictions_of_other_bins_or_images_are_not_compared(cell, everything):
     stems = [planned.stem for planned in calibration.plan([Result(one, arrays) for one in (first, *others)])]
     assert len(stems) == 4
     assert not any("compared" in stem for stem in stems)
-
-
-# --- out-of-distribution detection ---
 
 
 def test_every_score_is_in_a_histogram(everything, planned):
@@ -170,9 +164,6 @@ def test_a_set_goes_by_its_name_where_that_is_enough(cell):
     assert names("folder:root=/a", "folder:root=/b") == ["folder:root=/a", "folder:root=/b"]
 
 
-# --- densities, ages, distances ---
-
-
 def test_histograms_of_the_density_hold_every_image_of_each_class(density_arrays):
     scores, labels = density_arrays["log-px"], density_arrays["labels"]
     rows = density.by_class("", density_arrays).rows
@@ -221,9 +212,6 @@ def test_distances_of_samples_and_test_images_are_counted_in_every_space(neighbo
         ("pixels", "test images"): 30,
         ("pixels", "samples"): 60,
     }
-
-
-# --- training, generation, seeds ---
 
 
 HISTORIES = {
@@ -355,9 +343,6 @@ def test_one_seed_has_no_figure_of_seeds(cell):
     assert [planned.stem for planned in training.seeds_of([cell("accuracy", seed=seed) for seed in (0, 1)])] == [
         "seeds-accuracy-digits-jem"
     ]
-
-
-# --- long chains ---
 
 
 def test_curves_of_long_chains_are_the_means_of_their_chains(planned, everything):

@@ -29,9 +29,6 @@ def texts_of(axes):
     return [text.get_text() for text in axes.texts]
 
 
-# --- curves ---
-
-
 def standing(distance, found, eps):
     return sum(not hit or 255 * far > eps for far, hit in zip(distance, found, strict=True))
 
@@ -167,9 +164,6 @@ def test_an_attack_of_one_size_has_images_and_no_curve(cell, attack_arrays):
     assert planned.draw().figure.get_suptitle() == "PGD within 8/255: jem on digits, seed 0"
 
 
-# --- images ---
-
-
 def test_images_are_taken_in_turn_from_the_classes_by_their_place_in_the_test_split():
     labels = np.array([0, 0, 0, 0, 1, 1, 2])
     index = np.array([40, 10, 30, 20, 60, 50, 70])
@@ -241,9 +235,6 @@ def test_a_model_that_is_always_wrong_has_curves_and_no_images(cell, attack_arra
         ("linf", 0, 0),
         ("l2", 0, 0),
     ]
-
-
-# --- from noise ---
 
 
 def test_ends_stand_in_the_row_of_their_class_and_say_where_confidence_fell_short(ends_arrays):
