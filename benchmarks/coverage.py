@@ -27,9 +27,9 @@ from jembench.interfaces import Features, Resampling, Value
 from jembench.metrics.base import Estimate, mean, median, share, value_of
 from jembench.metrics.classification import ECE, AdaptiveECE, Classification, ClasswiseECE, DebiasedECE
 from jembench.metrics.densities import EnergyGap
-from jembench.metrics.generation import FID, IS, KID, PRC, FeatureMetric, FIDInfinity
+from jembench.metrics.generation import FID, IS, KID, PRC, DensityCoverage, FeatureMetric, FIDInfinity
 from jembench.metrics.log_density import LogDensity, among_highest, effective_classes
-from jembench.metrics.neighbours import Neighbours
+from jembench.metrics.neighbours import Neighbours, data_copying
 from jembench.metrics.ood import OutOfDistribution
 from jembench.metrics.pretrained import InceptionFeatures
 from jembench.metrics.sample_protocol import Generated
@@ -253,13 +253,16 @@ def detection() -> Iterator[Case]:
 # --- features ---------------------------------------------------------------------------------------------------------
 
 
-def scored(metric: FeatureMetric, rng: Generator, images: np.ndarray[Any, Any], real: np.ndarray[Any, Any]) -> Value:
-    """Return the first value of a metric of features."""
+def scored(
+    metric: FeatureMetric, rng: Generator, images: np.ndarray[Any, Any], real: np.ndarray[Any, Any], label: str = ""
+) -> Value:
+    """Return a value of a metric of features, the first by default."""
     given, reference = torch.from_numpy(images), torch.from_numpy(real)
     sample = Generated(
         given, Features(given, given), torch.arange(len(given)), InceptionFeatures(), {"features": "given"}
     )
-    estimate = next(iter(metric.scores(sample, reference).estimates.values()))
+    estimates = metric.scores(sample, reference).estimates
+    estimate = estimates[label or next(iter(estimates))]
     return measured(estimate, rng, 200 if metric.resamples is None else metric.resamples)
 
 
@@ -307,6 +310,17 @@ def generation() -> Iterator[Case]:
         lambda rng: scored(PRC(), rng, rng.normal(size=(400, 16)), rng.normal(size=(400, 16))),
         60,
     )
+    for label in ("density", "coverage"):
+        for shift in (0.0, 0.3):
+            yield Case(
+                label,
+                f"D = 16, N = M = 400, means {f'{shift:g} apart' if shift else 'equal'}",
+                1.0 if label == "density" and not shift else None,
+                lambda rng, label=label, shift=shift: scored(
+                    DensityCoverage(), rng, rng.normal(shift, 1, (400, 16)), rng.normal(size=(400, 16)), label
+                ),
+                200,
+            )
     for splits in (1, 10):
         yield Case(
             "is",
@@ -331,6 +345,25 @@ def generation() -> Iterator[Case]:
             ),
             500,
         )
+    for factor in (1.0, 0.9):
+        yield Case(
+            "ct",
+            f"N = 1,000, M = 397, three cells, {'equal distances' if factor == 1 else 'samples 10 % nearer'}",
+            0.0 if factor == 1 else None,
+            lambda rng, factor=factor: measured(copying(rng, factor), rng, 200),
+            500,
+        )
+
+
+def copying(rng: Generator, factor: float) -> Estimate:
+    """Return C_T where the distances of samples are ``factor`` times those of test images."""
+    distances = (
+        factor * rng.gamma(9, 1, 1000),
+        rng.integers(0, 3, 1000),
+        rng.gamma(9, 1, 397),
+        rng.integers(0, 3, 397),
+    )
+    return Estimate(Resampling(data_copying(*distances), (1000, 397)))
 
 
 def inception_truth() -> float:

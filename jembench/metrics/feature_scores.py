@@ -245,21 +245,19 @@ def precision_recall(
 
 
 class Balls:
-    """Balls around images, each up to its k-th nearest other image, and the points inside them.
+    """Balls around M images, each up to its k-th nearest other image, and the N points inside them.
 
-    Open balls, those of Naeem et al.'s code, do not hold the k-th nearest image itself.
+    Open balls, those of Naeem et al.'s code, do not hold the points at their border.
 
     A resample holds copies, at distance 0, which would shrink the balls around their neighbours. The k-th neighbour is
     therefore the k-th nearest *other image* that was drawn. The spread of the resamples is then that of independent
     sets of images (checked by simulation), and their mean is nearly the same.
     """
 
-    def __init__(
-        self, points: Float[Tensor, "N D"], centres: Float[Tensor, "M D"], neighbours: int, *, is_open: bool = False
-    ) -> None:
+    def __init__(self, points: Tensor, centres: Tensor, neighbours: int, *, is_open: bool = False) -> None:
         self.neighbours = neighbours
         self.distance = torch.cdist(points, centres).numpy() / (1 - _ROUNDING if is_open else 1)
-        self.nearest = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
+        self.others, self.indices = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
 
     def precision(self) -> Statistic:
         """Return the share of points inside a ball, in %: Kynkäänniemi et al. (2019), (2)."""
@@ -293,33 +291,21 @@ class Balls:
         return values
 
     def _inside(self, drawn: NDArray[np.bool_]) -> Matrix:
-        inside: Matrix = self.distance <= np.where(drawn, _radii(self.nearest, drawn, self.neighbours), -1.0)
+        """Return the pairs of a point inside a ball (N, M), for the images drawn."""
+        reached = drawn[self.indices].cumsum(axis=1) >= self.neighbours
+        position = np.where(reached[:, -1], reached.argmax(axis=1), -1)  # -1: the last one kept, if fewer are drawn
+        radii = self.others[np.arange(len(position)), position]
+        inside: Matrix = self.distance <= np.where(drawn, radii, -1.0)
         return inside
 
 
-class _Nearest(NamedTuple):
-    """The nearest other images of each image, in order of their distance."""
-
-    indices: NDArray[np.int64]  # (M, T)
-    distance: NDArray[np.float64]  # (M, T)
-
-
-def nearest_others(features: Tensor, count: int) -> _Nearest:
-    """Return the ``count`` nearest other images of each image."""
+def nearest_others(features: Float[Tensor, "M D"], count: int) -> tuple[Matrix, Matrix]:
+    """Return the distances and the indices (M, T) of the nearest other images of each image, T = ``count`` or M - 1."""
     parts = []
     for start in range(0, len(features), _BLOCK):
         block = torch.cdist(features[start : start + _BLOCK], features)
         itself = torch.arange(len(block))
         block[itself, start + itself] = -torch.inf  # first in the order despite rounding, then left out
         parts.append(block.topk(min(count + 1, len(features)), largest=False))
-    return _Nearest(
-        torch.cat([part.indices[:, 1:] for part in parts]).numpy(),
-        torch.cat([part.values[:, 1:] for part in parts]).numpy(),
-    )
-
-
-def _radii(nearest: _Nearest, drawn: NDArray[np.bool_], neighbours: int) -> Matrix:
-    """Return the distance of each image to the k-th nearest other one drawn, or to the last one kept if fewer are."""
-    reached = drawn[nearest.indices].cumsum(axis=1) >= neighbours
-    position = np.where(reached[:, -1], reached.argmax(axis=1), -1)
-    return nearest.distance[np.arange(len(position)), position]
+    distance, indices = (torch.cat(part)[:, 1:].numpy() for part in zip(*parts, strict=True))
+    return distance, indices

@@ -261,8 +261,9 @@ class DensityCoverage(PRC):
     """Density and coverage of the model's samples among features of the dataset (Naeem et al., 2020).
 
     Each image of the dataset has a ball up to its k-th nearest other one, k = ``neighbours``. ``density`` is the mean
-    number of balls that hold a sample, divided by k: about 1 for images like those of the dataset. ``coverage`` is the
-    share of balls, in %, that hold a sample. ``features``: as for ``is``.
+    number of balls that hold a sample, divided by k: 1 is expected of images like those of the dataset. ``coverage`` is
+    the share of balls, in %, that hold a sample: of as many images like those of the dataset, nearly 1 - 2^-k.
+    ``features``: as for ``is``.
     """
 
     neighbours: Count = 5

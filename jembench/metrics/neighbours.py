@@ -140,7 +140,7 @@ class Memorisation(FeatureMetric):
         self.require(sample.n, None, "", 0)
         require_images(len(train), self.cells, "training images", self.name, "one in each cell")
         distance, index = nearest(sample.features.pool, train, device)
-        between = nearest_others(train, 1).distance[index, 0]
+        between = nearest_others(train, 1)[0][index, 0]
         cells = KMeans(self.cells, n_init=10, random_state=0).fit(train.numpy())
         arrays = {
             sample.label("authentic"): between < distance.numpy(),
