@@ -65,8 +65,8 @@ class TrainingRecord(NamedTuple):
     seconds: float = 0.0  #: of all iterations; 0: unknown
 
 
-class Data(Protocol):
-    """The images that a model was trained on and is evaluated on."""
+class About(Protocol):
+    """The description of a dataset."""
 
     @property
     def spec(self) -> DataSpec: ...
@@ -77,6 +77,10 @@ class Data(Protocol):
     @property
     def truth(self) -> Truth | None:
         """The density of synthetic images; None: unknown."""
+
+
+class Data(About, Protocol):
+    """The images that a model was trained on and is evaluated on."""
 
     def part(self, name: str) -> Split:
         """Return images with their labels: ``test``, ``validation`` or ``train`` images, or an OOD set.
@@ -170,21 +174,11 @@ class Evaluation:
 
 
 @runtime_checkable
-class Planned(Protocol):
+class Planned(About, Protocol):
     """A fit before training: what its :class:`Evaluation` will have.
 
     It raises the errors that the evaluation would raise for missing images, samples or weights.
     """
-
-    @property
-    def spec(self) -> DataSpec: ...
-    @property
-    def content(self) -> str:
-        """As for :class:`Data`."""
-
-    @property
-    def truth(self) -> Truth | None:
-        """As for :class:`Data`."""
 
     @property
     def fetching(self) -> bool:

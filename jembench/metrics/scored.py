@@ -88,3 +88,18 @@ class Scored(Metric):
         images, found = evaluation.data.images(name), resolve(name)
         about: dict[str, Scalar] = {"set": str(found), "outliers": len(images), "content": content_hash(images)[:10]}
         return self.data_noise * getattr(found.make(), "noise", 1.0), about
+
+
+@dataclass(frozen=True, kw_only=True)
+class ScoredClasses(Scored):
+    """A metric of a score and of predicted classes."""
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """The needs of the score, and labelled logits."""
+        return super().requires | {"logits", "labels"}
+
+    @property
+    def reads(self) -> frozenset[Quantity]:
+        """The logits, and what the score reads."""
+        return super().reads | {"logits"}

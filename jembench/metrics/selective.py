@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
 from jembench.catalog.options import Names
 from jembench.catalog.validation import Range
-from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling
+from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.base import Array, Arrays, Estimate, describe_test_images
 from jembench.metrics.classification import labelled_logits
-from jembench.metrics.scored import Scored
+from jembench.metrics.scored import ScoredClasses
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selective(Scored):
+class Selective(ScoredClasses):
     """Selective prediction: areas under the risk-coverage curves of a score, and the risk at a ``coverage``, in %.
 
     Images are withdrawn in ascending order of ``score``, a name of `jembench list scores`; those of equal score
@@ -36,16 +36,6 @@ class Selective(Scored):
     score: Annotated[str, Names("scores")] = "max-py"
     coverage: Annotated[float, Range(above=0, most=1)] = 0.8
     name: ClassVar[str] = "selective"
-
-    @property
-    def requires(self) -> frozenset[Need]:
-        """The needs of the score, and labelled logits."""
-        return self.scorer.requires | {"logits", "labels"}
-
-    @property
-    def reads(self) -> frozenset[Quantity]:
-        """The logits, and what the score reads."""
-        return self.scorer.reads | {"logits"}
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Score and classify the test images."""

@@ -9,14 +9,14 @@ from typing import Annotated, ClassVar
 from jembench.catalog.options import Names
 from jembench.catalog.spec import Scalar, stable_hash
 from jembench.catalog.validation import Range
-from jembench.interfaces import Evaluation, Measurement, Need, Planned, Quantity, Resampling
+from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
 from jembench.metrics.base import Array, Arrays, Estimate, describe_test_images
 from jembench.metrics.classification import ECE, binned_error, labelled_logits
-from jembench.metrics.scored import Scored
+from jembench.metrics.scored import ScoredClasses
 
 
 @dataclass(frozen=True, kw_only=True)
-class Shift(Scored):
+class Shift(ScoredClasses):
     """Accuracy and ECE in % on shifted images, and AUROC of a score of the test images against them.
 
     ``set`` is an OOD set with labels, or a dataset whose classes have the same names. Those of the plugin
@@ -30,16 +30,6 @@ class Shift(Scored):
     set: Annotated[str, Names("ood_sets", "datasets")]
     bins: Annotated[int, Range(least=1, most=1000)] = 20
     name: ClassVar[str] = "shift"
-
-    @property
-    def requires(self) -> frozenset[Need]:
-        """The needs of the score, and labelled logits."""
-        return self.scorer.requires | {"logits", "labels"}
-
-    @property
-    def reads(self) -> frozenset[Quantity]:
-        """The logits, and what the score reads."""
-        return self.scorer.reads | {"logits"}
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
