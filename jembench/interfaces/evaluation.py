@@ -62,7 +62,6 @@ class TrainingRecord(NamedTuple):
     iteration_seconds: Sequence[float] = ()  #: mean seconds per iteration of each logged window; empty: unknown
     other_load: float | None = None  #: processes meanwhile that had no processor of their own; None: unknown
     stability: Stability | None = None  #: None: the guard was off, or the model was trained elsewhere
-    seconds: float = 0.0  #: of all iterations; 0: unknown
 
 
 class About(Protocol):

@@ -1,7 +1,7 @@
 """Metrics of a training: the time of an iteration, and stability."""
 
 from collections import Counter
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar
 
 from jembench.catalog.spec import Scalar
@@ -15,9 +15,9 @@ BUSY = 0.5
 
 @dataclass(frozen=True, kw_only=True)
 class IterationTime(Metric):
-    """Median seconds of a training iteration, and hours of all iterations.
+    """Median seconds of a training iteration.
 
-    The median is over the means of the logged windows, since windows in which the machine did other work are
+    It is the median over the means of the logged windows, since windows in which the machine did other work are
     outliers. The time is measured during training; if other processes were busy then, the value is marked.
     """
 
@@ -31,7 +31,7 @@ class IterationTime(Metric):
 
         from jembench.models import devices
 
-        seconds, other_load, _, total = evaluation.training
+        seconds, other_load, _ = evaluation.training
         if not seconds:
             raise NotApplicable("The model was fitted at once: no timings of iterations are known.")
         windows = {"seconds": np.asarray(seconds, dtype=np.float64)}
@@ -42,9 +42,7 @@ class IterationTime(Metric):
             "hardware": devices.name(evaluation.device),
             "threads": torch.get_num_threads(),
         }
-        found = self.measurement(evaluation, {}, estimates=self.estimates(windows), parts=parts, details=details)
-        hours = Value(total / 3600, None, None, len(seconds), "h", "lower")
-        return replace(found, values={**found.values, "training-time": hours})
+        return self.measurement(evaluation, {}, estimates=self.estimates(windows), parts=parts, details=details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the median of the windows."""

@@ -294,8 +294,6 @@ def _origins(row: Row) -> Iterator[str]:
     if "data_content" in parts and "features" not in row.options and "-cnn@" in parts.get("features", ""):
         why = "they are under 32 pixels or Inception's weights are missing (--set fid.features=inception:download=true)"
         yield f"features of a small network trained on these images: {why}."
-    if "hardware" in parts:
-        yield f"on {parts['hardware']}, threads: {parts['threads']}."
     if "+" in (sets := parts.get("set", "")):
         yield f"mean over the sets {', '.join(sets.split('+'))}."
 

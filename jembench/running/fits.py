@@ -264,9 +264,7 @@ class FitWork:
             dataset=dataset,
             device=self.bank.device,
             seed=fit.seed,
-            training=TrainingRecord(
-                record.iteration_seconds, record.provenance.get("other_load"), record.stability, record.seconds
-            ),
+            training=TrainingRecord(record.iteration_seconds, record.provenance.get("other_load"), record.stability),
             bank=self.bank,
             data_content=fit.dataset.content,
             conditional=fit.recipe.chains.conditional,

@@ -1,16 +1,12 @@
 from __future__ import annotations
 
-import pytest
-
 from jembench.metrics.training import IterationTime
 from jembench.running.fits import _seconds_of_last_attempt
 
 
 def test_the_median_is_not_moved_by_a_window_in_which_the_machine_was_busy(fake):
     evaluation = fake.Evaluation(iteration_seconds=(0.11, 0.10, 9.0, 0.12, 0.10, 0.11, 0.12))
-    values = IterationTime().compute(evaluation).values
-    found = values["iteration-time"]
-    assert values["training-time"][:4] == (pytest.approx(9.66 / 60), None, None, 7)  # of 60 iterations a window
+    found = IterationTime().compute(evaluation).values["iteration-time"]
     assert (found.value, found.n, found.unit, found.better) == (0.11, 7, "s", "lower")
     assert 0.09 < found.low <= 0.11 <= found.high < 9.0
 

@@ -24,6 +24,9 @@ from jembench.store.store import Store
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_IN_A_LINE = 6
+"""The most panels side by side."""
+
 _LOOKS: Mapping[str, dict[str, Any]] = {
     "on the Pareto front": {"marker": "o", "color": drawing.BLUE},
     "dominated by another model": {"marker": "o", "color": drawing.BLACK, "markerfacecolor": drawing.WHITE},
@@ -52,7 +55,9 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
     names = {(row.fit, row.name): row.name.rpartition(" · ")[0] if row.source else row.name for row in every}
     models = list(names)
     in_front = front(respects, significance.is_better)
-    figure, axes_of = drawing.panels(title, 1.1 + 0.2 * len(models), len(respects), len(respects), sharey=True)
+    lines_of_panels = 1 + (len(respects) > _IN_A_LINE)
+    height, columns = lines_of_panels * (1.1 + 0.2 * len(models)), -(-len(respects) // lines_of_panels)
+    figure, axes_of = drawing.panels(title, height, len(respects), columns, sharey=True)
     lines: list[dict[str, Any]] = []
     for axes, (respect, found) in zip(axes_of, respects.items(), strict=True):
         first = next(row for row in found if row.protocol and not row.source)
