@@ -1,6 +1,7 @@
-"""Statistics of features of generated images: IS, FID, KID, precision and recall, computed by torch-fidelity.
+"""Statistics of features of generated images: IS, FID, KID, precision and recall, density and coverage.
 
-Resamples are computed by the implementations here, which are many times faster and agree with torch-fidelity's.
+torch-fidelity computes the first five. Their resamples are computed by the implementations here, which are many times
+faster and agree with torch-fidelity's.
 
 Legend: N generated images, M reference images, D features, K logits, S splits, R resamples.
 """

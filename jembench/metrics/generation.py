@@ -1,6 +1,7 @@
-"""Metrics of features of generated images: IS, FID, KID, precision and recall.
+"""Metrics of features of generated images: IS, FID, KID, precision and recall, density and coverage.
 
-torch-fidelity computes the values, and :mod:`jembench.metrics.feature_scores` the statistics of resamples.
+torch-fidelity computes the values of the first five, and :mod:`jembench.metrics.feature_scores` the others and the
+statistics of resamples.
 
 Legend: N generated images, M reference images, D features, K logits.
 """

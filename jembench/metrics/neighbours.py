@@ -1,8 +1,8 @@
 """Memorisation: the distance of generated images to training images, compared with that of test images.
 
 Every image is compared with its nearest training image in L2, in the features of a network and in pixels. The nearest
-1 % of the test images set the threshold of memorisation. A mirrored or shifted copy is far away in pixels; its distance
-in features depends on the network.
+1 % of the test images set the threshold of memorisation; C_T and AuthPct are tests without a threshold. A mirrored or
+shifted copy is far away in pixels; its distance in features depends on the network.
 
 Legend: N generated images, M test images, T training images, D features or pixels, R resamples.
 """
@@ -138,7 +138,7 @@ class Memorisation(FeatureMetric):
         parts = map(evaluation.data.images, ("train", "test"))
         train, test = (pool_of(evaluation, self.features, images, "images") for images in parts)
         self.require(sample.n, None, "", 0)
-        require_images(len(train), self.cells, "training images", self.name, "one in each cell")
+        require_images(len(train), self.cells + 1, "training images", self.name, "one in each cell and another")
         distance, index = nearest(sample.features.pool, train, device)
         between = nearest_others(train, 1)[0][index, 0]
         cells = KMeans(self.cells, n_init=10, random_state=0).fit(train.numpy())
