@@ -1,5 +1,3 @@
-"""Errors for users."""
-
 import importlib
 import inspect
 import sys

@@ -1,5 +1,3 @@
-"""Files that are whole or absent."""
-
 import errno
 import hashlib
 import os

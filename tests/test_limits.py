@@ -175,10 +175,6 @@ ODD = [fifo, loop, folder, bound_socket]
 def test_what_is_no_regular_file_is_never_opened(tmp_path, make):
     path = tmp_path / "x.png"
     make(path)
-    for read in (
-        importing.read,
-        checkpoint.read,
-        lambda path: decode_all([str(path)], RGB),
-    ):
+    for read in (importing.read, checkpoint.read, lambda path: decode_all([str(path)], RGB)):
         with pytest.raises(JembenchError, match=r"x.png (is no|is damaged|cannot be)"):
             read(path)

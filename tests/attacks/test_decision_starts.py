@@ -51,7 +51,6 @@ def test_where_there_is_none_the_next_class_follows_and_at_last_there_is_no_star
 
 
 def test_its_own_class_is_no_start_wherever_it_is_ranked():
-    """As it may be second, for once, where the model uses chance."""
     target = Target(Argmax(), DATA)
     found = choose_starts(target, images([0.5, 0.8, 0.1]), OWN, POOL, torch.tensor([0, 1, 1, 2]))
     assert torch.equal(found.x[0], POOL[1])

@@ -113,7 +113,6 @@ def test_more_restarts_find_what_one_does_not(toy):
 
 
 def test_no_restart_succeeds_below_what_is_given_for_the_smallest(toy):
-    """The promise of the search, on a network that is not linear."""
     generator = torch.Generator().manual_seed(0)
     with seeds.drawing(0, "initialisation"):
         net = nn.Sequential(nn.Flatten(), nn.Linear(16, 24), nn.Tanh(), nn.Linear(24, 2))

@@ -125,15 +125,7 @@ def test_on_a_quadratic_energy_chain_and_gradient_are_known(steps, grad, middle)
 
 
 @pytest.mark.parametrize(
-    "of",
-    [
-        QUIET,
-        "sgld:noise=0.05,step_size=0.7",
-        "pcd:noise=0.05,step_size=0.5,buffer=10",
-        CLIPPED,
-        BOUNDED,
-        PROXIMAL,
-    ],
+    "of", [QUIET, "sgld:noise=0.05,step_size=0.7", "pcd:noise=0.05,step_size=0.5,buffer=10", CLIPPED, BOUNDED, PROXIMAL]
 )
 def test_through_the_chain_is_what_finite_differences_say(of):
     model, x = Net(), 1.9 * images(2)

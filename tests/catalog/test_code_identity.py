@@ -57,12 +57,7 @@ def test_comments_and_layout_change_nothing(written):
 
 @pytest.mark.parametrize(
     ("old", "new"),
-    [
-        ("WIDTH = 4", "WIDTH = 5"),
-        ("    # no comment\n", ""),
-        ("Makes it.\n\n", "Makes it.\n"),
-        ("import math", ""),
-    ],
+    [("WIDTH = 4", "WIDTH = 5"), ("    # no comment\n", ""), ("Makes it.\n\n", "Makes it.\n"), ("import math", "")],
 )
 def test_anything_else_is_another_code(written, old, new):
     written({"own_code.py": PLAIN})

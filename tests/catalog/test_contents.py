@@ -136,11 +136,7 @@ def test_what_an_option_names_is_what_it_holds(here):
     assert (
         metric("svhn:root=/somewhere")
         == metric("svhn")
-        == {
-            "name": "svhn",
-            "distribution": "jembench",
-            "arguments": {},
-        }
+        == {"name": "svhn", "distribution": "jembench", "arguments": {}}
     )
     assert metric("celeba:root=/nowhere") == "celeba"  # not available: measured once it is
     assert metric("nowhere") == "nowhere"  # not installed

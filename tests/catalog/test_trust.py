@@ -111,10 +111,7 @@ def test_a_name_that_is_not_an_import_path_imports_nothing(name):
 
 @pytest.mark.parametrize(
     ("line", "hostile"),
-    [
-        ("[chains]", '[model]\nnet = "math:floor"\n\n[chains]'),
-        ("sampler =", 'sampler = "pcd:x=math:floor"  #'),
-    ],
+    [("[chains]", '[model]\nnet = "math:floor"\n\n[chains]'), ("sampler =", 'sampler = "pcd:x=math:floor"  #')],
 )
 def test_a_recipe_file_names_no_code_unless_the_user_does(tmp_path, monkeypatch, line, hostile):
     file = tmp_path / "mine.toml"

@@ -1,5 +1,3 @@
-"""``jembench compare``, and ``jembench report --claims``."""
-
 import json
 import shutil
 from pathlib import Path

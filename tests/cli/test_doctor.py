@@ -1,5 +1,3 @@
-"""``jembench doctor``."""
-
 import json
 import shutil
 

@@ -1,5 +1,3 @@
-"""``jembench estimate``."""
-
 import json
 
 

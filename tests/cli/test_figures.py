@@ -1,5 +1,3 @@
-"""``jembench figures``."""
-
 import re
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -79,7 +77,3 @@ def test_some_figures_as_pdf_of_a_width_under_a_display_name(measured, jembench)
     assert {path.partition("-")[0] for path in files("some")} == {name}
     pdf = next(Path("some").glob("*.pdf")).read_bytes()
     assert re.search(rb"/MediaBox \[\s*0 0 288 ", pdf)
-    assert b"CreationDate" not in pdf
-    assert b"/Subtype /Type3" not in pdf
-    jembench("figures", "--output", "again", "--figures", name, *style)
-    assert next(Path("again").glob("*.pdf")).read_bytes() == pdf

@@ -1,5 +1,3 @@
-"""``jembench list``."""
-
 import json
 import subprocess
 import sys

@@ -109,11 +109,7 @@ def test_without_a_command_the_help_is_shown(jembench):
 
 def test_wrong_usage_is_told_in_one_paragraph(jembench):
     done = jembench("list", "recipe", "digits", "more")
-    assert done == (
-        2,
-        "",
-        "Error: Got unexpected extra argument (more). `jembench list --help` says how it is used.\n",
-    )
+    assert done == (2, "", "Error: Got unexpected extra argument (more). `jembench list --help` says how it is used.\n")
 
 
 @pytest.mark.parametrize("name", ["run", "train", "estimate", "sample", "report"])

@@ -1,5 +1,3 @@
-"""The files that commands may write."""
-
 import os
 
 import pytest

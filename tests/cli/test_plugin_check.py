@@ -1,5 +1,3 @@
-"""``jembench plugin check``."""
-
 import json
 import sys
 

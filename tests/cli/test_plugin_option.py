@@ -139,8 +139,7 @@ def test_the_environment_may_name_it(jembench, tiny, monkeypatch):
 
 @pytest.mark.parametrize("command", [["list"], ["list", "models"], ["train", "jem"], ["report"]])
 @pytest.mark.parametrize(
-    ("text", "cause"),
-    [("1 / 0", "ZeroDivisionError: division by zero"), ("raise SystemExit(3)", "SystemExit: 3")],
+    ("text", "cause"), [("1 / 0", "ZeroDivisionError: division by zero"), ("raise SystemExit(3)", "SystemExit: 3")]
 )
 def test_a_broken_file_is_one_paragraph(jembench, command, text, cause):
     Path("my_file.py").write_text(text)

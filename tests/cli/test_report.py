@@ -1,5 +1,3 @@
-"""``jembench report``."""
-
 import json
 from pathlib import Path
 

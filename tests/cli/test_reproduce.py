@@ -1,5 +1,3 @@
-"""``jembench reproduce``: a store is measured again."""
-
 import dataclasses
 import json
 from pathlib import Path

@@ -16,14 +16,7 @@ from safetensors.numpy import load_file
 from jembench.cli import main as entry
 
 SCRIPT = Path(sysconfig.get_path("scripts")) / "jembench"
-DIGITS = [
-    "--set",
-    "epochs=0.2",
-    "--set",
-    "chains.sampler=pcd:steps=1,buffer=400",
-    "--limit",
-    "50",
-]
+DIGITS = ["--set", "epochs=0.2", "--set", "chains.sampler=pcd:steps=1,buffer=400", "--limit", "50"]
 
 
 INSTRUCTIONS = ("ONEDNN_MAX_CPU_ISA", "ATEN_CPU_CAPABILITY")

@@ -13,12 +13,7 @@ def test_data_that_are_missing_are_told_with_the_way_to_get_them(jembench, monke
     done = jembench("run", "hybrid", "--dataset", "cifar10")
     assert (done.code, done.out) == (2, "")
     assert done.err.count("\n") == 1
-    for text in (
-        "Error: CIFAR-10 is not available",
-        str(tmp_path / "data"),
-        "write cifar10:download=true",
-        "root=",
-    ):
+    for text in ("Error: CIFAR-10 is not available", str(tmp_path / "data"), "write cifar10:download=true", "root="):
         assert text in done.err
     assert [path for path in Path.cwd().rglob("*") if path.is_file()] == []
 

@@ -1,5 +1,3 @@
-"""``jembench sample``."""
-
 from pathlib import Path
 
 import pytest

@@ -92,8 +92,7 @@ def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped
 
 
 @pytest.mark.parametrize(
-    ("place", "method"),
-    [(FitAccess, "part"), (worker, "write_samples"), (Store, "write_cell"), (fits, "load_weights")],
+    ("place", "method"), [(FitAccess, "part"), (worker, "write_samples"), (Store, "write_cell"), (fits, "load_weights")]
 )
 def test_whatever_else_is_done_ends_where_it_is(run, values, monkeypatch, place, method):
     with monkeypatch.context() as patch:
@@ -124,7 +123,6 @@ def test_a_process_that_waits_for_another_one_can_be_stopped(train, run):
 
 
 def test_a_signal_that_is_ignored_stays_ignored(train, monkeypatch):
-    """As under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         kill_in(monkeypatch, loop.Trainer, "iterate", signal.SIGHUP)
@@ -163,7 +161,6 @@ def begun():
 
 
 def test_a_second_signal_ends_the_process_at_once(environment, zoo_of_tests):
-    """Even where something catches the first one, and with nothing that the next start cannot clear away."""
     Path("stuck.py").write_text(
         "import sys, time\n"
         "def build(data_spec):\n"

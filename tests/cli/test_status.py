@@ -1,5 +1,3 @@
-"""``jembench status``."""
-
 import json
 import shlex
 import time

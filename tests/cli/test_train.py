@@ -1,5 +1,3 @@
-"""``jembench train``."""
-
 import json
 from pathlib import Path
 

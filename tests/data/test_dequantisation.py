@@ -1,5 +1,3 @@
-"""The cells of 8-bit levels, and bits per dimension."""
-
 import math
 
 import pytest

@@ -1,5 +1,3 @@
-"""Pictures, pixel by pixel."""
-
 import numpy as np
 import torch
 from PIL import Image

@@ -1,5 +1,3 @@
-"""Validation images cut from the training images."""
-
 import numpy as np
 import pytest
 import torch

@@ -162,7 +162,6 @@ def test_the_seed_chooses_the_images(flat: Path) -> None:
 
 
 def test_the_split_is_frozen(flat: Path) -> None:
-    """Other images under the same identity would make two datasets one."""
     place = {number: hashlib.sha256(f"7/cat/{number}.png".encode()).digest() for number in range(10)}
     last = sorted(place, key=place.__getitem__)[8:]
     assert {random_pixels(number).transpose(2, 0, 1).tobytes() for number in last} <= images_for_tests(flat, 7)

@@ -1,5 +1,3 @@
-"""From levels to floats and back."""
-
 import pytest
 import torch
 from hypothesis import given

@@ -4,14 +4,7 @@ import pytest
 
 from jembench.catalog.validation import read
 from jembench.errors import SpecError
-from jembench.experiment.sweep import (
-    Grid,
-    Place,
-    bare_name,
-    compares_with_itself,
-    covers,
-    with_options,
-)
+from jembench.experiment.sweep import Grid, Place, bare_name, compares_with_itself, covers, with_options
 
 SCORES = {"score": ("log-px", "max-py")}
 SETS = {"set": ("interp", "celeba:root=/data")}

@@ -77,7 +77,6 @@ def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trust
 
 
 def test_the_id_of_a_unit_is_that_of_what_is_to_be_done(make):
-    """Whoever asks for it, and until when."""
     (first,), (same,) = (works(make(), untrained, **given) for given in ({}, {"deadline": 9.0, "command": "x"}))
     assert first.id == same.id
     others = works(make(limit=3), untrained) + works(make(seeds=(1,)), untrained)
@@ -160,7 +159,6 @@ def test_a_metric_that_is_another_one_here_is_refused(make, trusted):
 
 @pytest.mark.parametrize("place", ["model", "dataset", "cells", "recipe"])
 def test_code_that_only_the_unit_names_is_refused(make, monkeypatch, place):
-    """Wherever it stands; the user's own are allowed."""
     (unit,) = works(make(), untrained)
     foreign = "os.path:join"
     value = {

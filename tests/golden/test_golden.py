@@ -151,7 +151,6 @@ def no_pictures(monkeypatch):
 
 
 def test_the_layout_of_a_store(call, golden, zoo_of_tests, tmp_path, no_pictures):
-    """The files that a run leaves, and the keys of its records."""
     tiny = f"--models zoo_of_tests:jem --dataset zoo_of_tests:data --recipe {zoo_of_tests / 'tiny.toml'}"
     call(f"run hybrid {tiny} --metrics accuracy,energy-gap --store {tmp_path}")
     files = sorted(path for path in tmp_path.rglob("*") if path.is_file())

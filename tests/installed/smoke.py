@@ -35,7 +35,8 @@ def main():
 
 def runs():
     """Models are trained once, shared and taken."""
-    arguments = ["hybrid", "--models", "jem,baseline", "--set", "epochs=1", "--limit", "100", "--format", "json"]
+    arguments = ["hybrid", "--models", "jem,baseline", "--metrics", "accuracy,ece,energy-gap", "--set", "epochs=0.2"]
+    arguments += ["--limit", "100", "--format", "json"]
     first = json.loads(run("run", *arguments))
     assert {row["model"] for row in first["rows"] if not row["source"]} == {"jem", "baseline"}, first
     assert json.loads(run("run", *arguments)) == first

@@ -1,5 +1,3 @@
-"""Bits per dimension against densities that are known."""
-
 import math
 
 import numpy as np

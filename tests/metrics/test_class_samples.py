@@ -54,7 +54,6 @@ def test_samples_of_chains_on_px_are_counted_by_the_class_that_the_model_sees(ev
 
 
 def test_the_likeliest_samples_are_counted_by_class(fake):
-    """The brighter the first pixel, the likelier: a quarter of 60 images are at the upper end."""
 
     class Density(Model):
         def energy(self, x):

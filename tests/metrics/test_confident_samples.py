@@ -1,5 +1,3 @@
-"""The 64 samples that the model is surest of."""
-
 import numpy as np
 import pytest
 import torch

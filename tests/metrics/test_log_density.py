@@ -30,11 +30,7 @@ def evaluation(fake):
     logits = torch.randn(N, 3, generator=generator)
     logits[torch.arange(N), labels] = logits.amax(1) + margin
     return fake.Evaluation(
-        model=Classifier(),
-        test_energies=energies,
-        test_logits=logits,
-        labels=labels,
-        sets={"test": fake.images(N, 1)},
+        model=Classifier(), test_energies=energies, test_logits=logits, labels=labels, sets={"test": fake.images(N, 1)}
     )
 
 

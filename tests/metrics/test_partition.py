@@ -114,7 +114,6 @@ def test_where_the_bounds_differ_the_reason_stands_in_place_of_a_number(fake):
 
 
 def test_of_100_simulations_at_least_95_intervals_cover_log_z(fake, monkeypatch):
-    """All chains are annealed at once, and are shared out among the simulations."""
     generator, metric, evaluation = (
         torch.Generator().manual_seed(1),
         LogZ(chains=50, resamples=300),

@@ -40,8 +40,7 @@ def test_options_without_meaning_or_effect_are_refused(options, message):
 
 
 @given(
-    top=st.one_of(st.floats(min_value=1e-9, max_value=1, exclude_max=True), st.integers(2, 300)),
-    n=st.integers(1, 300),
+    top=st.one_of(st.floats(min_value=1e-9, max_value=1, exclude_max=True), st.integers(2, 300)), n=st.integers(1, 300)
 )
 def test_top_is_a_share_or_a_number(top, n):
     asked = SampleProtocol(selection="model", top=top)
@@ -63,12 +62,7 @@ def test_an_evaluation_is_asked_for_what_the_options_say():
 
 @pytest.mark.parametrize(
     ("pixels", "content", "weights", "network"),
-    [
-        (31, "own", True, "cnn"),
-        (32, "own", True, "inception"),
-        (32, "own", False, "cnn"),
-        (32, "", False, "inception"),
-    ],
+    [(31, "own", True, "cnn"), (32, "own", True, "inception"), (32, "own", False, "cnn"), (32, "", False, "inception")],
 )
 def test_own_images_have_features_without_inceptions_weights(tmp_path, monkeypatch, pixels, content, weights, network):
     monkeypatch.setenv("TORCH_HOME", str(tmp_path))

@@ -66,8 +66,7 @@ def test_a_perceptron_takes_any_shape_and_brings_no_norm(shape):
 
 
 @pytest.mark.parametrize(
-    ("size", "name"),
-    [((8, 8), "small-16"), ((31, 40), "small-16"), ((32, 32), "wrn-28-10"), ((64, 48), "wrn-28-10")],
+    ("size", "name"), [((8, 8), "small-16"), ((31, 40), "small-16"), ((32, 32), "wrn-28-10"), ((64, 48), "wrn-28-10")]
 )
 def test_auto_goes_by_the_smaller_side(size, name):
     with torch.device("meta"):

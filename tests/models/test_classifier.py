@@ -24,7 +24,6 @@ def test_it_is_trained_by_cross_entropy(net, data):
 
 
 def test_resnet18_of_torchvision_is_a_model(data):
-    """With a first convolution for small grey images, as the guide has it."""
     from torchvision.models import resnet18
 
     torch.manual_seed(0)

@@ -24,7 +24,6 @@ ROUNDING = 1e-5
 
 
 def test_models_compile_as_one_graph_and_compute_the_same():
-    """One test, since importing the compiler takes longer than what it compiles here."""
     can_end = shutil.which("c++") or shutil.which("g++")
     asked = [[*TRAINED, DRAWS_ITS_PASSES], *([str(GRADIENTS)] if can_end else [])]
     done = subprocess.run(

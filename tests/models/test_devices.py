@@ -1,5 +1,3 @@
-"""Devices by their names, and threads."""
-
 import pytest
 import torch
 

@@ -333,7 +333,6 @@ def test_a_traced_gradient_is_the_plain_one(traced, precision, y):
 
 
 def test_a_traced_gradient_moves_the_statistics_of_batch_norm_as_the_plain_one_does(traced):
-    """JEM++ and SADA-JEM sample in training mode."""
     x, found = torch.randn(4, 3, 8, 8, generator=seeded()), []
     for execution in (Execution(), Execution(compiled=True)):
         with seeds.drawing(0, "initialisation"):

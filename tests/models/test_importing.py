@@ -108,12 +108,7 @@ def test_a_file_that_would_run_code_is_refused_and_runs_none(path, tmp_path, wri
 
 @pytest.mark.parametrize("ending", ["pt", "safetensors"])
 @pytest.mark.parametrize(
-    ("content", "text"),
-    [
-        (b"", "is damaged"),
-        (b"some words", "is damaged"),
-        (b"PK\x03\x04 torn", "is damaged"),
-    ],
+    ("content", "text"), [(b"", "is damaged"), (b"some words", "is damaged"), (b"PK\x03\x04 torn", "is damaged")]
 )
 def test_what_is_no_file_of_weights_is_told(tmp_path, content, text, ending):
     path = tmp_path / f"weights.{ending}"

@@ -45,7 +45,6 @@ def site(tmp_path_factory):
 
 
 def test_their_own_tests_pass(site):
-    """In one process, under the settings that all of them are written with."""
     settings = ["-q", "-p", "no:cacheprovider", "-c", "my-model/pyproject.toml"]
     done = run(site, "pytest", *settings, *(f"my-{kind}" for kind in KINDS), cwd=site.parent)
     assert done.returncode == 0, done.stdout

@@ -42,7 +42,6 @@ def test_every_claim_has_a_name_of_its_own():
 
 @pytest.mark.parametrize("claim", MEASURED, ids=by_id)
 def test_its_commands_measure_it(claim):
-    """Every model, metric and recipe of the claim is among what the commands plan, for one of its fits at least."""
     installed = {component.name for component in discovery.components("models")}
     if not set(map(bare_name, claim.models)) <= installed:
         pytest.skip("its models are not installed")
@@ -197,8 +196,7 @@ def claim(**fields):
 
 
 @pytest.mark.parametrize(
-    ("jem", "verdict"),
-    [(0.9, "one seed only (for)"), (0.7, "one seed only (against)"), (0.8, "no difference seen")],
+    ("jem", "verdict"), [(0.9, "one seed only (for)"), (0.7, "one seed only (against)"), (0.8, "no difference seen")]
 )
 def test_higher_and_lower(store, jem, verdict):
     store.accuracy("jem", jem)
@@ -276,7 +274,6 @@ def test_parts_of_two_protocols_that_must_be_alike(store):
 
 
 def test_parts_of_the_protocol_that_a_claim_passes_over(store):
-    """Samples that are drawn directly, and those of kept chains."""
     for model, share, source in (("jem", 0.9, "buffer"), ("glow", 0.7, "direct")):
         store.accuracy(model, share, recipe="r", protocol=f"accuracy:images=300,source={source}")
     (found,) = store.judge(claim(than="glow"))
@@ -286,7 +283,6 @@ def test_parts_of_the_protocol_that_a_claim_passes_over(store):
 
 
 def test_two_values_of_two_metrics(store):
-    """Each has its own label: the distance that PGD finds, and that which the boundary attack finds."""
     rng = np.random.default_rng(0)
     for metric, shift in (("accuracy", 0.0), ("brier", 0.2)):
         store.add("jem", metric, shift, {"correct": rng.random(N) < 0.5 + shift})

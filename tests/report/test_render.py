@@ -68,7 +68,6 @@ def test_markdown_escapes_what_would_be_markup(cell):
 
 
 def test_widths_are_those_of_rich_without_laying_a_table_out(monkeypatch):
-    """However long names are, wherever texts are wide: tables that fit are found by sums."""
     random, sums = Random(0), []
 
     def text(length):

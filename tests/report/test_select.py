@@ -92,10 +92,7 @@ def test_columns_leave_out_the_other_published_numbers(store):
         ({"metrics": "acuracy"}, r"no metric among these results named 'acuracy'\. Nearest: accuracy"),
         ({"columns": "aurocs"}, r"no column among these results named 'aurocs'\. Nearest: auroc"),
         ({"names": {"jam": "JEM"}}, r"no model or column among these results named 'jam'\. Nearest: jem"),
-        (
-            {"models": "jem", "names": {"baseline": "B"}},
-            r"named 'baseline'\..* Known: AUROC, .* jem, ood, ood:set",
-        ),
+        ({"models": "jem", "names": {"baseline": "B"}}, r"named 'baseline'\..* Known: AUROC, .* jem, ood, ood:set"),
         (
             {"models": "jem", "dataset": "stripes"},
             r"no model among these results named 'jem'\. Known: baseline:norm=batch\.",

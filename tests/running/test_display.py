@@ -111,10 +111,7 @@ def test_a_training_that_resumes_says_from_where(log, lines):
         for _ in range(2):
             log("progress", fit("jem", seed), done=done, total=400, counted="iterations", text="training, loss 2.000")
     log("progress", fit("jem", 2), done=3, total=400, counted="iterations", text="measuring fid, feature network")
-    assert lines() == [
-        "jem on digits, seed 0: training",
-        "jem on digits, seed 1: training, 200 of 400 iterations done",
-    ]
+    assert lines() == ["jem on digits, seed 0: training", "jem on digits, seed 1: training, 200 of 400 iterations done"]
 
 
 def test_what_is_told_at_once(log, lines):

@@ -130,7 +130,6 @@ def chain():
 
 
 def test_units_start_once_when_those_that_they_wait_for_have_ended(start, store):
-    """Whatever the order of endings, and if some come twice or are of no unit."""
 
     class Backwards(Fake):
         def ended(self, seconds):
@@ -215,7 +214,6 @@ def test_what_another_process_works_on_is_held_until_its_lease_is_free(start, st
 
 
 def test_what_waits_for_a_training_that_failed_is_left_out(start, store):
-    """Its cells have their outcome, and the run goes on."""
 
     class Diverges(Fake):
         def end(self, unit):
@@ -251,7 +249,6 @@ def test_a_failure_is_told_at_the_end_with_all_that_is_needed(start, store, how)
 
 
 def test_after_the_deadline_no_unit_is_started(start, store, monkeypatch):
-    """Neither one that waited for another, nor one that waits in the executor: it is cancelled."""
     now = time.time()
     in_time = [dataclasses.replace(each, deadline=now + 60) for each in chain()]
 

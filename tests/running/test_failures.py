@@ -22,10 +22,7 @@ def test_not_applicable_is_known_before_training_and_not_tried_again(plan, store
     whole = plan("classifier", "brightness")
     assert carry_out(whole, store) == ["done classifier 0"]  # neither trained nor measured
     (outcome,) = outcomes(whole, store).values()
-    assert (outcome.status, outcome.reason) == (
-        "na",
-        "needs samples, which the model does not give",
-    )
+    assert (outcome.status, outcome.reason) == ("na", "needs samples, which the model does not give")
     assert not (store.root / "fits").exists()
     assert carry_out(whole, store) == []
 
@@ -99,10 +96,7 @@ def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(p
 
 @pytest.mark.parametrize(
     ("content", "reason"),
-    [
-        (b"torn", "is damaged (it has no header of safetensors)"),
-        (None, "is not the file that the training of "),
-    ],
+    [(b"torn", "is damaged (it has no header of safetensors)"), (None, "is not the file that the training of ")],
 )
 def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
     plan, store, content, reason, carry_out, outcomes, folder
@@ -141,14 +135,8 @@ def test_damaged_weights_fail_the_cells_of_their_fit_alone_and_are_kept(
             "The model zoo_of_tests:needs_more cannot be made for shades: ModuleNotFoundError: No module named 'timm'. "
             "Its factory is zoo_of_tests:needs_more; `jembench --debug` shows where it fails.",
         ),
-        (
-            "no_module",
-            "The model zoo_of_tests:no_module is of type object; it must be a torch.nn.Module.",
-        ),
-        (
-            "exits",
-            "zoo_of_tests:exits ends the program (SystemExit: 3). Raise an error that says what is wrong.",
-        ),
+        ("no_module", "The model zoo_of_tests:no_module is of type object; it must be a torch.nn.Module."),
+        ("exits", "zoo_of_tests:exits ends the program (SystemExit: 3). Raise an error that says what is wrong."),
         (
             "frozen",
             "The model zoo_of_tests:frozen cannot be trained: none of its parameters requires a gradient "

@@ -44,11 +44,7 @@ def test_what_needs_gradients_is_known_beforehand_and_nothing_else_suffers(zoo_o
 @pytest.mark.parametrize(
     ("goes", "error", "text"),
     [
-        (
-            "wrong",
-            PluginError,
-            r"goes=wrong cannot be fitted to 90 images of shades: ValueError: no covariance",
-        ),
+        ("wrong", PluginError, r"goes=wrong cannot be fitted to 90 images of shades: ValueError: no covariance"),
         ("astray", Diverged, r"left values that are not finite in number"),
         ("unstored", PluginError, r"left nothing in the model's buffers, and nothing else is stored"),
     ],

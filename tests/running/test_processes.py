@@ -1,5 +1,3 @@
-"""Kills, and several processes on one store."""
-
 import os
 import subprocess
 import sys
@@ -63,10 +61,7 @@ def start(zoo_of_tests, tmp_path):
         arguments = [str(each) for each in (root, recipe, models, log, twice)]
         running.append(
             subprocess.Popen(
-                [sys.executable, "-c", PROCESS, *arguments],
-                env=environment,
-                stderr=subprocess.PIPE,
-                text=True,
+                [sys.executable, "-c", PROCESS, *arguments], env=environment, stderr=subprocess.PIPE, text=True
             )
         )
         return running[-1]

@@ -92,7 +92,6 @@ def test_an_attack_in_parts_gives_the_same_bit_for_bit(make, worker, store, carr
 
 
 def test_what_goes_wrong_in_a_part_is_the_outcome_of_the_cell(make, worker, store, monkeypatch):
-    """As it is where one unit attacks all images."""
     plan = make(f"pgd:{SMALL}")
     units = works(plan, store.is_trained, slots=4)
 
@@ -107,7 +106,6 @@ def test_what_goes_wrong_in_a_part_is_the_outcome_of_the_cell(make, worker, stor
 
 
 def test_what_another_process_works_on_is_busy(make, worker, store):
-    """A unit by itself, a training by its fit, a measurement by its cell."""
     units = works(make(f"pgd:{SMALL}"), store.is_trained, slots=4)
     training, part, *_, last = units
     for unit, lease in ((training, training.fit.id), (part, training.fit.id), (last, training.fit.id)):
@@ -165,7 +163,6 @@ def test_the_status_says_how_a_unit_that_is_not_done_ended(make, worker, store, 
 
 
 def test_no_metric_begins_after_the_deadline(make, worker, store, monkeypatch):
-    """The training has ended in time, and is kept."""
     (unit,) = works(make("accuracy"), store.is_trained, deadline=time.time() + 1000)
     load = _Unit.load_or_train
 

@@ -175,7 +175,6 @@ def test_units_start_in_order_and_other_lines_are_passed_over(open_processes, st
 
 
 def test_what_a_worker_left_that_died_is_tried_again(open_processes, started, tmp_path):
-    """The unit that was being carried out a few times only."""
     executor = open_processes(jobs=1, retries=1)
     executor.submit(jobs("abcdef"))
     executor.ended(0)

@@ -92,7 +92,6 @@ def test_an_energy_that_is_not_read_off_logits_is_float32_too(precision):
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 def test_leaves_no_trace(trained, batch, precision):
-    """No parameter gradient is computed or kept, no mode or input is changed."""
     computed = []
     handles = [p.register_hook(lambda grad: computed.append(grad)) for p in trained.parameters()]
     marks = [torch.full_like(p, 7.0) for p in trained.parameters()]

@@ -1,5 +1,3 @@
-"""Two models on the same images."""
-
 import itertools
 import math
 
@@ -57,7 +55,6 @@ def compare(a, b, paired=True, resamples=2000, seed=0):
 
 
 def test_what_all_images_share_is_no_noise_where_they_are_paired():
-    """The images vary much, and both models by nearly the same."""
     rng = np.random.default_rng(1)
     a = rng.normal(0, 10, 200)
     found = compare(a + rng.normal(0.5, 0.01, 200), a)

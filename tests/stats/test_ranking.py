@@ -58,7 +58,6 @@ def as_they_are(*samples):
 
 @pytest.mark.parametrize("label", LABELS)
 def test_indices_are_of_the_images_in_their_order(label):
-    """So that two models, which rank the images differently, can be given the same resamples."""
     rng = np.random.default_rng(1)
     inside, outside = rng.normal(1, 1, 40).round(1), rng.normal(0, 1, 50).round(1)
     i, j = rng.integers(40, size=(9, 40)), rng.integers(50, size=(9, 50))

@@ -1,5 +1,3 @@
-"""States on disk."""
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""Leases between real processes."""
-
 import errno
 import fcntl
 import json
@@ -275,7 +273,6 @@ def test_a_holder_gives_signs_of_life(path, monkeypatch):
 
 
 def test_one_that_was_taken_over_is_neither_renewed_nor_released(path, monkeypatch):
-    """This process slept for longer than the lifetime, and another one took over."""
     monkeypatch.setattr(module, "LIFETIME", 0.004)
     with lease(path) as mine:
         mine.check()

@@ -1,5 +1,3 @@
-"""The stream of indices."""
-
 from itertools import islice
 
 import pytest

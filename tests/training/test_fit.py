@@ -77,7 +77,6 @@ def test_the_averaged_weights_are_validated_and_the_others_trained(make_trainer)
 
 @pytest.mark.parametrize("how", [{}, {"guard.mode": "watch"}], ids=["repair", "watch"])
 def test_an_event_for_each_window_has_the_numbers_of_the_history(how, make_trainer, tmp_path):
-    """Also for the window in which training diverged, and for the ones that are trained again."""
     events = []
     fitted = train(rig(make_trainer(**how), {(0, 19)}), tmp_path, events.append)
     windows = [event for event in events if event.kind == "window"]
@@ -151,7 +150,6 @@ def poison_a_gradient(trainer):
 @pytest.mark.parametrize("poison", [poison_a_chain, poison_a_gradient])
 @pytest.mark.parametrize("in_time", [True, False])
 def test_what_is_not_finite_never_reaches_a_checkpoint(make_trainer, tmp_path, poison, in_time):
-    """Neither a regular one nor one that is written because the time is up."""
     trainer = make_trainer(**ONCE)
     last = 16 if in_time else 4
     rig(trainer, {(0, last), (1, last)}, poison(trainer))
@@ -161,7 +159,6 @@ def test_what_is_not_finite_never_reaches_a_checkpoint(make_trainer, tmp_path, p
 
 
 def test_a_fit_that_another_process_trains_now_is_left_as_it_is(make_trainer, tmp_path):
-    """This process lost its lease after two windows."""
     seen = []
 
     def check():

@@ -72,7 +72,6 @@ def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resum
 
 @pytest.mark.parametrize("when", ["always", "while a graph is captured"])
 def test_a_sampler_that_waits_for_the_device_goes_step_by_step(when):
-    """A wait while a graph is captured breaks the capture: allocator and generators are in order again afterwards."""
     plain, fast = (trainer("compute.precision=float32", f"compute.compile={compile}") for compile in ("off", "auto"))
     step = fast.sampler.step
 

@@ -260,7 +260,6 @@ TWICE = {(0, 19), (1, 17), (2, 10)}
 
 @pytest.mark.parametrize("interventions", [1, 3])
 def test_killed_after_an_intervention_it_goes_on_with_the_remedy(make_trainer, tmp_path, interventions):
-    """Between the intervention and the next checkpoint."""
     straight = train(rig(make_trainer(), TWICE), tmp_path / "straight")
     assert len(straight.interventions) == 3
     with pytest.raises(Killed):

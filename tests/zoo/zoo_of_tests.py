@@ -23,8 +23,6 @@ from jembench.models.energies import LogitModel
 from jembench.models.nets import build_net
 from jembench.models.objective import Weights, hybrid_loss
 
-# --- data -------------------------------------------------------------------------------------------------------------
-
 
 class Shades:
     """Three classes of 4x4 images that differ in brightness."""
@@ -40,9 +38,6 @@ class Shades:
 
 def data():
     return Shades()
-
-
-# --- models -----------------------------------------------------------------------------------------------------------
 
 
 class Trained(LogitModel):
@@ -215,9 +210,6 @@ def painter(data_spec, *, fails: bool = False):
     return Painter(fails)
 
 
-# --- models that are fitted at once -----------------------------------------------------------------------------------
-
-
 class Kernels(ByBayes, torch.nn.Module):
     """Gaussian kernels at the images of each class, whose number it does not know when it is made."""
 
@@ -253,8 +245,6 @@ class Kernels(ByBayes, torch.nn.Module):
 def kernels(data_spec, *, goes: Literal["well", "wrong", "astray", "unstored"] = "well"):
     return Kernels(goes)
 
-
-# --- models trained elsewhere -----------------------------------------------------------------------------------------
 
 CENTRE = 0.2
 """The one weight of the models below, as many times as there are pixels."""
@@ -316,9 +306,6 @@ def centred(data_spec):
 
 def plain(data_spec):
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 3))
-
-
-# --- metrics ----------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -414,9 +401,6 @@ ODD = {
 
 def odd(*, kind: Literal["nan", "infinite-interval", "nothing", "numpy", "objects", "details", "no-value"]):
     return FromLogits("odd", lambda evaluation: ODD[kind]())
-
-
-# --- trackers ---------------------------------------------------------------------------------------------------------
 
 
 @dataclass

@@ -65,10 +65,7 @@ def test_images_of_another_size_are_cropped_to_a_square_and_resized():
     assert np.array_equal(found, np.asarray(square.resize((8, 8), Image.Resampling.BICUBIC)))
 
 
-@pytest.mark.parametrize(
-    ("name", "shape", "text"),
-    [("there", (4, 8, 8), "there has 4 channels")],
-)
+@pytest.mark.parametrize(("name", "shape", "text"), [("there", (4, 8, 8), "there has 4 channels")])
 def test_what_cannot_be_an_outlier(name, shape, text):
     with pytest.raises(NotApplicable, match=text):
         draw(random(2, *shape), 2, name=name)

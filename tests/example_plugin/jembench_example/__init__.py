@@ -49,10 +49,7 @@ def kernels(data: DataSpec, *, bandwidth: float = 0.3) -> Kernels:
 
 
 def mala(
-    data: DataSpec,
-    *,
-    steps: Annotated[int, Range(least=1)] = 10,
-    step_size: Annotated[float, Range(above=0)] = 0.01,
+    data: DataSpec, *, steps: Annotated[int, Range(least=1)] = 10, step_size: Annotated[float, Range(above=0)] = 0.01
 ) -> Sampler:
     """The Metropolis-adjusted Langevin algorithm: exact at any step size, from uniform noise."""
     from jembench_example.sampler import MALA

@@ -115,6 +115,7 @@ def test_a_pdf_is_the_same_each_time_and_its_fonts_are_embedded(planned):
     assert one == other
     assert b"CreationDate" not in one
     assert b"FontFile2" in one  # TrueType
+    assert b"/Subtype /Type3" not in one
 
 
 def test_only_colours_that_everybody_can_tell_apart(drawn):
@@ -159,10 +160,7 @@ def test_figures_that_cannot_be_planned_stop_no_others(cell, everything):
     problems = []
     read = {good.id: arrays, attacked.id: {"index": arrays["confidence"]}}
     found = planning.figures([attacked, good], store_of(lambda cell: read[cell.id]), problems.append)
-    assert [figure.stem for figure in found] == [
-        "boundary-curves-digits-jem-s0",
-        "reliability-digits-jem-s0",
-    ]
+    assert [figure.stem for figure in found] == ["boundary-curves-digits-jem-s0", "reliability-digits-jem-s0"]
     assert problems == ["the figures of boundary cannot be planned: KeyError: 'found'"]
 
 

@@ -9,14 +9,7 @@ import torch
 from jembench.drawing import BLUE, VERMILLION
 from jembench.drawing import styled as in_our_style
 from jembench.interfaces import Value
-from jembench.report.figures import (
-    calibration,
-    density,
-    detection,
-    generation,
-    samples,
-    training,
-)
+from jembench.report.figures import calibration, density, detection, generation, samples, training
 from jembench.report.figures.base import Result, distinct
 from jembench.store import checkpoint
 
