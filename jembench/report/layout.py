@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from jembench.report.comparison import Read, Significance
 
 NOTHING = "No results yet."
+NO_RESPECT = "No result has a value that stands for a respect of the joint view."
 
 
 def build(
@@ -148,7 +149,7 @@ def tables(
     else:
         view = respects.table(Tables(joined, parts, labels, notes, None), significance)
         ours = [view] if view else []
-    nothing = Table(title="Results", footnotes=(Footnote(NOTHING),))
+    nothing = Table(title="Results", footnotes=(Footnote(NO_RESPECT if rows else NOTHING),))
     return ours or [nothing], [published_table(rest, rows, notes) for rest in left]
 
 

@@ -102,13 +102,14 @@ def over_sets(rows: Iterable[Row]) -> Iterator[Row]:
     """
     of_ood = (row for row in rows if bare_name(row.metric) == "ood" and row.label)
     for alike in grouped(of_ood, lambda row: (row.dataset, row.label, _without_set(row.metric))):
-        counts = Counter(row.metric for row in alike if row.value is not None and not row.source)
+        measured = dict.fromkeys((row.metric, row.fit) for row in alike if row.value is not None and not row.source)
+        counts = Counter(metric for metric, _ in measured)
         sets = [metric for metric, count in counts.items() if count == max(counts.values())]
         shown = [row for row in alike if row.metric in sets] if len(sets) > 1 else []
         for own in grouped(shown, lambda row: (row.fit, row.seeds, row.source, row.name)):
-            measured = {row.metric: row for row in own if row.value is not None}
-            if len(measured) == len(sets):
-                yield _mean(list(measured.values()))
+            of_sets = {row.metric: row for row in own if row.value is not None}
+            if len(of_sets) == len(sets):
+                yield _mean(list(of_sets.values()))
             elif not own[0].source:
                 like = next((row for row in own if row.value is None), replace(own[0], status="not run", reason=""))
                 yield replace(like, metric=_without_set(like.metric), value=None, low=None, high=None, cell=None)

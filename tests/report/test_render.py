@@ -15,7 +15,7 @@ from rich.console import Console
 from jembench.interfaces import Value
 from jembench.report import terminal
 from jembench.report.formats import Document, render
-from jembench.report.layout import NOTHING, build
+from jembench.report.layout import NO_RESPECT, NOTHING, build
 from jembench.report.references import load
 from jembench.report.table import Heading, Table, TableCell
 from jembench.store.outcome import Outcome
@@ -141,8 +141,9 @@ def test_brackets_are_not_markup(cell):
 
 
 @pytest.mark.parametrize("format", ["markdown", "latex", "html", "table:width=80"])
-def test_no_rows_says_so(format):
+def test_no_rows_says_so(cell, format):
     assert NOTHING in render(build([]), format)
+    assert NO_RESPECT in render(build([cell(metric="nll", nll=Value(1.0, None, None, 9))], joint=True), format)
 
 
 def test_no_rows_are_empty_as_data():

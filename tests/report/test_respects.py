@@ -45,9 +45,9 @@ def test_the_value_of_most_models_stands_for_a_respect_then_the_preferred_one_th
     assert [(row.model, row.metric) for row in found["generation"]] == [("jem", "fid"), ("glow", "fid")]
 
 
-def outliers(cell, model, **aurocs):
+def outliers(cell, model, seed=0, **aurocs):
     for name, auroc in aurocs.items():
-        made = cell(model, f"ood:set={name}", auroc=Value(auroc, auroc - 0.1, auroc + 0.05, 9, "", "higher"))
+        made = cell(model, f"ood:set={name}", seed=seed, auroc=Value(auroc, auroc - 0.1, auroc + 0.05, 9, "", "higher"))
         protocol = f"ood:data=digits,score=log-px,set={name}"
         yield dataclasses.replace(made, outcome=dataclasses.replace(made.outcome, protocol=protocol))
 
@@ -66,6 +66,10 @@ def test_outlier_sets_that_most_models_have_are_averaged_and_a_model_without_one
     assert jem.protocol == "ood:data=digits,score=log-px,set=interp+flipped"
     assert found["glow", ""].value == pytest.approx(0.6)
     assert found["jem", "its table"].value == pytest.approx(0.75)
+    seeds = over_sets(rows([*cells[:-1], *outliers(cell, "jem", seed=1, interp=0.8)]))
+    assert [(row.model, row.seeds, row.status) for row in seeds] == [
+        *(("jem", (0,), "ok"), ("glow", (0,), "ok"), ("jem", (1,), "not run"))
+    ]
     assert list(over_sets(build(cells).rows)) == []  # three models have one set alone in common
     cells += outliers(cell, "kde", interp=0.2, flipped=0.4)
     own = next(
