@@ -91,7 +91,8 @@ class FeatureMetric(SampleProtocol, Metric):
         parts |= {**sample.identity, **scored.parts}
         by_default = 200 if dimensions <= feature_scores.SMALL else 0
         metric = self if self.resamples is not None else dataclasses.replace(self, resamples=by_default)
-        return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=scored.details)
+        details = {**scored.details, "sample_passes": sample.passes}
+        return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=details)
 
     def scores(self, sample: Generated, real: Any) -> Scored:
         """Score generated images; ``real``: the pooled features of reference images (M, D), or None."""

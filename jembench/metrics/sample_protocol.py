@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from jembench.catalog.options import Added, Names
-from jembench.catalog.spec import Scalar, format_value
+from jembench.catalog.spec import Scalar, format_value, parse
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Evaluation, FeatureNetwork, Features, Need, Planned, Quantity, Source
 from jembench.metrics.base import Array, OptionalCount
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from jaxtyping import Float, Int, UInt8
     from torch import Tensor
 
-    from jembench.interfaces.evaluation import Data
+    from jembench.interfaces.evaluation import Data, Samples
 
 SamplerSpec = Annotated[str | None, Names("samplers"), Added()]
 _POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-buffers"}
@@ -180,6 +180,7 @@ class Generated(NamedTuple):
     places: Tensor  # int64 (n,): the index of each among all of the model's images
     network: FeatureNetwork
     identity: Mapping[str, Scalar]  # the parts of a protocol that describe the images and features
+    passes: float | None = None  # network passes of an image that is kept; None: unknown
 
     @property
     def n(self) -> int:
@@ -214,7 +215,20 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
         density = _read(evaluation, "energy", samples.images)[kept].neg() if asked.selection == "density" else None
         kept = kept[selected(asked, _read(evaluation, "logits", samples.images)[kept], density)]
     identity = {"features": network.identity, **asked.description(len(kept), len(samples.images), samples.source)}
-    return Generated(samples.images[kept], Features(pool[kept], logits[kept]), kept, network, identity)
+    each = passes(samples)
+    each = each and each * len(samples.images) / len(kept)
+    return Generated(samples.images[kept], Features(pool[kept], logits[kept]), kept, network, identity, each)
+
+
+def passes(samples: Samples) -> float | None:
+    """Return the mean network passes of a sample: the steps of its chain, or 1 if it was drawn directly.
+
+    None: the age of its chain is not known.
+    """
+    if samples.ages is not None:
+        return float(samples.ages.double().mean()) or None  # ages of imported chains are 0
+    steps = "1" if samples.source == "direct" else dict(parse(samples.source).arguments).get("steps")
+    return float(steps) if steps else None
 
 
 def _read(evaluation: Evaluation, quantity: Quantity, samples: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Metrics of a training: the time of an iteration, and stability."""
+"""Metrics of a training: its cost, the time of an iteration, and stability."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -8,9 +8,12 @@ from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
 from jembench.interfaces import Evaluation, Measurement, Need, Value
 from jembench.metrics.base import Arrays, Estimate, Metric, median, protocol_id
+from jembench.metrics.sample_protocol import passes
 
 BUSY = 0.5
 """The largest number of waiting processes on an idle machine; more of them slow training down."""
+
+_UNKNOWN = "not known: the model gives no samples, was fitted at once, or its chains are of unknown age"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,7 +34,7 @@ class IterationTime(Metric):
 
         from jembench.models import devices
 
-        seconds, other_load, _ = evaluation.training
+        seconds, other_load = evaluation.training.iteration_seconds, evaluation.training.other_load
         if not seconds:
             raise NotApplicable("The model was fitted at once: no timings of iterations are known.")
         windows = {"seconds": np.asarray(seconds, dtype=np.float64)}
@@ -47,6 +50,37 @@ class IterationTime(Metric):
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the median of the windows."""
         return {self.name: median(arrays["seconds"], "s", "lower")}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cost(Metric):
+    """Network passes of a training and of one of the model's own samples, and the hours of the training.
+
+    A pass is one image that goes through the network once, forward, or forward and backward. Those of a training are
+    the steps of all chains and the images of all losses, also of attempts that diverged. A sample has as many as its
+    chain has steps, or one if it is drawn directly. Passes are counted, and have no interval; hours depend on the
+    machine.
+    """
+
+    name: ClassVar[str] = "cost"
+    requires: ClassVar[frozenset[Need]] = frozenset({"training"})
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Read the record of the training and the ages of the chains."""
+        from jembench.models.capabilities import capabilities
+
+        training = evaluation.training
+        each = passes(evaluation.samples()) if "samples" in capabilities(evaluation.model) else None
+        found = {"training-passes": training.passes, "training-hours": training.hours, "sample-passes": each}
+        return Measurement(
+            protocol=protocol_id(self.name, evaluation),
+            values={
+                label: Value(value, None, None, 1, "h" if label == "training-hours" else "", "lower")
+                for label, value in found.items()
+                if value is not None
+            },
+            details={"undefined": {label: _UNKNOWN for label, value in found.items() if value is None}},
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

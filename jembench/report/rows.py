@@ -94,13 +94,15 @@ class Row:
             return flat
         made, fit = self.cell.provenance, self.cell.fit
         seconds, time = self.cell.outcome.seconds, str(made.get("time", ""))
-        return flat | dict(zip(ORIGIN, (fit.seed, made.get("limit"), fit.id, self.cell.id, time, seconds), strict=True))
+        passes = made.get("training_passes"), self.cell.outcome.details.get("sample_passes")
+        origin = (fit.seed, made.get("limit"), fit.id, self.cell.id, time, seconds, *passes)
+        return flat | dict(zip(ORIGIN, origin, strict=True))
 
 
 FIELDS = tuple(one.name for one in fields(Row) if one.name not in ("cell", "dataset_name", "chance", "headed"))
 """The columns of the CSV."""
 
-ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds")
+ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds", "training_passes", "sample_passes")
 """Further columns of the CSV of seeds."""
 
 Side = Mapping[int, Row]

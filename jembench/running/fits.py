@@ -211,6 +211,7 @@ class FitWork:
         check = functools.partial(self.store.check_lease, self.fit.key.id)
         with group.leading(self.fit.key.id):
             fitted = train(trainer, folder, self.report, deadline=self.deadline, check=check)
+        passes = sum(row["passes"] * row["iterations"] for row in fitted.history)
         other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))  # processes that wait for a processor
         return blank._replace(
             iteration=fitted.iteration,
@@ -219,7 +220,7 @@ class FitWork:
             iteration_seconds=_seconds_of_last_attempt(fitted.history),
             interventions=list(map(str, fitted.interventions)),
             stability=fitted.stability,
-            provenance={**blank.provenance, "execution": trainer.computed, "other_load": other_load},
+            provenance={**blank.provenance, "execution": trainer.computed, "other_load": other_load, "passes": passes},
         )
 
     def _fit(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
@@ -264,7 +265,13 @@ class FitWork:
             dataset=dataset,
             device=self.bank.device,
             seed=fit.seed,
-            training=TrainingRecord(record.iteration_seconds, record.provenance.get("other_load"), record.stability),
+            training=TrainingRecord(
+                record.iteration_seconds,
+                record.provenance.get("other_load"),
+                record.stability,
+                record.seconds / 3600 or None,
+                record.provenance.get("passes") or None,
+            ),
             bank=self.bank,
             data_content=fit.dataset.content,
             conditional=fit.recipe.chains.conditional,

@@ -273,7 +273,7 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
                 _save(run)
             raise _stopped(trainer)
     row: dict[str, float] = {"iteration": end, "iterations": len(rows), "seconds": seconds / len(rows)}
-    row |= {"attempt": len(run.interventions), "learning_rate": rate}
+    row |= {"passes": trainer.passes, "attempt": len(run.interventions), "learning_rate": rate}
     row |= {name: sum(each[name] for each in rows) / len(rows) for name in rows[0]}
     row |= {f"{name}_start": value for name, value in (starts._asdict() if starts else {}).items()}
     run.history.append(row)

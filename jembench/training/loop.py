@@ -26,7 +26,7 @@ from jembench.models.objective import has_batch_norm
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
 from jembench.store.checkpoint import load_weights
-from jembench.training import processes
+from jembench.training import passes, processes
 from jembench.training.batches import Batches
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
 from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
@@ -70,10 +70,10 @@ class Trainer:
         self.iteration = 0
         self._own_noise = seeds.generator(seed, "own chains", device)  # of this process in a group
         self.adjust(Adjustment())
+        of_classes = getattr(model, "chains", "none") == "conditional"
+        self.chain_count = self.batches.sizes["labelled" if of_classes else "marginal"] if self.sampler else 0
         if self.sampler and hasattr(self.sampler, "check_batch"):  # refused now, not in a later iteration
-            of_classes = model.chains == "conditional"
-            chains = self.batches.sizes["labelled" if of_classes else "marginal"]
-            self.sampler.check_batch(chains, conditional=of_classes or recipe.chains.conditional)
+            self.sampler.check_batch(self.chain_count, conditional=of_classes or recipe.chains.conditional)
         self._prepare()
         # made when the weights lie as they will: averages are then taken in one piece
         self.average = WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
@@ -139,6 +139,18 @@ class Trainer:
     def sampling_steps(self) -> int:
         """The length of a chain; 0 for a model that is trained without chains."""
         return self.sampler.steps * self.adjustment.steps if self.sampler else 0
+
+    @cached_property
+    def _loss_passes(self) -> int:
+        """Passes of the loss of an iteration, all processes together; 0: unknown."""
+        sizes, shared = (*self.batches.sizes.values(), self.chain_count), self.recipe.data.shared
+        times = 2 if self.recipe.optimizer.sharpness else 1
+        return times * passes.of_loss(self.model, self.data, sizes, self.device, shared=shared)
+
+    @property
+    def passes(self) -> int:
+        """Network passes of an iteration, all processes together, after the first one; 0: unknown."""
+        return self._loss_passes and self._loss_passes + self.chain_count * self.sampling_steps
 
     def window(self, n: int) -> tuple[list[dict[str, float]], Starts | None]:
         """Run n iterations. The host waits for the device only at their end.

@@ -34,7 +34,7 @@ ATTACKS = [
 ]
 OTHERS = [
     "accuracy", "adaptive-ece", "bits-per-dim", "brier:scaling=temperature", "chain-age", "chain-drift:steps=1",
-    "class-offset",
+    "class-offset", "cost",
     "classwise-ece", "class-samples", "confident-samples", "debiased-ece", "density-coverage", "ece", "energy-gap",
     "fid:source=fresh,steps=2", "is", "iteration-time", "kid:subset_size=20", "log-density", "log-density:source=kept",
     "log-z:chains=2,leapfrog=1,temperatures=2", "memorisation", "neighbours", "nll",

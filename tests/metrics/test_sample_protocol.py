@@ -13,7 +13,7 @@ from jembench.interfaces import DataSpec, Samples, Source
 from jembench.interfaces.evaluation import KEPT
 from jembench.metrics.base import protocol_id
 from jembench.metrics.pretrained import InceptionFeatures
-from jembench.metrics.sample_protocol import SampleProtocol, features_spec, generated
+from jembench.metrics.sample_protocol import SampleProtocol, features_spec, generated, passes
 
 
 @pytest.mark.parametrize(
@@ -107,3 +107,13 @@ def test_an_id_says_which_images_are_scored_and_nothing_else(generation, fake):
         assert meanings.setdefault(name, meaning) == meaning
         assert torch.equal(images_of.setdefault(name, sample.images), sample.images)
     assert len(meanings) == len(set(meanings.values())) > 100
+
+
+def test_a_sample_costs_the_steps_of_its_chain_and_of_those_that_were_left_out_for_it(generation, fake):
+    images = fake.images(60, 0)
+    kept = Samples(images, None, "buffer", torch.arange(60) % 3)
+    found = [kept, kept._replace(ages=None), *(Samples(images, None, kind) for kind in ("direct", "sgld:steps=7"))]
+    assert list(map(passes, found)) == [1.0, None, 1.0, 7.0]
+    asked = SampleProtocol(source="fresh", steps=7, selection="features", top=0.5)
+    generation.network, generation.by_source[asked.wanted] = fake.Features(dimensions=13), found[3]
+    assert generated(generation, "auto", asked).passes == 14.0

@@ -11,7 +11,7 @@ from jembench.drawing import PLAIN, Format, Style
 from jembench.errors import JembenchError, error_text
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
-from jembench.report.figures import joint, training
+from jembench.report.figures import cost, joint, training
 from jembench.report.figures.base import Planned, Result, display_names, distinct
 from jembench.report.formats import csv_text
 from jembench.report.references import Published
@@ -40,7 +40,7 @@ def figures(
     names = display_names(fits, names)
     found = [*of_metrics(cells, store, left_out, names), *training.curves_of(fits, store, left_out, names)]
     found += [*training.buffers_of(fits, store, names), *training.seeds_of(cells, names)]
-    return distinct([*found, *joint.plan(cells, store, published, names)])
+    return distinct([*found, *cost.plan(cells, names), *joint.plan(cells, store, published, names)])
 
 
 def of_metrics(

@@ -81,7 +81,7 @@ _QUANTITIES = {
 }
 """The figures by name, in order: the label of the axis, and the words in the legend of the columns that are shown."""
 
-_COUNTS = {"iteration", "iterations", "attempt"}
+_COUNTS = {"iteration", "iterations", "attempt", "passes"}
 _SPAN = 100.0
 """Ratio of the largest to the 10th percentile of absolute values beyond which a scale is logarithmic."""
 

@@ -9,7 +9,7 @@ import torch
 from jembench.drawing import BLUE, VERMILLION
 from jembench.drawing import styled as in_our_style
 from jembench.interfaces import Value
-from jembench.report.figures import calibration, density, detection, generation, samples, training
+from jembench.report.figures import calibration, cost, density, detection, generation, samples, training
 from jembench.report.figures.base import Result, distinct
 from jembench.store import checkpoint
 
@@ -363,3 +363,28 @@ def test_densities_are_drawn_on_one_scale_with_samples_of_all_classes(planned, e
     assert len(shown) == 400
     assert np.ptp(shown[:, 0]) > 240  # the array is in the order of the first number
     assert rows == [{"model": "jem", "quantity": "kl", "value": 0.5, "low": None, "high": None}]
+
+
+# --- cost ---
+
+
+def test_a_cost_curve_joins_new_chains_and_takes_hours_from_the_same_training(cell):
+    def of(metric, value, source="", **more):
+        parts = f":source={source}" if source else ""
+        return cell(metric, f"{metric.partition(':')[0]}{parts}", {"fid": Value(value, None, None, 60)}, **more)
+
+    cells = [
+        of(f"fid:source=fresh,steps={n}", 50 / n, f"chains:steps={n}", details={"sample_passes": n}) for n in (9, 4)
+    ]
+    cells += [of("fid", 7.0, "buffer", details={"sample_passes": 5.5})]
+    for model, hours, accuracy in (("jem", 2.0, 91.0), ("baseline", 0.5, 93.0), ("kde", None, 80.0)):
+        values = {"training-hours": Value(hours, None, None, 1)} if hours else {}
+        cells += [cell("cost", values=values, model=model), of("accuracy", accuracy, model=model)]
+    (figure,) = cost.plan(cells)
+    rows = figure.draw().rows
+    assert figure.stem == "cost-curves-digits-s0"
+    of_samples = [("jem", "chains", 4, 12.5), ("jem", "chains", 9, 50 / 9), ("jem", "buffer", 5.5, 7.0)]
+    trained = [("baseline", "", 0.5, 93.0), ("jem", "", 2.0, 91.0)]
+    assert [tuple(row[name] for name in ("model", "source", "at", "value")) for row in rows] == of_samples + trained
+    joined = [len(line.get_xdata()) for line in figure.draw().figure.axes[0].lines if line.get_linestyle() != "None"]
+    assert 2 in joined

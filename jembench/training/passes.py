@@ -1,0 +1,47 @@
+"""Network passes of a training: its cost in a unit that depends on no machine.
+
+A pass is one image that goes through the network once, forward, or forward and backward. A step of a chain is one pass
+of its image, an attack in a loss one pass a step, and images of two terms of a loss are two passes unless they are the
+same images.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from jembench import seeds
+from jembench.interfaces import Batch, DataSpec, Negatives
+from jembench.models.execution import unchanged_buffers
+
+
+def of_loss(model: Any, data: DataSpec, sizes: Sequence[int], device: torch.device, *, shared: bool) -> int:
+    """Count the passes of one computation of a loss, at the layer that has the model's first parameter.
+
+    A small batch of blank images is counted, in the proportions of ``sizes``. Buffers and random numbers are unchanged.
+
+    Args:
+        model: after its first iteration, in which a network may initialise itself by its batch.
+        data: the description of the images.
+        sizes: of the batches of p(x) and of labelled images, and the number of chains.
+        device: of the model.
+        shared: both terms use the labelled images.
+
+    Returns:
+        the number; 0: the layer was not called, so that it is not known.
+    """
+    whole = math.gcd(*sizes)
+    fewer = next((whole // least for least in range(2, whole) if whole % least == 0), 1)  # a batch norm needs two
+    x, x_labelled, samples = (torch.zeros(size // fewer, *data.shape, device=device) for size in sizes)
+    y, classes = (torch.zeros(len(images), dtype=torch.int64, device=device) for images in (x_labelled, samples))
+    batch = Batch(x_labelled if shared else x, x_labelled, y)
+    seen: list[int] = []
+    layer = next(module for module in model.modules() if next(module.parameters(recurse=False), None) is not None)
+    hook = layer.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
+    with unchanged_buffers(model), seeds.drawing(0, "passes", device):
+        model.training_loss(batch, Negatives(samples, classes) if len(samples) else None)
+    hook.remove()
+    return fewer * sum(seen)

@@ -1,0 +1,48 @@
+"""Network passes, against a network that counts the images in its own forward."""
+
+import pytest
+import torch
+
+
+class Counting(torch.nn.Sequential):
+    """A linear network with batch norm."""
+
+    images = 0
+
+    def __init__(self):
+        super().__init__(torch.nn.Flatten(), torch.nn.BatchNorm1d(16), torch.nn.Linear(16, 3))
+
+    def forward(self, x):
+        self.images += len(x)
+        return super().forward(x)
+
+
+@pytest.mark.parametrize("kind", ["jem", "factored", "classifier", "attacked"])
+@pytest.mark.parametrize(
+    "settings", [{}, {"data.shared": "true"}, {"data.labelled_batch": 6}, {"optimizer.sharpness": 0.5}]
+)
+def test_passes_are_those_that_the_network_counts(make_trainer, toy_models, kind, settings):
+    class Attacked(toy_models["classifier"]):
+        def training_loss(self, batch, negatives):
+            for _ in range(2):
+                self.logits(batch.x_labelled)
+            return super().training_loss(batch, negatives)
+
+    trainer = make_trainer(toy_models.get(kind, Attacked), net=Counting, **settings)
+    trainer.iterate()
+    trainer.model.net.images = 0
+    trainer.iterate()
+    counted, state = trainer.model.net.images, torch.get_rng_state()
+    running = trainer.model.net[1].running_mean.clone()
+    assert trainer.passes == counted
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.equal(trainer.model.net[1].running_mean, running)
+
+
+def test_a_remedy_lengthens_chains_and_their_passes(make_trainer):
+    """Of nine chains of 3 steps, then of 6; the loss has 9 images of each of three kinds."""
+    trainer = make_trainer()
+    trainer.iterate()
+    before = trainer.passes
+    trainer.adjust(trainer.adjustment._replace(steps=2))
+    assert (before, trainer.passes) == (9 * 3 + 27, 9 * 6 + 27)
