@@ -105,6 +105,8 @@ FIELDS = tuple(one.name for one in fields(Row) if one.name not in ("cell", "data
 ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds", "training_passes", "sample_passes")
 """Further columns of the CSV of seeds."""
 
+_NO_VALUE = Value(0.0, None, None, 0)
+
 Side = Mapping[int, Row]
 """One value of a metric on a model, by seed."""
 
@@ -160,8 +162,9 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
         )
         if outcome.status == "ok":
             found += [replace(base, label=label, **value._asdict()) for label, value in outcome.values.items()]
-            undefined = outcome.details.get("undefined", {}).items()
-            found += [replace(base, label=label, status="na", reason=reason) for label, reason in undefined]
+            for label, reason in outcome.details.get("undefined", {}).items():
+                like = values[cell.metric].get(label, _NO_VALUE)
+                found.append(replace(base, label=label, unit=like.unit, better=like.better, status="na", reason=reason))
         else:
             others = values[cell.metric].items()
             found += [replace(base, label=label, unit=one.unit, better=one.better) for label, one in others] or [base]

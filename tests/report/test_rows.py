@@ -148,6 +148,10 @@ def test_what_is_suspicious_or_not_yet_whole_says_so_at_the_value(cell):
     assert one([with_details(), with_details(1, suspicious=["odd"])]).reason == "seed 1 suspicious: odd"
     _, undefined = rows([with_details(undefined={"nll": "not converged"})])
     assert (undefined.label, undefined.status, undefined.reason) == ("nll", "na", "not converged")
+    _, _, undefined = rows(
+        [cell(seed=1, nll=Value(1.0, 0.5, 2.0, 9, "nats", "lower")), with_details(undefined={"nll": ""})]
+    )
+    assert (undefined.unit, undefined.better) == ("nats", "lower")
 
 
 @pytest.mark.parametrize(

@@ -60,7 +60,7 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
     figure, axes_of = drawing.panels(title, height, len(respects), columns, sharey=True)
     lines: list[dict[str, Any]] = []
     for axes, (respect, found) in zip(axes_of, respects.items(), strict=True):
-        first = next(row for row in found if row.protocol and not row.source)
+        first = next(row for row in found if row.value is not None and not row.source)
         heading = heading_of(first, outliers_in(first.protocol))
         axes.set(title=respect, xlabel=f"{heading.label}\n{heading.detail}", ylim=(len(models) - 0.5, -0.5))
         ticks = axes.set_yticks(range(len(models)), [drawing.wrapped(name, 1.7) for name in names.values()])
