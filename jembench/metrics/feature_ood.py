@@ -142,7 +142,7 @@ def vim(*, dim: OptionalCount = None) -> FeatureScore:
     Wang et al. (2022), arXiv:2203.10807, section 4: logsumexp f(x) - alpha |P (h - o)|, o = -W^+ b, P projects
     onto all but the ``dim`` leading eigenvectors of the training features, and alpha is their mean largest logit over
     their mean residual. By default ``dim`` is 1,000 for 2,048 features or more and else 512, as in the authors' code,
-    but half of 512 features or fewer.
+    but half of 512 features or fewer. The logits of an energy-based model have a free constant, on which alpha depends.
     """
 
     def estimate(layer: LastLayer, train: Tensor, labels: Tensor) -> Function:

@@ -7,11 +7,8 @@ import io
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-import numpy as np
-
 from jembench import drawing
 from jembench.catalog import registry, spec, trust
-from jembench.data.grid import GROUND, arranged, sheet
 from jembench.errors import error_text, printable
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
@@ -25,6 +22,7 @@ from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
     from jembench.report.figures.base import Planned
@@ -109,6 +107,9 @@ class Pictures:
 
     def _new_chains(self, cell: Cell) -> str:
         """Return a grid of the new chains that a metric measured, as a data URI; "" if they are not stored."""
+        import numpy as np
+
+        from jembench.data.grid import GROUND, arranged, sheet
         from jembench.running.evaluation import FRESH_SAMPLES, drawn_name
 
         options, steps = dict(spec.parse(cell.metric).arguments), parts_of(_source(cell)).get("steps", "0")
