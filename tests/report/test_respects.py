@@ -136,10 +136,12 @@ def test_the_front_is_that_of_its_definition_in_any_order_and_an_improvement_kee
     assert found == brute_force(table, by(margin))
     assert found, "a front is never empty"
     assert names(front({kind: of_kind[::-1] for kind, of_kind in reversed(table.items())}, by(margin))) == found
+    cost = [row("m0", "training time", -9.0), row("m9", "training time", 9.0)]
+    assert names(front(table | {"training time": cost}, by(margin))) == found
     for kind in KINDS:
-        for row in table[kind]:
-            if row.model in found:
-                assert row.model in names(front(changed(table, row.model, kind, 0.7), by(margin)))
+        for of_model in table[kind]:
+            if of_model.model in found:
+                assert of_model.model in names(front(changed(table, of_model.model, kind, 0.7), by(margin)))
 
 
 @pytest.mark.parametrize("seed", range(5))
