@@ -131,7 +131,7 @@ class Results(Shown, Sequence[Row]):
         """Return the values of each seed, for the formats csv, json and parquet.
 
         Example:
-            >>> results.per_seed().table("csv").splitlines()[0].split(",")[-6:]
+            >>> results.per_seed().table("csv").splitlines()[0].split(",")[-8:-2]
             ['seed', 'limit', 'fit', 'cell', 'time', 'seconds']
         """
         shown = Shown()
