@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.data.grid import arranged, sheet
+from jembench.data.grid import Indices, Pixels, arranged, sheet
 from jembench.report.figures.base import Arrays, Drawing, Planned, Result, rows_of
 from jembench.report.figures.images import draw_sheet
 from jembench.report.headings import in_words
@@ -98,9 +98,7 @@ def changes(title: str, arrays: Arrays, norms: Sequence[str]) -> Drawing:
     return Drawing(figure, rows)
 
 
-def spread(
-    labels: NDArray[np.int64], index: NDArray[np.int64], among: NDArray[np.bool_], count: int
-) -> NDArray[np.int64]:
+def spread(labels: Indices, index: Indices, among: NDArray[np.bool_], count: int) -> Indices:
     """Choose the first images of each class, as many of each as there is room for.
 
     Args:
@@ -113,13 +111,10 @@ def spread(
         Positions in ``labels``, by class.
     """
     candidates = np.flatnonzero(among)
-    candidates = candidates[np.argsort(index[candidates], kind="stable")]
-    turn = np.empty(len(candidates), dtype=np.int64)  # how many of the same class come before
-    for number in np.unique(labels[candidates]):
-        same = labels[candidates] == number
-        turn[same] = np.arange(same.sum())
-    chosen = candidates[np.argsort(turn, kind="stable")[:count]]
-    return chosen[np.lexsort((index[chosen], labels[chosen]))]
+    candidates = candidates[np.lexsort((index[candidates], labels[candidates]))]
+    _, first, of = np.unique(labels[candidates], return_index=True, return_inverse=True)
+    turn = np.arange(len(candidates)) - first[of]  # how many of the same class come before
+    return candidates[np.sort(np.lexsort((index[candidates], turn))[:count])]
 
 
 def amplification(change: NDArray[np.floating[Any]]) -> int:
@@ -139,9 +134,7 @@ def _columns_for(images: int) -> int:
     return _columns() if images > _columns() // 2 else _columns() // 2
 
 
-def _sheet(
-    title: str, picture: NDArray[np.uint8], columns: int, margins: float, labels: Sequence[str]
-) -> tuple[Figure, Axes]:
+def _sheet(title: str, picture: Pixels, columns: int, margins: float, labels: Sequence[str]) -> tuple[Figure, Axes]:
     """Draw a sheet of images, as wide as a page or half of it, with a label for each row."""
     width = drawing.page() if columns == _columns() else drawing.column()
     height = (width - _LABELS) * picture.shape[0] / picture.shape[1]
@@ -186,7 +179,7 @@ def ends(title: str, arrays: Arrays, threshold: float) -> Drawing:
     return Drawing(figure, rows_of({"row": lines, "column": places, "index": shown, **of_images}))
 
 
-def by_class(target: NDArray[np.int64]) -> tuple[NDArray[np.int64], list[str]]:
+def by_class(target: Indices) -> tuple[Indices, list[str]]:
     """Return the grid of image indices, (R, S), and the labels of its rows: the first ten images of each class.
 
     Of more than ten classes, the first hundred images by class, ten in a row.

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.data.grid import sheet
+from jembench.data.grid import Indices, Pixels, sheet
 from jembench.report.figures.base import Arrays, Drawing
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Panel(NamedTuple):
     """A grid under its own title."""
 
     title: str
-    grid: NDArray[np.int64]  # (R, S) index of the picture; -1: none
+    grid: Indices  # (R, S) index of the picture; -1: none
     score: NDArray[Any]  # (N,) what decided, or tells of, the choice
     rows: Sequence[str] = ()  # labels of the R rows
 
@@ -63,7 +63,7 @@ def grids(title: str, arrays: Arrays, classes: NDArray[Any] | None, panels: Sequ
     return Drawing(figure, rows)
 
 
-def draw_sheet(axes: Axes, picture: NDArray[np.uint8], labels: Sequence[str] = ()) -> None:
+def draw_sheet(axes: Axes, picture: Pixels, labels: Sequence[str] = ()) -> None:
     """Show a sheet, with a label for each of its rows."""
     axes.imshow(picture, interpolation="nearest")
     axes.spines[:].set_visible(False)
