@@ -66,7 +66,7 @@ def plan_reproduction(source: Path, datasets: Sequence[str] = ()) -> Reproductio
         metric = registry.resolve("metrics", cell.metric)
         if cell.provenance.get("metric_id", metric.id) != metric.id:
             differing[f"the code or the options of the metric {cell.metric}"] = None
-        planned.append(CellPlan(fit=fits[cell.fit.id], metric=metric, limit=cell.provenance.get("limit")))
+        planned.append(CellPlan(fit=fits[cell.fit.id], metric=metric, limit=cell.limit))
     return Reproduction(Plan(Suite(name=source.stem, title=""), planned), cells, list(differing))
 
 

@@ -132,7 +132,7 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
             return
         for cell in cells:
             metric = registry.resolve("metrics", cell.metric)
-            if CellPlan(fit=plan, metric=metric, limit=cell.provenance.get("limit")).id != cell.id:
+            if CellPlan(fit=plan, metric=metric, limit=cell.limit).id != cell.id:
                 yield f"{cell.metric} was measured by other code than is installed here: a run measures it again."
     except JembenchError as error:
         yield f"It cannot be used or measured here as it is: {error}"

@@ -37,7 +37,7 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         finite = all(map(math.isfinite, numbers))  # a hub takes no other numbers
         name, text = spec.parse(row.metric).name, row_cell(row, Footnotes())
         values.append({"type": name, "of": row, "finite": finite, "text": text})
-    limits = {cell.provenance["limit"] for cell in measured if cell.provenance.get("limit")}
+    limits = {cell.limit for cell in measured if cell.limit}
     pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     provenance = {"command": "not known", "python": "", "packages": {}, "hardware": {}, **of.provenance}
     # a part without a distribution is named with its file
@@ -52,7 +52,7 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         rows=values,
         cells=cells,
         limits=sorted(limits),
-        whole=any(not cell.provenance.get("limit") for cell in measured),
+        whole=any(not cell.limit for cell in measured),
         pictures=pictures,
         source=source,
         manifest=MANIFEST,

@@ -83,7 +83,7 @@ def _judge(claim: Claim, known: Known, at_chance: Mapping[Fit, str], test: Test,
                 other = _side(known, b, with_options(than_metric, free), claim.than_label or claim.label)
                 if row := _answer(claim, side, other if claim.number is None else claim.number, test):
                     missing.pop(metric, None)
-                    limits = {one.cell.provenance.get("limit") for one in (side or {}).values() if one.cell}
+                    limits = {one.cell.limit for one in (side or {}).values() if one.cell}
                     limited = (f"on {limit} of the test images, by --limit" for limit in limits if limit)
                     yield Finding(claim, row, (metric,), (*limited, *_remarks(claim, a, b, at_chance)))
     if missing or claim.unmeasured:

@@ -92,10 +92,9 @@ class Row:
         flat = {name: getattr(self, name) for name in FIELDS} | {"notes": "; ".join(self.notes)}
         if self.cell is None:
             return flat
-        made, fit = self.cell.provenance, self.cell.fit
-        seconds, time = self.cell.outcome.seconds, str(made.get("time", ""))
-        passes = made.get("training_passes"), self.cell.outcome.details.get("sample_passes")
-        origin = (fit.seed, made.get("limit"), fit.id, self.cell.id, time, seconds, *passes)
+        cell, fit, outcome = self.cell, self.cell.fit, self.cell.outcome
+        passes = cell.provenance.get("training_passes"), outcome.details.get("sample_passes")
+        origin = (fit.seed, cell.limit, fit.id, cell.id, cell.time, outcome.seconds, *passes)
         return flat | dict(zip(ORIGIN, origin, strict=True))
 
 

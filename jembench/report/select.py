@@ -163,12 +163,12 @@ class Selection:
             every, current = current, self._of_experiment(current, suite)
             if others := len(every) - len(current):
                 left_out(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
-        for limit, count in Counter(cell.provenance.get("limit") for cell in current).items():
+        for limit, count in Counter(cell.limit for cell in current).items():
             if limit != self.limit:
                 how = "without --limit" if limit is None else f"with --limit {limit}"
                 images = "all test images" if limit is None else f"{limit} of the test images"
                 left_out(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
-        cells = [cell for cell in current if cell.provenance.get("limit") == self.limit]
+        cells = [cell for cell in current if cell.limit == self.limit]
         specs = {names: _requested(fit, store) for names, fit in {cell.fit.names: cell.fit for cell in cells}.items()}
         if cells:
             cells = self.among(cells, specs)

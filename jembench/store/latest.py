@@ -25,18 +25,18 @@ def newest(cells: Sequence[Cell], left_out: Callable[[str], object] = lambda not
     """
     cells = _renamed(cells)
     families, results = dict[tuple[str, str, str], str](), dict[tuple[object, ...], str]()
-    for cell in sorted(cells, key=_time):  # the last of each name counts
+    for cell in sorted(cells, key=lambda cell: cell.time):  # the last of each name counts
         fit = cell.fit
         families[fit.names] = fit.family
-        results[*fit.names, fit.family, fit.seed, cell.metric, cell.provenance.get("limit")] = cell.id
+        results[*fit.names, fit.family, fit.seed, cell.metric, cell.limit] = cell.id
     last = set(results.values())
     counted, older = list[Cell](), dict[tuple[str, str, str], list[str]]()
     for cell in cells:
         if cell.id in last and families[cell.fit.names] == cell.fit.family:
             counted.append(cell)
         else:
-            older.setdefault(cell.fit.names, []).append(_time(cell)[:10])
-    days = {cell.fit.names: _time(cell)[:10] for cell in sorted(counted, key=_time)}
+            older.setdefault(cell.fit.names, []).append(cell.time[:10])
+    days = {cell.fit.names: cell.time[:10] for cell in sorted(counted, key=lambda cell: cell.time)}
     for (model, dataset, recipe), found in older.items():
         left_out(
             f"{len(found)} outcome{'s' * (len(found) > 1)} of earlier versions of {model} on {dataset}, recipe "
@@ -46,17 +46,13 @@ def newest(cells: Sequence[Cell], left_out: Callable[[str], object] = lambda not
     return counted
 
 
-def _time(cell: Cell) -> str:
-    return str(cell.provenance.get("time", ""))
-
-
 def _renamed(cells: Sequence[Cell]) -> list[Cell]:
     """Return the cells; each fit and each dataset gets the name under which it was measured last.
 
     Files may have been moved, or lie in several places.
     """
     fits, datasets = dict[str, FitKey](), dict[str, str]()
-    for cell in sorted(cells, key=_time, reverse=True):  # of equal times the first counts
+    for cell in sorted(cells, key=lambda cell: cell.time, reverse=True):  # of equal times the first counts
         fits.setdefault(cell.fit.id, cell.fit)
         datasets.setdefault(str(cell.provenance.get(DATASET, "")), cell.fit.dataset)
     datasets.pop("", None)  # of results that do not tell

@@ -133,7 +133,7 @@ class _Merge:
         cell: Cell = unit[-1].check()
         with suppress(*UNREADABLE):  # one that is missing or damaged is replaced
             theirs = read_cell(self.place(unit[-1].path))
-            is_better = cell.outcome.is_settled or _time(cell) > _time(theirs)
+            is_better = cell.outcome.is_settled or cell.time > theirs.time
             if theirs.outcome.is_settled or not is_better:  # otherwise the target would compute its own again
                 if not _is_same(cell, theirs):
                     self.note(unit, "kept", _OTHER)
@@ -174,7 +174,3 @@ def _is_same(cell: Cell, theirs: Cell) -> bool:
     one, other = cell.outcome, theirs.outcome
     same = (one.status, one.protocol, cell.arrays) == (other.status, other.protocol, theirs.arrays)
     return same and encode(one.values) == encode(other.values)
-
-
-def _time(of: Cell) -> str:
-    return str(of.provenance.get("time", ""))

@@ -109,6 +109,16 @@ class Cell:
         """The text in the names of its files."""
         return f"{self.metric}-{self.fit.model}-{self.fit.dataset}-s{self.fit.seed}"
 
+    @property
+    def limit(self) -> int | None:
+        """The number of test images that were evaluated; None: all."""
+        return self.provenance.get("limit")
+
+    @property
+    def time(self) -> str:
+        """The time of the measurement, UTC; "": unknown."""
+        return str(self.provenance.get("time", ""))
+
 
 class _Provenance(NamedTuple):
     """The fields of a provenance that reports read. There may be any others."""

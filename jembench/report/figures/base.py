@@ -67,7 +67,7 @@ class Result:
     @property
     def place(self) -> tuple[object, ...]:
         """The dataset, the seed and the number of images, which all models in one figure share."""
-        return self.fit.dataset, self.fit.seed, self.cell.provenance.get("limit")
+        return self.fit.dataset, self.fit.seed, self.cell.limit
 
     @property
     def metric(self) -> str:
@@ -111,7 +111,7 @@ class Result:
 def figure_of(results: Sequence[Result], name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
     """Return a figure of these results and no others, to be drawn from the arguments."""
     common = sorted(set.intersection(*(set(result.options.items()) for result in results)))
-    limit = results[0].cell.provenance.get("limit")
+    limit = results[0].cell.limit
     details = [f"{key}={value}" for key, value in (*common, ("limit", limit)) if value is not None]
     return planned(name, [result.fit for result in results], partial(draw, *arguments), details)
 

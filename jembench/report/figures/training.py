@@ -236,7 +236,7 @@ def _buffer_files(folder: Path) -> list[Path]:
 def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each metric and dataset with a model that was trained from several seeds."""
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
-    for group in grouped(measured, lambda c: (c.metric, c.outcome.protocol, c.fit.dataset, c.provenance.get("limit"))):
+    for group in grouped(measured, lambda c: (c.metric, c.outcome.protocol, c.fit.dataset, c.limit)):
         if max(map(len, grouped(group, lambda cell: cell.fit.names))) > 1:
             results = [Result(cell, {}, names) for cell in group]
             metric, options = results[0].metric, (f"{key} {value}" for key, value in results[0].options.items())

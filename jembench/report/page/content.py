@@ -135,7 +135,7 @@ def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], re
     for group in grouped(cells, lambda cell: cell.fit):
         fit, record = group[0].fit, trained.get(group[0].fit)
         training = (str(record.iteration), fixed(record.seconds, 0)) if record else ("", "")
-        times = sorted(str(cell.provenance.get("time", ""))[:16].replace("T", " ") for cell in group)
+        times = sorted(cell.time[:16].replace("T", " ") for cell in group)
         measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
         commands = dict.fromkeys(str(cell.provenance.get("command", "")) for cell in group)
         specs = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "fit": fit.id}

@@ -118,7 +118,7 @@ def _test_images(cell: Cell) -> tuple[DataSpec, Split]:
     if parts_of(cell.outcome.protocol).get("data_content", "") != resolved.content:
         raise SpecError("The images have changed.")
     dataset = make(resolved, download=False)
-    return dataset.spec, limited(dataset.split("test"), cell.provenance.get("limit"))
+    return dataset.spec, limited(dataset.split("test"), cell.limit)
 
 
 def _values(cells: Sequence[Cell], store: Store, n: int) -> dict[str, Any]:
