@@ -23,7 +23,7 @@ Point = tuple[float, Result]
 def plan(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each dataset on which results have different costs; hours are values of the metric ``cost``."""
     results = [Result(cell, {}, names) for cell in cells if cell.outcome.status == "ok"]
-    for group in grouped(results, lambda result: (result.fit.dataset, result.cell.provenance.get("limit"))):
+    for group in grouped(results, lambda result: (result.fit.dataset, result.cell.limit)):
         hours = {one.fit: one.values["training-hours"].value for one in group if "training-hours" in one.values}
         passes = [(one.cell.outcome.details.get("sample_passes"), one) for one in group if one.metric == "fid"]
         timed = [(hours.get(one.fit), one) for one in group if one.metric == "accuracy"]
