@@ -3,7 +3,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torchmetrics.classification import MulticlassCalibrationError
 
 from jembench.metrics.classification import ECE, NLL, AdaptiveECE, Brier, ClasswiseECE
 
@@ -30,6 +29,8 @@ def evaluation(fake):
 
 @pytest.mark.parametrize("bins", [1, 7, 20])
 def test_ece_agrees_with_torchmetrics(bins, evaluation):
+    from torchmetrics.classification import MulticlassCalibrationError  # it takes a second, of one worker alone
+
     probabilities = evaluation.test_logits.double().softmax(1)
     oracle = MulticlassCalibrationError(num_classes=3, n_bins=bins, norm="l1").set_dtype(torch.float64)
     expected = 100 * oracle(probabilities, evaluation.labels).item()
