@@ -44,8 +44,9 @@ def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: 
     """Join pictures into one, ``ground`` where there is none: (N, C, H, W) and (R, S) -> (height, width, 3).
 
     The images are enlarged by a whole factor, pixel by pixel, until their shorter side has ``side`` pixels, with
-    ``gap`` pixels between them.
+    ``gap`` pixels between them. Images of two channels are shown by their first one.
     """
+    images = images[:, : 3 if images.shape[1] >= 3 else 1]
     height, width = images.shape[2:]
     scale = math.ceil(side / min(height, width))
     step_y, step_x = height * scale + gap, width * scale + gap
@@ -70,5 +71,5 @@ def write_png(path: Path, images: Pixels, grid: Indices, option: str = "--store"
 
     pixels = sheet(images, grid, GAP, GROUND, SMALLEST)
     pixels = np.pad(pixels, ((GAP, GAP), (GAP, GAP), (0, 0)), constant_values=GROUND)
-    picture = Image.fromarray(pixels[..., 0] if images.shape[1] == 1 else pixels)
+    picture = Image.fromarray(pixels[..., 0] if images.shape[1] < 3 else pixels)
     write_atomically(path, lambda stream: picture.save(stream, format="PNG"), option)

@@ -45,3 +45,8 @@ def test_the_picture_of_colour_images_that_are_not_square(tmp_path):
 def test_images_are_enlarged_by_a_whole_factor_to_at_least_the_smallest_side(tmp_path):
     grid.write_png(tmp_path / "grid.png", np.zeros((1, 1, 28, 28), dtype=np.uint8), np.array([[0]]))
     assert picture(tmp_path / "grid.png").shape == (60, 60)
+
+
+def test_images_of_two_channels_are_shown_by_their_first():
+    images = np.array([[[[10]], [[200]]]], dtype=np.uint8)
+    assert (grid.sheet(images, np.array([[0]])) == 10).all()

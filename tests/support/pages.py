@@ -122,8 +122,8 @@ def runs_without_a_row(printed):
 
 
 def _small(text):
-    """Commands, files and snippets as they are, but with little training where they say how much."""
-    return re.sub(r"(\bepochs\"?\s*[=:]\s*)[\d.]+", r"\g<1>0.1", text)
+    """Return commands, files and snippets with little training where they say how much, and in one process."""
+    return re.sub(r" -j \d+\b", "", re.sub(r"(\bepochs\"?\s*[=:]\s*)[\d.]+", r"\g<1>0.1", text))
 
 
 @contextlib.contextmanager
@@ -147,7 +147,7 @@ def serve(address):
     for name in IMPORTED:
         importlib.import_module(name)
     importlib.import_module("jembench.metrics.features").RECIPE["iterations"] = 20
-    importlib.import_module("jembench.data.toys").SIZES["train"] = 100
+    importlib.import_module("jembench.data.toys").SIZES["train"] = 200
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(f"\0{address}")
     listener.listen()
