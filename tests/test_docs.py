@@ -1,5 +1,3 @@
-"""The guides say what is there, and what they show runs."""
-
 import pkgutil
 import re
 import shlex

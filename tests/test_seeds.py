@@ -1,5 +1,3 @@
-"""Seeds: one for each purpose, the same for ever."""
-
 import pytest
 import torch
 from hypothesis import given

@@ -1,5 +1,3 @@
-"""The public API: what a script and a notebook call."""
-
 import doctest
 import subprocess
 import sys

@@ -1,5 +1,3 @@
-"""Files of suite packages, found through faked distributions."""
-
 import pytest
 
 from jembench.catalog import discovery, packages

@@ -1,5 +1,3 @@
-"""Spec strings: what is written is what is read."""
-
 import math
 from typing import Annotated, Literal
 from unittest import mock

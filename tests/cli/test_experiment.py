@@ -1,5 +1,3 @@
-"""Experiments that are files: ``jembench run FILE``."""
-
 import csv
 import json
 from pathlib import Path

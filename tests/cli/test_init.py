@@ -1,5 +1,3 @@
-"""``jembench init``: a file whose fields can all be used."""
-
 import re
 from pathlib import Path
 

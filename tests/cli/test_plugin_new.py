@@ -1,5 +1,3 @@
-"""`jembench plugin new`: what it says, and what it leaves behind."""
-
 from pathlib import Path
 
 import pytest

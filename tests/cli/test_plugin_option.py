@@ -1,5 +1,3 @@
-"""``--plugin FILE.py``: a user's own file, on every command."""
-
 import json
 import sys
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""One fit by several processes: a worker that torchrun starts."""
-
 import signal
 import subprocess
 import sys

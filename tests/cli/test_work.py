@@ -1,5 +1,3 @@
-"""``jembench work``: how units end."""
-
 import json
 import re
 from types import SimpleNamespace

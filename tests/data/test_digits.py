@@ -1,5 +1,3 @@
-"""The digits: the benchmark's own split, which must never change unnoticed."""
-
 import hashlib
 
 import pytest

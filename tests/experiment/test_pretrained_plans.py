@@ -1,5 +1,3 @@
-"""Plans of models that were trained elsewhere: their recipe trains nothing."""
-
 import pytest
 
 from jembench.catalog import registry

@@ -1,5 +1,3 @@
-"""Recipes: what the shipped ones say, and what is refused."""
-
 import dataclasses
 import json
 from collections.abc import Mapping

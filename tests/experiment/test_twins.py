@@ -1,5 +1,3 @@
-"""Differences between planned fits and trained ones of the same names."""
-
 import dataclasses
 import json
 

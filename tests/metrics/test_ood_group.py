@@ -1,5 +1,3 @@
-"""Groups of OOD sets: the values of OpenOOD, by scikit-learn."""
-
 import numpy as np
 import pytest
 import torch

@@ -1,5 +1,3 @@
-"""Log Z against closed forms, quadrature and simulations."""
-
 from __future__ import annotations
 
 import math

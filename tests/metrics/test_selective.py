@@ -1,5 +1,3 @@
-"""Selective prediction, against a brute force over thresholds, and closed forms."""
-
 import numpy as np
 import pytest
 import torch

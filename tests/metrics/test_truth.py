@@ -1,5 +1,3 @@
-"""The error of a density against one that is known."""
-
 import contextlib
 import math
 

@@ -1,5 +1,3 @@
-"""Networks that know nothing of jembench."""
-
 import torch
 from torch import nn
 from torch.nn import functional as F

@@ -1,5 +1,3 @@
-"""Bayes' rule over classes, on two Gaussians."""
-
 import math
 
 import torch

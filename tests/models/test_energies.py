@@ -1,5 +1,3 @@
-"""The sign conventions, and the gradient that samplers follow."""
-
 import jaxtyping
 import pytest
 import torch

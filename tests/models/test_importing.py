@@ -1,5 +1,3 @@
-"""Files that other programs wrote, bad ones included."""
-
 import json
 import pickle
 import random

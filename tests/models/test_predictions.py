@@ -1,5 +1,3 @@
-"""Logits, energies and gradient norms from one pass."""
-
 import types
 
 import pytest

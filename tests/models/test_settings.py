@@ -1,5 +1,3 @@
-"""Settings of PyTorch that code of a plugin leaves changed."""
-
 import importlib
 
 import pytest

@@ -1,5 +1,3 @@
-"""Formats of third parties, and CSV for spreadsheets."""
-
 import csv
 import io
 import sys

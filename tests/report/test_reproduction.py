@@ -1,5 +1,3 @@
-"""Results that were measured again, beside what they were."""
-
 import dataclasses
 import math
 from statistics import NormalDist

@@ -1,5 +1,3 @@
-"""Events of a run, and the trackers that receive them."""
-
 import json
 import queue
 import time

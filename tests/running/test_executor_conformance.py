@@ -1,5 +1,3 @@
-"""The executors of core pass the checks of every executor."""
-
 from executor_checks import check_executor
 
 from jembench.testing import parametrize

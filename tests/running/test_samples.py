@@ -1,5 +1,3 @@
-"""The images of a trained model, and the picture of them."""
-
 from jembench.running import fit_samples
 
 

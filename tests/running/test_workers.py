@@ -1,5 +1,3 @@
-"""The executor ``processes``, with processes that do as a test says."""
-
 import json
 import signal
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""The replay buffer and the chains that live in it."""
-
 import pytest
 import torch
 

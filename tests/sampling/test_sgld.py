@@ -1,5 +1,3 @@
-"""The Langevin update against closed forms, and short-run chains."""
-
 import math
 
 import pytest

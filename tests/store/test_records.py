@@ -1,5 +1,3 @@
-"""Records: what was written comes back, and nothing else does."""
-
 import json
 import os
 

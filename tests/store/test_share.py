@@ -1,5 +1,3 @@
-"""A shared model arrives whole, or not at all."""
-
 import dataclasses
 import json
 import random

@@ -1,5 +1,3 @@
-"""A store is held against what was written into it."""
-
 import os
 import shutil
 import subprocess

@@ -1,5 +1,3 @@
-"""The samplers, metrics and datasets of core pass the conformance kit."""
-
 import dataclasses
 
 from jembench.interfaces import DataSpec, Features

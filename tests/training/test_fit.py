@@ -1,5 +1,3 @@
-"""Whole fits: killed, resumed, stopped, out of space."""
-
 import errno
 import os
 import time

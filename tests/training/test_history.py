@@ -1,5 +1,3 @@
-"""``history.csv`` has the columns that the guide lists, and no others."""
-
 import csv
 import re
 from pathlib import Path

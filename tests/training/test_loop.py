@@ -1,5 +1,3 @@
-"""Training iterations, and the state that goes on after a restart."""
-
 import pytest
 import torch
 from torch import nn

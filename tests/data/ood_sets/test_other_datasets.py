@@ -1,5 +1,3 @@
-"""Any dataset is an OOD set, by its own name."""
-
 import dataclasses
 
 import numpy as np

@@ -365,9 +365,6 @@ def test_densities_are_drawn_on_one_scale_with_samples_of_all_classes(planned, e
     assert rows == [{"model": "jem", "quantity": "kl", "value": 0.5, "low": None, "high": None}]
 
 
-# --- cost ---
-
-
 def test_a_cost_curve_joins_new_chains_and_takes_hours_from_the_same_training(cell):
     def of(metric, value, source="", **more):
         parts = f":source={source}" if source else ""

@@ -1,5 +1,3 @@
-"""The origin of a page: which provenance stands in it."""
-
 import dataclasses
 
 from jembench.interfaces import Value
