@@ -49,8 +49,8 @@ def densities(results: Sequence[Result]) -> Drawing:
         above = 2 * columns * (place // columns) + place % columns
         _draw(grid[above], title, cells, float(first["true-cells"].max()))
         if samples is not None:
-            every = -(-len(samples) // _DOTS)  # of samples that may be in the order of their classes
-            _scatter(grid[above + columns], samples[::every])
+            drawn = np.random.default_rng(0).permutation(samples)[:_DOTS]  # those of classes may come in turns
+            _scatter(grid[above + columns], drawn)
     scale: dict[str, Any] = {"extend": "max", "extendfrac": 0.02, "aspect": 60, "shrink": 0.6, "ticks": []}
     figure.colorbar(grid[0].images[0], ax=grid, location="bottom", label="p(x): 0 to the highest true one", **scale)
     values = [(result.model, label, value) for result in results for label, value in result.values.items()]
