@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 from jembench.errors import DamagedError, SpecError
-from jembench.experiment.names import recorded
 from jembench.experiment.works import Work
 from jembench.running.driver import is_done
 from jembench.store.lease import in_work
@@ -22,7 +21,7 @@ class UnitStatus(NamedTuple):
     id: str
     kind: str
     model: str
-    name: str  #: the model as it was requested
+    name: str  #: the display name of the model
     dataset: str
     recipe: str
     seed: int
@@ -72,9 +71,6 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
             if at.state in ("queued", "running") or not is_done(work, place):
                 since = (at.since if at.state == "running" else at.time) or None
                 same = {name: getattr(at, name) for name in ("worker", "done", "total", "counted", "text", "log")}
-                record = place.read_fit(work.fit)
-                name = record.import_name if record else ""
-                name = name or recorded(work.fit.model, work.identity, work.recipe)
-                fit = (work.fit.model, name, *work.fit.names[1:], work.fit.seed, work.fit.id)
+                fit = (work.fit.model, work.display or work.fit.model, *work.fit.names[1:], work.fit.seed, work.fit.id)
                 units.append(UnitStatus(unit, work.kind, *fit, at.state, since=since, command=work.command, **same))
     return units

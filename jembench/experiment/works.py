@@ -62,6 +62,7 @@ class Work:
     after: tuple[Id, ...] = ()  # units that must end before
     deadline: float | None = None  # UTC, seconds since 1970
     command: str = ""  # of the user, for the provenance
+    display: str = ""  # the display name of the model
     versions: Mapping[str, str] = field(default_factory=dict)  # of the distributions, each with a digest of the code
 
     @property
@@ -129,6 +130,7 @@ def works(
             limit=cells[0].limit,
             deadline=deadline,
             command=command,
+            display=plan.names.get((fit.key.model, fit.key.recipe), ""),
             versions=_versions(fit, cells),
         )
         training = not fit.is_pretrained and not trained(fit.key)

@@ -92,7 +92,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     store.sweep()
     cells = list(filter(None, map(store.read_cell, plan.cells)))
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
-    pending = Plan(plan.suite, [cell for cell in plan.cells if cell.id not in settled])
+    pending = replace(plan, cells=[cell for cell in plan.cells if cell.id not in settled])
     stopped: OutOfTime | Stopped | WorkFailed | None = None
     if pending.cells:
         cells.clear()  # frees the memory of up to tens of thousands during training

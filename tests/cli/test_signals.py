@@ -94,11 +94,12 @@ def test_training_goes_on_bit_for_bit_from_the_iteration_at_which_it_was_stopped
 @pytest.mark.parametrize(
     ("place", "method"), [(FitAccess, "part"), (worker, "write_samples"), (Store, "write_cell"), (fits, "load_weights")]
 )
-def test_whatever_else_is_done_ends_where_it_is(run, values, monkeypatch, place, method):
+def test_whatever_else_is_done_ends_where_it_is(jembench, run, values, monkeypatch, place, method):
     with monkeypatch.context() as patch:
         kill_in(patch, place, method)
-        stopped = run()
+        stopped = run("--name", "Mine=zoo_of_tests:jem")
     assert stopped.code == 3
+    assert " fit Mine on zoo_of_tests:data, " in jembench("status").out
     assert stopped.err.splitlines()[-1].startswith("Received SIGTERM")
     assert "the same command goes on from there." in stopped.err.lower()
     assert left_behind() == []

@@ -30,8 +30,9 @@ def store(tmp_path):
             fit=FIT,
             cells=(),
             command=command,
-            recipe={"model": {"norm": "batch"}},
-            identity={"model": {"arguments": {"norm": "batch"}}},
+            display="JEM",
+            recipe={},
+            identity={},
         )
         records.write(store.works.path(unit), encode(work))
         if given:
@@ -58,15 +59,15 @@ def test_the_table(jembench, store, monkeypatch, columns):
     assert "\n" in command.strip()
     assert shlex.split(command.replace("\\\n", "")) == WORDS  # as a shell reads it
     assert " ".join(failed.split()).endswith(
-        "c3 failed 1 s fit jem on digits, recipe digits+chains.sampl...:steps=3,buffer=100, seed 3 no space "
+        "c3 failed 1 s fit JEM on digits, recipe digits+chains.sampl...:steps=3,buffer=100, seed 3 no space "
         "worker node7:5 log runs/works/c.log"
     )
     for row in (
-        "a1 running 1 s fit jem on digits",
+        "a1 running 1 s fit JEM on digits",
         "20 of 100 iterations, loss 0.500",
-        "b2 running 1 s attack-part jem on digits",
+        "b2 running 1 s attack-part JEM on digits",
         "64 of 1,000 images, pgd, step 7 of 40",
-        "d4 queued fit jem on digits",
+        "d4 queued fit JEM on digits",
     ):
         assert row in " ".join(rest.split())
 
