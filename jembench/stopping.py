@@ -27,7 +27,7 @@ class Stopped(BaseException):
     """The request of a signal to end the process. It is no ``Exception``, so that handlers of failures ignore it."""
 
     def __init__(self) -> None:
-        super().__init__(f"{reason()}. Finished work is kept: the same command goes on from there.")
+        super().__init__(f"{reason()}.")
 
 
 INTERRUPTS = (Stopped, KeyboardInterrupt)

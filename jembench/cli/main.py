@@ -110,6 +110,10 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
 }
 
 
+RESUMED = frozenset({"run", "reproduce", "attack", "work", "train", "sample", "push", "fetch"})
+"""The commands that keep finished work when they are stopped."""
+
+
 @dataclass
 class Settings:
     """The options of ``jembench`` itself."""
@@ -143,6 +147,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
     settings = Settings(arguments)
+    resumed = next((word for word in arguments if word in COMMANDS), "") in RESUMED
+    kept = " Finished work is kept: the same command goes on from there." * resumed
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:  # closed by >&-
             setattr(sys, name, open(os.devnull, "w"))  # noqa: PTH123, SIM115
@@ -161,7 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             sys.stdout.flush()  # here, where a reader who has gone can still be handled
             return code or 0
     except click.Abort:
-        click.echo("Interrupted. Finished work is kept: the same command goes on from there.", err=True)
+        click.echo(f"Interrupted.{kept}", err=True)
         return 130
     except click.exceptions.NoArgsIsHelpError as error:
         error.show()
@@ -169,7 +175,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except JembenchError as error:
         return _tell(str(error), error.exit_code, settings)
     except Stopped as error:
-        return _tell(str(error), OutOfTime.exit_code, settings)
+        return _tell(f"{error}{kept}", OutOfTime.exit_code, settings)
     except click.UsageError as error:
         return _tell(_usage(error), error.exit_code, settings)
     except BrokenPipeError:  # the reader has closed the pipe, as in `jembench list | head`

@@ -108,6 +108,12 @@ def test_whatever_else_is_done_ends_where_it_is(jembench, run, values, monkeypat
     assert values("runs") == values("straight")
 
 
+def test_a_command_that_keeps_nothing_promises_nothing(jembench, monkeypatch):
+    Path("runs").mkdir()
+    kill_in(monkeypatch, Store, "cells")
+    assert jembench("report")[::2] == (3, "Received SIGTERM.\n")
+
+
 def test_a_process_that_waits_for_another_one_can_be_stopped(train, run):
     train()
     (folder,) = Path("runs/fits").iterdir()
