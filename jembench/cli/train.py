@@ -1,5 +1,6 @@
 """``jembench train``, ``estimate`` and ``sample``: the training of one model, its cost and its images."""
 
+import sys
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -131,6 +132,7 @@ def sample(columns: int, output: Path, force: bool, device: str, store: Path, **
         sweep(output.parent, below=False)
         show.twins([fit], place)
         with session.open_fit(fit, place, RunOptions(device, trackers=()), partial(Display, fit.names)) as evaluation:
+            print(f"drawing images of {fit} ...", file=sys.stderr)  # above live bars
             samples = evaluation.samples(source)
             check_file(output, ".png", force=force)  # again, for training took its time
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")

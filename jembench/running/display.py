@@ -108,7 +108,7 @@ class Display:
                 running = list(self._running.values())
                 more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
                 units = [f"{task.description}: {_state(task)}" for task in running[:MOST]]
-                self.print("; ".join([self.whole(), *units, *more]))
+                self.print("; ".join(filter(None, [self.whole(), *units, *more])))
 
     def whole(self) -> str:
         """Describe the state of the run in a line."""

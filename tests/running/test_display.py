@@ -106,6 +106,12 @@ def test_a_line_a_minute(log, clock, lines):
     assert (fourth[:21], more) == ("jem on digits, seed 3", "and 1 more")
 
 
+def test_a_fit_that_is_opened_without_a_run(log, lines):
+    log("progress", fit("jem"), done=3, total=40, counted="steps", text="sampling")
+    log.display.tick()
+    assert lines() == ["jem on digits, seed 0: 3/40 steps, sampling"]
+
+
 def test_a_training_that_resumes_says_from_where(log, lines):
     for seed, done in enumerate((0, 200)):
         for _ in range(2):
