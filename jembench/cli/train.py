@@ -135,7 +135,7 @@ def sample(columns: int, output: Path, force: bool, device: str, store: Path, **
             print(f"drawing images of {fit} ...", file=sys.stderr)  # above live bars
             samples = evaluation.samples(source)
             check_file(output, ".png", force=force)  # again, for training took its time
-            by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output")
-    how = source.sampler or f"{samples.source.rpartition('=')[2]} steps"
-    origin = SOURCES.get(samples.source, f"from new chains of {how}")
-    click.echo(f"{output}: images of {fit}, {origin}, {'a row for each class' if by_class else 'in no order'}")
+            how = source.sampler or f"{samples.source.rpartition('=')[2]} steps"
+            title = f"{fit}, {SOURCES.get(samples.source, f'from new chains of {how}')}"
+            by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output", title)
+    click.echo(f"{output}: images of {title}, {'a row for each class' if by_class else 'in no order'}")

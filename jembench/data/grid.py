@@ -4,6 +4,7 @@ Legend: N images, C channels, H height, W width, K classes, R rows, S columns of
 """
 
 import math
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +23,9 @@ GROUND = 128
 
 GAP = 2
 """Pixels between the images of a file, and around them."""
+
+LINE = 14
+"""Pixels from one line of a title to the next."""
 
 SMALLEST = 32
 """Images of a file with a shorter side are enlarged by a whole factor, pixel by pixel, to at least this many pixels."""
@@ -59,17 +63,19 @@ def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: 
     return picture
 
 
-def write_png(path: Path, images: Pixels, grid: Indices, option: str = "--store") -> None:
-    """Write a grid of images (N, C, H, W) on a grey ground.
+def write_png(path: Path, images: Pixels, grid: Indices, option: str = "--store", title: str = "") -> None:
+    """Write a grid of images (N, C, H, W) on a grey ground, below a title in lines of its width.
 
     ``option`` is the option of the command line that determines ``path``, for errors.
 
     Raises:
         StoreError: if the file cannot be written.
     """
-    from PIL import Image
+    from PIL import Image, ImageDraw
 
     pixels = sheet(images, grid, GAP, GROUND, SMALLEST)
-    pixels = np.pad(pixels, ((GAP, GAP), (GAP, GAP), (0, 0)), constant_values=GROUND)
+    lines = textwrap.wrap(title, pixels.shape[1] // 6)  # a character of Pillow's font is 6 pixels wide
+    pixels = np.pad(pixels, ((GAP + LINE * len(lines), GAP), (GAP, GAP), (0, 0)), constant_values=GROUND)
     picture = Image.fromarray(pixels[..., 0] if images.shape[1] < 3 else pixels)
+    ImageDraw.Draw(picture).multiline_text((GAP, GAP), "\n".join(lines), "white")
     write_atomically(path, lambda stream: picture.save(stream, format="PNG"), option)

@@ -35,12 +35,12 @@ def source_of(model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | 
 
 
 def write_samples(
-    evaluation: Evaluation, samples: Samples, path: Path, columns: int = 10, option: str = "--store"
+    evaluation: Evaluation, samples: Samples, path: Path, columns: int = 10, option: str = "--store", title: str = ""
 ) -> bool:
     """Write a picture of a model's images, chosen at random, with a row per class.
 
     The class is the one that an image was drawn for, or else the predicted one; without classes the images are in no
-    order. ``option`` is the option of the command line that determines ``path``, for errors.
+    order. ``option`` is the option of the command line that determines ``path``, for errors. ``title`` stands above.
 
     Returns:
         True if there is a row per class.
@@ -53,5 +53,5 @@ def write_samples(
         chosen = grid.arranged(order, columns=columns)
     else:
         chosen = grid.first_of_classes(order, classes.numpy(), evaluation.data.spec.num_classes, columns)
-    grid.write_png(path, samples.images.numpy(), chosen, option)
+    grid.write_png(path, samples.images.numpy(), chosen, option, title)
     return classes is not None

@@ -177,7 +177,9 @@ class _Unit(FitWork):
         unfinished, all_mine = [], True
         for cell in cells:
             if self.deadline is not None and time.time() >= self.deadline:
-                raise OutOfTime(f"The time is up before {without_added(str(cell.metric))}. The same command goes on from there.")
+                raise OutOfTime(
+                    f"The time is up before {without_added(str(cell.metric))}. The same command goes on from there."
+                )
             with self.store.lease(cell.id) as mine:
                 all_mine &= bool(mine)
                 if not mine or self.store.is_settled(cell):

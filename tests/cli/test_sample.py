@@ -3,6 +3,8 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from jembench.data.grid import LINE
+
 SIDE = 32 + 2  # an enlarged image, and the gap beside it
 
 
@@ -22,7 +24,7 @@ def test_a_picture_of_the_chains_that_training_kept(sample):
     with Image.open("folder/mine.png") as picture:
         picture.load()
         assert (picture.format, picture.mode) == ("PNG", "L")
-        assert picture.size == (10 * SIDE + 2, 3 * SIDE + 2)
+        assert picture.size == (10 * SIDE + 2, 3 * SIDE + 2 + 2 * LINE)
 
 
 def test_new_chains(sample):

@@ -42,6 +42,15 @@ def test_the_picture_of_colour_images_that_are_not_square(tmp_path):
     assert (sheet[:, 44:] == 128).all()
 
 
+def test_a_title_in_two_lines_stands_above_the_images(tmp_path):
+    for name, title in (("plain", ""), ("titled", "a model")):
+        grid.write_png(tmp_path / name, np.zeros((1, 1, 34, 34), dtype=np.uint8), np.array([[0]]), title=title)
+    plain, titled = picture(tmp_path / "plain"), picture(tmp_path / "titled")
+    assert (titled[2 * grid.LINE + 2 :] == plain[2:]).all()
+    for line in (0, 1):
+        assert (titled[2 + line * grid.LINE :][: grid.LINE] > grid.GROUND).any()
+
+
 def test_images_are_enlarged_by_a_whole_factor_to_at_least_the_smallest_side(tmp_path):
     grid.write_png(tmp_path / "grid.png", np.zeros((1, 1, 28, 28), dtype=np.uint8), np.array([[0]]))
     assert picture(tmp_path / "grid.png").shape == (60, 60)
