@@ -143,9 +143,11 @@ class Trainer:
     @cached_property
     def _loss_passes(self) -> int:
         """Passes of the loss of an iteration, all processes together; 0: unknown."""
-        sizes, shared = (*self.batches.sizes.values(), self.chain_count), self.recipe.data.shared
-        times = 2 if self.recipe.optimizer.sharpness else 1
-        return times * passes.of_loss(self.model, self.data, sizes, self.device, shared=shared)
+        sizes = [size // self.group.size for size in (*self.batches.sizes.values(), self.chain_count)]
+        times = self.group.size * (2 if self.recipe.optimizer.sharpness else 1)
+        self.optimizer.zero_grad(set_to_none=True)  # as before the loss of an iteration, whose memory this one needs
+        with execution.autocast(self.execution.precision, self.device):
+            return times * passes.of_loss(self.model, self.data, sizes, self.device, shared=self.recipe.data.shared)
 
     @property
     def passes(self) -> int:

@@ -7,7 +7,6 @@ same images.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -19,9 +18,9 @@ from jembench.models.execution import unchanged_buffers
 
 
 def of_loss(model: Any, data: DataSpec, sizes: Sequence[int], device: torch.device, *, shared: bool) -> int:
-    """Count the passes of one computation of a loss, at the layer that has the model's first parameter.
+    """Count the passes of one computation of a loss, at the first layer that has parameters.
 
-    A small batch of blank images is counted, in the proportions of ``sizes``. Buffers and random numbers are unchanged.
+    The images are blank. Buffers and random numbers are unchanged.
 
     Args:
         model: after its first iteration, in which a network may initialise itself by its batch.
@@ -33,15 +32,18 @@ def of_loss(model: Any, data: DataSpec, sizes: Sequence[int], device: torch.devi
     Returns:
         the number; 0: the layer was not called, so that it is not known.
     """
-    whole = math.gcd(*sizes)
-    fewer = next((whole // least for least in range(2, whole) if whole % least == 0), 1)  # a batch norm needs two
-    x, x_labelled, samples = (torch.zeros(size // fewer, *data.shape, device=device) for size in sizes)
+    x, x_labelled, samples = (torch.zeros(size, *data.shape, device=device) for size in sizes)
     y, classes = (torch.zeros(len(images), dtype=torch.int64, device=device) for images in (x_labelled, samples))
     batch = Batch(x_labelled if shared else x, x_labelled, y)
     seen: list[int] = []
-    layer = next(module for module in model.modules() if next(module.parameters(recurse=False), None) is not None)
-    hook = layer.register_forward_pre_hook(lambda _, given: seen.append(len(given[0])))
-    with unchanged_buffers(model), seeds.drawing(0, "passes", device):
-        model.training_loss(batch, Negatives(samples, classes) if len(samples) else None)
-    hook.remove()
-    return fewer * sum(seen)
+    parts = list(model.modules())[1:]  # the model itself is not called
+    layer = next((part for part in parts if next(part.parameters(recurse=False), None) is not None), model)
+    hook = layer.register_forward_pre_hook(
+        lambda _, given, named: seen.append(len(next(iter((*given, *named.values()))))), with_kwargs=True
+    )
+    try:
+        with unchanged_buffers(model), seeds.drawing(0, "passes", device):
+            model.training_loss(batch, Negatives(samples, classes) if len(samples) else None)
+    finally:
+        hook.remove()
+    return sum(seen)

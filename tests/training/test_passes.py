@@ -39,6 +39,30 @@ def test_passes_are_those_that_the_network_counts(make_trainer, toy_models, kind
     assert torch.equal(trainer.model.net[1].running_mean, running)
 
 
+def test_passes_depend_on_the_size_of_a_batch_and_not_on_how_a_layer_is_called(make_trainer, toy_models):
+    class Wrapped(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.body = torch.nn.Linear(16, 3)
+
+        def forward(self, x):
+            return self.body(input=x.flatten(1))
+
+    class InPairs(toy_models["classifier"]):
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            self.temperature = torch.nn.Parameter(torch.ones(()))
+
+        def training_loss(self, batch, negatives):
+            for pair in batch.x_labelled.split(2):
+                self.logits(pair[:1])
+            return super().training_loss(batch, negatives)
+
+    trainer = make_trainer(InPairs, net=Wrapped)
+    trainer.iterate()
+    assert trainer.passes == 9 + 5
+
+
 def test_a_remedy_lengthens_chains_and_their_passes(make_trainer):
     """Of nine chains of 3 steps, then of 6; the loss has 9 images of each of three kinds."""
     trainer = make_trainer()
