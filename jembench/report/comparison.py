@@ -168,7 +168,7 @@ class Significance:
     def test(self, a: Row, b: Row) -> Difference | None:
         """Test the difference of two means over seeds; None: it cannot be tested over test images."""
         if (a, b) not in self._tested:
-            first, second = (self._known[row.fit, *row.place] for row in (a, b))
+            first, second = (self._known.get((row.fit, *row.place), {}) for row in (a, b))
             measured = all(row.cell for row in (*first.values(), *second.values()))
             read = self._read if measured else None  # a mean over sets has no cell
             seeds = common_seeds(first, second)
@@ -178,11 +178,14 @@ class Significance:
             self._tested[b, a] = found and replace(found, difference=-(found.difference or 0.0))
         return self._tested[a, b]
 
-    def is_better(self, a: Row, b: Row, among: int = 1) -> bool:
-        """Return if a mean over seeds is significantly better than another one, as the first of ``among`` tests."""
+    def is_better(self, a: Row, b: Row, among: int = 1) -> bool | None:
+        """Return if a mean over seeds is significantly better than another one, as the first of ``among`` tests.
+
+        None: the difference cannot be tested.
+        """
         found = self.test(a, b)
         p = found.larger_p if found else None
-        return found is not None and p is not None and _counts(found, p * among)
+        return None if found is None or p is None else _counts(found, p * among)
 
     def best(self, rows: Iterable[Row]) -> set[Row]:
         """Find the values that are better than the runner-up of their column and dataset.

@@ -75,8 +75,10 @@ def build(
             others, ours[-1] = [], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))
         return [*ours, *others]
 
+    chosen = [row for row in seeds if row.metric in metrics]
+
     def joined() -> list[Row]:
-        return respects.rows_of([row for row in seeds if row.metric in metrics], means, beside(published, means)[0])
+        return respects.rows_of(chosen, means, beside(published, means)[0])
 
     def found(significance: Significance | None) -> tuple[list[Table], list[Table]]:
         return tables(means, parts, published, order, significance, joined() if joint else None)
@@ -84,7 +86,7 @@ def build(
     def tests() -> Significance | None:
         from jembench.report.comparison import Significance  # slow to import, and to use
 
-        return Significance([*seeds, *respects.over_sets(seeds)], read) if read else None
+        return Significance([*seeds, *respects.over_sets(chosen)], read) if read else None
 
     def whole_page() -> Any:
         significance = tests()

@@ -29,8 +29,8 @@ _TABLES: Mapping[str, Mapping[str, Sequence[str]]] = table_of("respects.toml")
 RESPECTS, COSTS = _TABLES["respects"], _TABLES["costs"]
 _PREFERRED = {**RESPECTS, **COSTS}
 
-Better = Callable[[Row, Row, int], bool]
-"""Returns if the first of two values in a column is significantly better, in one of so many tests."""
+Better = Callable[[Row, Row, int], bool | None]
+"""Returns if the first of two values in a column is significantly better, in one of so many tests; None: not known."""
 
 
 # --- the values -------------------------------------------------------------------------------------------------------
@@ -144,19 +144,15 @@ def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Fit]:
     """Return the models that no other model on their dataset dominates.
 
     A dominates B if A has a value in every respect in which B has one, is significantly better in one of these
-    respects, at a level that is adjusted for their number, and significantly worse in none. Values that must not be
-    compared count as none; models without values are not in the front. Differences below significance allow circles of
-    models that dominate one another; these do not exclude each other.
+    respects, at a level that is adjusted for their number, and worse in none: significantly or, where no test is
+    possible, by its value. Models that :func:`compared` lacks are not in the front. Differences below significance
+    allow circles of models that dominate one another; these do not exclude each other.
 
     Args:
         respects: the rows of each respect, means over seeds; those of costs are ignored.
         better: tests two values of one respect.
     """
-    models: dict[Fit, dict[str, Row]] = {}
-    for respect in respects.keys() - COSTS.keys():
-        for row in respects[respect]:
-            if row.value is not None and math.isfinite(row.value) and row.comparable and row.better:
-                models.setdefault(row.fit, {})[respect] = row
+    models = compared(respects)
     below = {a: {b for b in models if a[1] == b[1] and _dominates(models[a], models[b], better)} for a in models}
     for through in models:  # all that is reached over some models, one more in each step
         for a in models:
@@ -164,12 +160,30 @@ def front(respects: Mapping[str, Sequence[Row]], better: Better) -> set[Fit]:
     return {b for b in models if all(a in below[b] for a in models if b in below[a])}
 
 
+def compared(respects: Mapping[str, Sequence[Row]]) -> dict[Fit, dict[str, Row]]:
+    """Return the finite values that may be compared, by model and respect."""
+    models: dict[Fit, dict[str, Row]] = {}
+    for respect in respects.keys() - COSTS.keys():
+        for row in respects[respect]:
+            if row.value is not None and math.isfinite(row.value) and row.comparable and row.better:
+                models.setdefault(row.fit, {})[respect] = row
+    return models
+
+
 def _dominates(a: Mapping[str, Row], b: Mapping[str, Row], better: Better) -> bool:
     return (
         b.keys() <= a.keys()
         and any(better(a[respect], b[respect], len(b)) for respect in b)
-        and not any(better(b[respect], a[respect], 1) for respect in b)
+        and not any(_worse(a[respect], b[respect], better) for respect in b)
     )
+
+
+def _worse(a: Row, b: Row, better: Better) -> bool:
+    """Return if ``a`` is significantly worse than ``b``, or worse by a difference that cannot be tested."""
+    found = better(b, a, 1)
+    if found is None and a.value is not None and b.value is not None:
+        return a.value != b.value and (a.value < b.value) == (a.better == "higher")
+    return bool(found)
 
 
 # --- the table --------------------------------------------------------------------------------------------------------
@@ -180,11 +194,13 @@ FRONT, LEADS = "*", "="
 _LEGEND = (
     Footnote(
         "on the Pareto front: no model with values in all of its respects is significantly better in one of them "
-        "(p < 0.05, adjusted by Holm for these) and significantly worse in none (p < 0.05).",
+        "(p < 0.05, adjusted by Holm for these) and worse in none (p < 0.05, or by value where no test is possible).",
         FRONT,
     ),
     Footnote(
-        "the best of its column, or not significantly worse (p ≥ 0.05, adjusted by Holm); bold: alone in that.", LEADS
+        "the best of its column, or not significantly worse (p ≥ 0.05, adjusted by Holm), or not to be tested; bold: "
+        "alone in that.",
+        LEADS,
     ),
 )
 

@@ -11,6 +11,7 @@ from jembench.report.comparison import Significance
 from jembench.report.layout import build
 from jembench.report.respects import RESPECTS, front, headline, over_sets, rows_of
 from jembench.report.rows import Row, rows
+from jembench.report.select import Selection
 from jembench.store.outcome import Outcome
 
 VALUE = Value(1.0, 0.5, 2.0, 9, "", "higher")
@@ -144,6 +145,18 @@ def test_the_front_is_that_of_its_definition_in_any_order_and_an_improvement_kee
                 assert of_model.model in names(front(changed(table, of_model.model, kind, 0.7), by(margin)))
 
 
+def test_where_no_test_is_possible_a_worse_value_keeps_a_model_from_dominating():
+    table = {"accuracy": [row("a", "accuracy", 90), row("b", "accuracy", 80)]}
+    table["generation"] = [row("a", "fid", 100, "lower"), row("b", "fid", 10, "lower")]
+
+    def better(a, b, among):
+        return None if a.metric == "fid" else by(1)(a, b, among)
+
+    assert names(front(table, better)) == {"a", "b"}
+    table["generation"][0] = row("a", "fid", 9, "lower")
+    assert names(front(table, better)) == {"a"}
+
+
 @pytest.mark.parametrize("seed", range(5))
 def test_of_complete_exact_values_it_is_the_usual_pareto_front(seed):
     table = table_of(seed, models=30, lacking=0)
@@ -186,3 +199,16 @@ def test_what_is_significant_is_bold_and_in_the_front_and_what_is_not_shares_a_m
     assert tests.is_better(jem, glow)
     assert not tests.is_better(glow, jem)
     assert not tests.is_better(jem, glow, among=1 + int(0.05 / tests.test(jem, glow).larger_p))
+
+
+def test_means_are_over_the_sets_that_are_selected(cell):
+    cells = [
+        *outliers(cell, "jem", interp=0.9, flipped=0.9, svhn=0.1),
+        *outliers(cell, "glow", interp=0.6, flipped=0.6),
+    ]
+    cells += outliers(cell, "own", svhn=0.5, interp=0.7)
+    selection = Selection(metrics=("ood:set=interp", "ood:set=flipped"))
+    (table,) = build(cells, selection=selection, joint=True, read=lambda cell: {}).tables()
+    shown = {line[0].value: line for line in table.rows}
+    assert [name for name, line in shown.items() if "*" in line[0].marks] == ["jem"]
+    assert shown["jem"][1].row.value == pytest.approx(0.9)

@@ -14,7 +14,7 @@ from jembench.report.figures.base import Drawing, Planned, error_bars, planned
 from jembench.report.page.overview import Scale, scale
 from jembench.report.published import beside
 from jembench.report.references import Published
-from jembench.report.respects import COSTS, front, headline, over_sets, rows_of
+from jembench.report.respects import COSTS, compared, front, headline, over_sets, rows_of
 from jembench.report.rows import Row, grouped, mark_incomparable, mean, rows
 from jembench.report.table import fixed
 from jembench.report.tables import heading_of, outliers_in
@@ -30,6 +30,7 @@ _IN_A_LINE = 6
 _LOOKS: Mapping[str, dict[str, Any]] = {
     "on the Pareto front": {"marker": "o", "color": drawing.BLUE},
     "dominated by another model": {"marker": "o", "color": drawing.BLACK, "markerfacecolor": drawing.WHITE},
+    "not compared": {"marker": "o", "color": drawing.GREY, "markerfacecolor": drawing.WHITE},
     "published": {"marker": "D", "color": drawing.GREY},
 }
 
@@ -55,6 +56,8 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
     names = {(row.fit, row.name): row.name.rpartition(" · ")[0] if row.source else row.name for row in every}
     models = list(names)
     in_front = front(respects, significance.is_better)
+    looks = list(_LOOKS)
+    standing = {fit: looks[fit not in in_front] for fit in compared(respects)}
     lines_of_panels = 1 + (len(respects) > _IN_A_LINE)
     height, columns = lines_of_panels * (1.1 + 0.2 * len(models)), -(-len(respects) // lines_of_panels)
     figure, axes_of = drawing.panels(title, height, len(respects), columns, sharey=True)
@@ -70,7 +73,7 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
             axes.set(xlim=(axis.low, axis.high), xticks=sorted({*axis.ticks[:1], *axis.ticks[-1:]}))
             axes.xaxis.set_major_formatter("{x:g}")
         for row in found:
-            look = "published" if row.source else list(_LOOKS)[row.fit not in in_front]
+            look = "published" if row.source else standing.get(row.fit, "not compared")
             _draw(axes, row, models.index((row.fit, row.name)), _LOOKS[look], axis)
             about = {"model": row.name, "respect": respect, "value_of": heading.in_one_line, "standing": look}
             lines.append({**about, "value": row.value, "low": row.low, "high": row.high})
