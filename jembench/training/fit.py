@@ -272,8 +272,12 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
             if not run.ladder or (not guard.verdict(rows, None) and trainer.is_finite()):
                 _save(run)
             raise _stopped(trainer)
-    row: dict[str, float] = {"iteration": end, "iterations": len(rows), "seconds": seconds / len(rows)}
-    row |= {"passes": trainer.passes, "attempt": len(run.interventions), "learning_rate": rate}
+    attempt = len(run.interventions)
+    # this attempt's iterations of no earlier row, with those of the window before a signal
+    former = [row["iteration"] for row in run.history if row["attempt"] == attempt]
+    begin = max([*former, *(one.returned_to for one in run.interventions[-1:])], default=0)
+    row: dict[str, float] = {"iteration": end, "iterations": end - begin, "seconds": seconds / len(rows)}
+    row |= {"passes": trainer.passes, "attempt": attempt, "learning_rate": rate}
     row |= {name: sum(each[name] for each in rows) / len(rows) for name in rows[0]}
     row |= {f"{name}_start": value for name, value in (starts._asdict() if starts else {}).items()}
     run.history.append(row)

@@ -198,6 +198,21 @@ def test_a_fit_that_is_out_of_time_stops_and_ends_as_one_that_was_not(kind, make
     assert [row["loss"] for row in stopped.history] == [row["loss"] for row in straight.history]
 
 
+@pytest.mark.parametrize(("diverging", "counted"), [(set(), 36), ({(0, 7)}, 36 + 2)])
+def test_the_iterations_of_a_window_before_a_signal_are_counted_once(
+    make_trainer, tmp_path, monkeypatch, diverging, counted
+):
+    """The signal comes after iteration 6 of windows of 4, and a repair goes back to there."""
+    monkeypatch.setattr("jembench.training.fit.SIGNAL_INTERVAL", 0.0)
+    trainer = make_trainer()
+    with monkeypatch.context() as patch:
+        patch.setattr("jembench.stopping.received", lambda: trainer.iteration == 6)
+        with pytest.raises(OutOfTime):
+            train(trainer, tmp_path)
+    resumed = train(rig(make_trainer(), diverging), tmp_path)
+    assert sum(row["iterations"] for row in resumed.history) == counted
+
+
 def test_a_full_disk_keeps_the_previous_checkpoint(make_trainer, tmp_path, monkeypatch):
     replace, written = os.replace, []
 
