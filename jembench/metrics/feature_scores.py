@@ -231,8 +231,8 @@ _KEPT_PER_NEIGHBOUR = 12
 """Neighbours kept per neighbour needed: a resample holds 63 % of the images, and fewer than k of the 12 k nearest once
 in a million or less."""
 
-_ROUNDING = 1e-9
-"""The relative error of distances; one on the border of an open ball is outside."""
+_ROUNDING = 1e-6
+"""The relative error of distances between float32 features; one on the border of an open ball is outside."""
 
 
 def precision_recall(
@@ -256,7 +256,7 @@ class Balls:
     """
 
     def __init__(self, points: Tensor, centres: Tensor, neighbours: int, *, is_open: bool = False) -> None:
-        self.neighbours = neighbours
+        self.neighbours, self.is_open = neighbours, is_open
         self.distance = torch.cdist(points, centres).numpy() / (1 - _ROUNDING if is_open else 1)
         self.others, self.indices = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
 
@@ -296,7 +296,8 @@ class Balls:
         reached = drawn[self.indices].cumsum(axis=1) >= self.neighbours
         position = np.where(reached[:, -1], reached.argmax(axis=1), -1)  # -1: the last one kept, if fewer are drawn
         radii = self.others[np.arange(len(position)), position]
-        inside: Matrix = self.distance <= np.where(drawn, radii, -1.0)
+        radii = np.where(drawn, radii, -1.0)
+        inside: Matrix = self.distance < radii if self.is_open else self.distance <= radii
         return inside
 
 

@@ -221,6 +221,8 @@ def memorised(distance: Array, of_test: Array) -> Statistic:
 def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array) -> Statistic:
     """Return C_T as a statistic of index matrices (R, N) and (R, M): the mean of the cells' scores, by test images.
 
+    A resample without any of these cells scores 0, as new samples do on average.
+
     Args:
         distance: of each sample to the nearest training image (N,).
         cell: of each sample (N,).
@@ -229,17 +231,19 @@ def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array)
     """
     import numpy as np
 
+    large = [number for number in np.unique(test_cell) if (cell == number).sum() > FEW]
+    if not large:
+        raise NotApplicable(f"No cell with test images has more than {FEW} samples. Lower cells.")
+
     def mean_score(drawn: Indices, drawn_test: Indices) -> float:
         scores, weights = list[float](), list[int]()
-        for number in np.unique(test_cell):
+        for number in large:
             samples = distance[drawn][cell[drawn] == number]
             test = of_test[drawn_test][test_cell[drawn_test] == number]
-            if len(samples) > FEW and len(test):
+            if len(samples) and len(test):
                 scores.append(rank_score(samples, test))
                 weights.append(len(test))
-        if not scores:
-            raise NotApplicable(f"No cell with test images has more than {FEW} samples. Lower cells.")
-        return float(np.average(scores, weights=weights))
+        return float(np.average(scores, weights=weights)) if scores else 0.0
 
     return lambda drawn, drawn_test: np.array([mean_score(*rows) for rows in zip(drawn, drawn_test, strict=True)])
 

@@ -51,6 +51,7 @@ class Shift(ScoredClasses):
         import numpy as np
 
         from jembench.data.ood_sets.resolve import resolve
+        from jembench.data.pixels import content_hash
 
         scorer, fitted = self.fitted(evaluation)
         parts = getattr(resolve(self.set).make(), "parts", ()) or [self.set]
@@ -58,9 +59,10 @@ class Shift(ScoredClasses):
         contents, measured = [], []
         for name in parts:
             noise, about = self.noise_and_about(evaluation, name)
-            classified = ECE().scores(*labelled_logits(evaluation, name, noise))
+            logits, labels = labelled_logits(evaluation, name, noise)
+            classified = ECE().scores(logits, labels)
             measured.append({**classified, "score": self.scores_of(scorer, evaluation, name, noise)})
-            contents.append(about["content"])
+            contents += [about["content"], content_hash(labels)]
         columns = {key: np.stack([one[key] for one in measured], axis=1) for key in ("correct", "confidence", "score")}
         about = {"set": str(resolve(self.set)), "shifted": len(columns["score"]), "content": stable_hash(contents)}
         parts = {**describe_test_images(len(inside), self.data_noise), **about, **fitted}

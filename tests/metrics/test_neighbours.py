@@ -146,6 +146,9 @@ def test_c_t_is_the_mean_of_the_cells_by_test_images_without_cells_of_few_sample
         *(values[drawn[0][0]] for values in (distance, cell)), *(v[drawn[1][0]] for v in (of_test, test_cell))
     )
     assert found(*drawn) == resample(np.arange(100)[None], np.arange(80)[None])
+    barely = data_copying(distance[29:51], cell[29:51], of_test, test_cell)  # 21 samples in the first cell
+    samples, tests = np.array([[*range(20), 21, 21]] * 2), np.stack([np.arange(80), np.full(80, 79)])
+    assert barely(samples, tests) == pytest.approx([rank_score(distance[29:49], of_test[:20]), 0])
     with pytest.raises(Unavailable, match="No cell with test images has more than 20 samples"):
         data_copying(distance[:20], cell[:20], of_test, test_cell)(np.arange(20)[None], np.arange(80)[None])
 

@@ -77,6 +77,13 @@ def test_density_and_coverage_of_copies_are_full_and_of_far_images_nothing():
     assert values(real, real, 5) == pytest.approx((1, 100))
     assert values(real[:1].expand(50, -1), real, 5)[1] < 40
     assert values(real + 100, real, 5) == (0, 0)
+    assert values(real[:1].expand(10, -1), real[:1].expand(10, -1), 5) == (0, 0)  # open balls of radius 0 are empty
+
+
+def test_rounding_errors_of_float32_features_move_no_copy_into_a_ball():
+    real = features(300, 0, dimensions=64)
+    jitter = 2e-7 * torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, real.shape))
+    assert values(real + jitter, real, 5) == values(real, real, 5) == pytest.approx((1, 100))
 
 
 @pytest.mark.parametrize("value", ["precision", "density", "coverage"])
