@@ -202,7 +202,13 @@ class Selection:
         found = select("model", self.models, found, lambda cell: cell.fit.model, lambda cell: names.get(cell.fit.names))
         found = select("dataset", self.dataset, found, lambda cell: cell.fit.dataset)
         labels = [label for cell in found for label in (*cell.outcome.values, cell.metric)]
-        select("column", self.columns, labels, str)  # refuses a label that no result has
+        try:
+            select("column", self.columns, labels, str)  # refuses a label that no result has
+        except SpecError as error:
+            if not self.suite or self.suite.joint:
+                raise
+            of_suite = f"{self.file or self.suite.name} shows {', '.join(sorted(self.suite.metric_names))} alone"
+            raise SpecError(f"{error} {of_suite}; leave it out to choose among all results.") from error
         return found
 
     def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:

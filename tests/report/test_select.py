@@ -91,6 +91,10 @@ def test_columns_leave_out_the_other_published_numbers(store):
         ({"seeds": 7}, r"no seed among these results named '7'.*Known: 0, 1\."),
         ({"metrics": "acuracy"}, r"no metric among these results named 'acuracy'\. Nearest: accuracy"),
         ({"columns": "aurocs"}, r"no column among these results named 'aurocs'\. Nearest: auroc"),
+        (
+            {"suite": "hybrid", "columns": "auroc"},
+            r"'auroc'\. Nearest: acc.*\. hybrid shows accuracy, .* alone; leave it out to choose among all results",
+        ),
         ({"names": {"jam": "JEM"}}, r"no model or column among these results named 'jam'\. Nearest: jem"),
         ({"models": "jem", "names": {"baseline": "B"}}, r"named 'baseline'\..* Known: AUROC, .* jem, ood, ood:set"),
         (
