@@ -31,6 +31,7 @@ from jembench.metrics.generation import FID, IS, KID, PRC, DensityCoverage, Feat
 from jembench.metrics.log_density import LogDensity, among_highest, effective_classes
 from jembench.metrics.neighbours import Neighbours, data_copying
 from jembench.metrics.ood import OutOfDistribution
+from jembench.metrics.ood_group import OutOfDistributionGroup
 from jembench.metrics.pretrained import InceptionFeatures
 from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared
@@ -227,6 +228,12 @@ def ranked(label: str, rng: Generator, inside: np.ndarray[Any, Any], outside: np
     return measured(OutOfDistribution(set="uniform").estimates(scores)[label], rng)
 
 
+def grouped(label: str, rng: Generator, shifts: tuple[float, ...]) -> Value:
+    """Return a mean over sets of outliers, against the same test images, with its interval."""
+    scores = {"inside": rng.normal(size=397)} | {f"set{shift}": rng.normal(-shift, 1, 397) for shift in shifts}
+    return measured(OutOfDistributionGroup(group="near").estimates(scores)[label], rng)
+
+
 def detection() -> Iterator[Case]:
     """Yield OOD detection by normal scores, up to nearly saturated ones, and by scores with a few bad outliers."""
     for n, m in ((397, 397), (397, 5000)):
@@ -248,6 +255,15 @@ def detection() -> Iterator[Case]:
         lambda rng: ranked("auroc", rng, rng.random(397), rng.random(397) + np.where(rng.random(397) < 0.003, 2, -2)),
         200,
     )
+    near = (0.5, 1.0, 1.5)
+    for label in ("auroc", "fpr95-in"):
+        yield Case(
+            label,
+            "N = 397, mean over three sets of M = 397, 0.5, 1 and 1.5 apart",
+            sum(detection_truth(shift, 397, 397)[label] for shift in near) / 3,
+            lambda rng, label=label: grouped(label, rng, near),
+            200,
+        )
 
 
 # --- features ---------------------------------------------------------------------------------------------------------

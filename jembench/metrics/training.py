@@ -54,12 +54,12 @@ class IterationTime(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost(Metric):
-    """Network passes of a training and of one of the model's own samples, and the hours of the training.
+    """Network passes of a training and of one of the model's own samples, hours of the training, and parameters.
 
     A pass is one image that goes through the network once, forward, or forward and backward. Those of a training are
     the steps of all chains and the images of all losses, also of attempts that diverged. A sample has as many as its
     chain has steps, or one if it is drawn directly. Passes are counted, and have no interval; hours depend on the
-    machine.
+    machine. ``parameters`` is the number of trained weights.
     """
 
     name: ClassVar[str] = "cost"
@@ -72,6 +72,7 @@ class Cost(Metric):
         training = evaluation.training
         each = passes(evaluation.samples()) if "samples" in capabilities(evaluation.model) else None
         found = {"training-passes": training.passes, "training-hours": training.hours, "sample-passes": each}
+        found["parameters"] = float(sum(weights.numel() for weights in evaluation.model.parameters()))
         return Measurement(
             protocol=protocol_id(self.name, evaluation),
             values={

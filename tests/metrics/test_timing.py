@@ -1,6 +1,8 @@
 from __future__ import annotations
 
-from jembench.metrics.training import IterationTime
+from torch import nn
+
+from jembench.metrics.training import Cost, IterationTime
 from jembench.running.fits import _seconds_of_last_attempt
 
 
@@ -18,6 +20,12 @@ def test_a_time_that_was_measured_under_load_is_marked(fake):
 
     assert remarks(3.25) == ["it was measured while other processes computed"]
     assert remarks(0.1) == remarks(None) == []
+
+
+def test_parameters_are_counted_once_and_buffers_are_none(fake):
+    layer = nn.Linear(5, 5)
+    values = Cost().compute(fake.Evaluation(model=nn.Sequential(layer, nn.BatchNorm1d(5), layer))).values
+    assert values["parameters"].value == 5 * 5 + 5 + 2 * 5
 
 
 def test_the_time_of_a_repaired_training_is_that_of_its_last_attempt():
