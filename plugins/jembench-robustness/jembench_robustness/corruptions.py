@@ -3,8 +3,9 @@
 The parameters of the five severities are those of ``make_cifar_c.py`` of the authors' code. Lengths in pixels are for
 images of 32 pixels: they grow in proportion with the height of larger images, and are the same for smaller ones, since
 a quarter of a disc's radius is less than a pixel of a digit. All other sizes are relative to the image. Given the same
-random numbers, levels are those of the authors' code, with three exceptions: ``frost`` draws ridges of a fractal, not
-photographs; layers are not rounded to 256 levels; and the result is rounded to the nearest level, not down.
+random numbers, levels are those of the authors' code to within one, and those of ``snow`` to within three, since layers
+are not rounded to 256 levels, and the result is rounded to the nearest level, not down. ``frost`` draws ridges of a
+fractal, not photographs. Points of the affine map of ``elastic_transform`` are (row, column), in OpenCV (x, y).
 
 Images are float64 (N, H, W, C) in [0, 1]. The generator of random numbers is seeded by the corruption and severity.
 
@@ -53,10 +54,10 @@ def _pixels(x: Images, length: float) -> float:
 
 
 def _defocus_blur(x: Images, rng: Generator, radius: float, smoothing: float) -> Images:
-    radius, smoothing = _pixels(x, radius), _pixels(x, smoothing)
-    offsets = np.arange(-int(radius) - 1, int(radius) + 2)
+    radius, smoothing, reach = _pixels(x, radius), _pixels(x, smoothing), round(_pixels(x, 1))
+    offsets = np.arange(-int(radius) - reach, int(radius) + reach + 1)
     disc = 1.0 * (offsets**2 + offsets[:, None] ** 2 <= radius**2)
-    kernel = ndimage.gaussian_filter(disc / disc.sum(), smoothing, radius=1, mode="constant")
+    kernel = ndimage.gaussian_filter(disc / disc.sum(), smoothing, radius=reach, mode="constant")
     return ndimage.correlate(x, kernel[None, :, :, None], mode="mirror")
 
 

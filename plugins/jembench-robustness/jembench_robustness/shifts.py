@@ -77,7 +77,11 @@ def cifar10_c(*, by: By = "all", severity: Severity = 0, root: Root = "") -> OOD
         where = "CIFAR-10-C", "zenodo.org/records/2535967", root
         files = {name: _read(data, f"{name}.npy", "labels.npy", *where) for name, _ in pairs}
         _, labels = files[pairs[0][0]]
-        size = len(labels) // 5  # severities, one after another
+        size, rest = divmod(len(labels), 5)  # severities, one after another
+        if rest:
+            raise Unavailable(
+                f"CIFAR-10-C's labels.npy has {len(labels)} labels, no multiple of 5. Get it from {where[1]}."
+            )
         index = _chosen(size, test)
 
         def part(by: str, severity: int, chosen: slice) -> Levels:
@@ -165,6 +169,15 @@ def _read(data: DataSpec, images: str, labels: str, name: str, source: str, root
         except (OSError, ValueError, EOFError) as error:
             raise Unavailable(f"{path} cannot be read: {error}. {remedy}") from error
     pixels, classes = found
-    if pixels.shape != (classes.size, 32, 32, 3) or classes.ndim != 1 or pixels.dtype != np.uint8:
-        raise Unavailable(f"{folder / images} and {labels} are not N images of 32x32x3 levels and N labels. {remedy}")
+    arrays = all(isinstance(one, np.ndarray) for one in found)  # np.load reads archives too
+    if not (
+        arrays
+        and pixels.dtype == np.uint8
+        and classes.dtype.kind in "iu"
+        and classes.size
+        and (pixels.shape, classes.ndim) == ((classes.size, 32, 32, 3), 1)
+        and 0 <= classes.min() <= classes.max() < 10
+    ):
+        what = "N images of 32x32x3 levels and N labels from 0 to 9"
+        raise Unavailable(f"{folder / images} and {labels} are not {what}. {remedy}")
     return pixels, torch.from_numpy(classes.astype(np.int64))

@@ -88,6 +88,10 @@ def test_a_point_becomes_a_disc_or_one_half_of_a_gaussian_and_a_slope_is_zoomed_
     point[:, 32, 32] = 1
     disc = changed("defocus_blur", point)[0, ..., 0]
     assert np.allclose(disc, (distance <= 3) / (distance <= 3).sum(), atol=1e-6)  # 1.5 of 32 pixels
+    smooth = np.exp(-0.5 * (np.arange(-2, 3) / 0.8) ** 2)  # 0.4 of 32 pixels
+    assert np.allclose(
+        changed("defocus_blur", point, 1)[0, 30:35, 30:35, 0], np.outer(smooth, smooth) / smooth.sum() ** 2
+    )
     weights = np.exp(-0.5 * (np.arange(29) / 5) ** 2)
     left, up = corruptions._smeared(point[:2], np.array([0.0, 90.0]), 7, 2.5)[..., 0]
     assert np.allclose(left[32, 32:3:-1], weights / weights.sum())
@@ -173,3 +177,22 @@ def test_what_is_no_such_file_says_where_it_comes_from(outliers, options, messag
         outliers(**options, root=folder).draw(split(CIFAR), CIFAR)
     with pytest.raises(NotApplicable, match="CIFAR-10's classes, and those of grey are others"):
         outliers(**options, root=folder).draw(split(GREY), GREY)
+
+
+@pytest.mark.parametrize(
+    ("count", "labels", "message"),
+    [
+        (5, np.full(5, "cat"), "N labels from 0 to 9"),
+        (5, np.full(5, 77), "N labels from 0 to 9"),
+        (5, np.full(5, -1), "N labels from 0 to 9"),
+        (0, np.zeros(0, dtype=int), "N labels from 0 to 9"),
+        (4, np.arange(4), "labels.npy has 4 labels, no multiple of 5. Get it from zenodo"),
+        (5, None, "N labels from 0 to 9"),
+    ],
+)
+def test_labels_that_are_not_cifar_10s_are_refused(count, labels, message, folder):
+    np.save(f"{folder}/fog.npy", np.zeros((count, 32, 32, 3), dtype=np.uint8))
+    with Path(folder, "labels.npy").open("wb") as file:
+        np.savez(file, np.arange(5)) if labels is None else np.save(file, labels)
+    with pytest.raises(Unavailable, match=message):
+        shifts.cifar10_c(by="fog", severity=5, root=folder).draw(split(CIFAR), CIFAR)
