@@ -52,6 +52,8 @@ def plan(
 
 def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Significance) -> Drawing:
     """Draw a panel for each respect, with a value and its interval for each model; models in the front are bold."""
+    from matplotlib.ticker import EngFormatter
+
     every = sorted((row for found in respects.values() for row in found), key=lambda row: bool(row.source))
     names = {(row.fit, row.name): row.name.rpartition(" · ")[0] if row.source else row.name for row in every}
     models = list(names)
@@ -71,7 +73,7 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
             tick.label1.set_fontweight("bold" if fit in in_front else "normal")
         if axis := scale(found):
             axes.set(xlim=(axis.low, axis.high), xticks=sorted({*axis.ticks[:1], *axis.ticks[-1:]}))
-            axes.xaxis.set_major_formatter("{x:g}")
+            axes.xaxis.set_major_formatter(EngFormatter(sep="") if axis.high >= 10_000 else "{x:g}")
         for row in found:
             look = "published" if row.source else standing.get(row.fit, "not compared")
             _draw(axes, row, models.index((row.fit, row.name)), _LOOKS[look], axis)
