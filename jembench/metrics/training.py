@@ -1,7 +1,7 @@
 """Metrics of a training: its cost, the time of an iteration, and stability."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from jembench.catalog.spec import Scalar
@@ -18,10 +18,11 @@ _UNKNOWN = "not known: the model gives no samples, was fitted at once, or its ch
 
 @dataclass(frozen=True, kw_only=True)
 class IterationTime(Metric):
-    """Median seconds of a training iteration.
+    """Median seconds of a training iteration, and hours of the training.
 
     It is the median over the means of the logged windows, since windows in which the machine did other work are
-    outliers. The time is measured during training; if other processes were busy then, the value is marked.
+    outliers. The time is measured during training; if other processes were busy then, the values are marked. The hours
+    are of all attempts, also of those that diverged, and have no interval.
     """
 
     name: ClassVar[str] = "iteration-time"
@@ -34,18 +35,27 @@ class IterationTime(Metric):
 
         from jembench.models import devices
 
-        seconds, other_load = evaluation.training.iteration_seconds, evaluation.training.other_load
-        if not seconds:
-            raise NotApplicable("The model was fitted at once: no timings of iterations are known.")
-        windows = {"seconds": np.asarray(seconds, dtype=np.float64)}
-        details = {"suspicious": ["it was measured while other processes computed"] * ((other_load or 0.0) > BUSY)}
+        training = evaluation.training
+        at_once = "The model was fitted at once: no timings of iterations are known."
+        if not training.iteration_seconds and training.hours is None:
+            raise NotApplicable(at_once)
+        windows = {"seconds": np.asarray(training.iteration_seconds, dtype=np.float64)}
+        estimates = self.estimates(windows) if training.iteration_seconds else {}
+        details = {
+            "suspicious": ["it was measured while other processes computed"] * ((training.other_load or 0.0) > BUSY),
+            "undefined": {} if estimates else {self.name: at_once},
+        }
         parts: dict[str, Scalar] = {
             "statistic": "median",
             "when": "training",
             "hardware": devices.name(evaluation.device),
             "threads": torch.get_num_threads(),
         }
-        return self.measurement(evaluation, {}, estimates=self.estimates(windows), parts=parts, details=details)
+        found = self.measurement(evaluation, {}, estimates=estimates, parts=parts, details=details)
+        if training.hours is None:
+            return found
+        hours = Value(training.hours, None, None, 1, "h", "lower")
+        return replace(found, values={**found.values, "training-hours": hours})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the median of the windows."""
@@ -54,12 +64,12 @@ class IterationTime(Metric):
 
 @dataclass(frozen=True, kw_only=True)
 class Cost(Metric):
-    """Network passes of a training and of one of the model's own samples, hours of the training, and parameters.
+    """Network passes of a training and of one of the model's own samples, and the number of parameters.
 
     A pass is one image that goes through the network once, forward, or forward and backward. Those of a training are
     the steps of all chains and the images of all losses, also of attempts that diverged. A sample has as many as its
-    chain has steps, or one if it is drawn directly. Passes are counted, and have no interval; hours depend on the
-    machine. ``parameters`` is the number of trained weights.
+    chain has steps, or one if it is drawn directly. Passes are counted, and have no interval. ``parameters`` is
+    the number of trained weights.
     """
 
     name: ClassVar[str] = "cost"
@@ -71,14 +81,12 @@ class Cost(Metric):
 
         training = evaluation.training
         each = passes(evaluation.samples()) if "samples" in capabilities(evaluation.model) else None
-        found = {"training-passes": training.passes, "training-hours": training.hours, "sample-passes": each}
+        found = {"training-passes": training.passes, "sample-passes": each}
         found["parameters"] = float(sum(weights.numel() for weights in evaluation.model.parameters()))
         return Measurement(
             protocol=protocol_id(self.name, evaluation),
             values={
-                label: Value(value, None, None, 1, "h" if label == "training-hours" else "", "lower")
-                for label, value in found.items()
-                if value is not None
+                label: Value(value, None, None, 1, "", "lower") for label, value in found.items() if value is not None
             },
             details={"undefined": {label: _UNKNOWN for label, value in found.items() if value is None}},
         )

@@ -58,6 +58,7 @@ class FakeEvaluation(Evaluation):
         self.iteration_seconds = ()
         self.other_load = None
         self.stability = None
+        self.hours = None
         self.spec = TOY
         self.content = ""
         self.truth = None
@@ -90,7 +91,7 @@ class FakeEvaluation(Evaluation):
 
     @property
     def training(self) -> TrainingRecord:
-        return TrainingRecord(self.iteration_seconds, self.other_load, self.stability)
+        return TrainingRecord(self.iteration_seconds, self.other_load, self.stability, self.hours)
 
     def part(self, name: str) -> Split:
         if name != "test":

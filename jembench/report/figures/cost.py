@@ -21,10 +21,11 @@ Point = tuple[float, Result]
 
 
 def plan(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned]:
-    """Plan a figure for each dataset on which results have different costs; hours are values of the metric ``cost``."""
+    """Plan a figure for each dataset on which results have different costs; hours are of one machine."""
     results = [Result(cell, {}, names) for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(results, lambda result: (result.fit.dataset, result.cell.limit)):
-        hours = {one.fit: one.values["training-hours"].value for one in group if "training-hours" in one.values}
+        times = [(one.values["training-hours"].value, one) for one in group if "training-hours" in one.values]
+        hours = {one.fit: time for time, one in _alike(times)}
         passes = [(one.cell.outcome.details.get("sample_passes"), one) for one in group if one.metric == "fid"]
         timed = [(hours.get(one.fit), one) for one in group if one.metric == "accuracy"]
         panels = {"fid": _alike(passes, free=("source",)), "accuracy": _alike(timed)}

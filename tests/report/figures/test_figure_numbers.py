@@ -365,7 +365,7 @@ def test_densities_are_drawn_on_one_scale_with_samples_of_all_classes(planned, e
     assert rows == [{"model": "jem", "quantity": "kl", "value": 0.5, "low": None, "high": None}]
 
 
-def test_a_cost_curve_joins_new_chains_and_takes_hours_from_the_same_training(cell):
+def test_a_cost_curve_joins_new_chains_and_takes_hours_of_one_machine_from_the_same_training(cell):
     def of(metric, value, source="", **more):
         parts = f":source={source}" if source else ""
         return cell(metric, f"{metric.partition(':')[0]}{parts}", {"fid": Value(value, None, None, 60)}, **more)
@@ -374,9 +374,15 @@ def test_a_cost_curve_joins_new_chains_and_takes_hours_from_the_same_training(ce
         of(f"fid:source=fresh,steps={n}", 50 / n, f"chains:steps={n}", details={"sample_passes": n}) for n in (9, 4)
     ]
     cells += [of("fid", 7.0, "buffer", details={"sample_passes": 5.5})]
-    for model, hours, accuracy in (("jem", 2.0, 91.0), ("baseline", 0.5, 93.0), ("kde", None, 80.0)):
+    for model, hours, accuracy, hardware in (
+        ("jem", 2.0, 91.0, "a"),
+        ("baseline", 0.5, 93.0, "a"),
+        ("kde", None, 80.0, "a"),
+        ("glow", 0.1, 70.0, "b"),
+    ):
         values = {"training-hours": Value(hours, None, None, 1)} if hours else {}
-        cells += [cell("cost", values=values, model=model), of("accuracy", accuracy, model=model)]
+        cells += [cell("iteration-time", f"iteration-time:hardware={hardware}", values, model=model)]
+        cells += [of("accuracy", accuracy, model=model)]
     (figure,) = cost.plan(cells)
     rows = figure.draw().rows
     assert figure.stem == "cost-curves-digits-s0"
