@@ -30,7 +30,7 @@ RESPECTS, COSTS = _TABLES["respects"], _TABLES["costs"]
 _PREFERRED = {**RESPECTS, **COSTS}
 
 Better = Callable[[Row, Row, int], bool | None]
-"""Returns if the first of two values in a column is significantly better, in one of so many tests; None: not known."""
+"""A test of two values of a column, at a level for so many tests: the first is significantly better. None: untested."""
 
 
 # --- the values -------------------------------------------------------------------------------------------------------

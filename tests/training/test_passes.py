@@ -64,8 +64,7 @@ def test_passes_depend_on_the_size_of_a_batch_and_not_on_how_a_layer_is_called(m
 
 
 def test_a_remedy_lengthens_chains_and_their_passes(make_trainer):
-    """Of nine chains of 3 steps, then of 6; the loss has 9 images of each of three kinds."""
-    trainer = make_trainer()
+    trainer = make_trainer()  # nine chains of 3 steps; the loss has 9 images of each of three kinds
     trainer.iterate()
     before = trainer.passes
     trainer.adjust(trainer.adjustment._replace(steps=2))
