@@ -4,6 +4,7 @@ All images here are in [0, 1]. Legend: N images, B some of them, C channels, H h
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple, get_args
 
 import torch
@@ -44,6 +45,38 @@ def steepest(gradient: Images, norm: Norm) -> Images:
     if norm == "linf":
         return gradient.sign()
     return gradient / per_image(gradient.flatten(1).norm(dim=1)).clamp_min(1e-12)
+
+
+def ascend(
+    score: Callable[[Tensor], Tensor],
+    x: Images,
+    eps: float,
+    norm: Norm,
+    *,
+    steps: int,
+    step_size: float,
+    start: Images | None = None,
+) -> Images:
+    """Return the last images of projected gradient ascent within eps of images, as training on attacks uses it.
+
+    The caller sets the mode of the model. The loop can be compiled with a loss, and never waits for the device.
+
+    Args:
+        score: the function from images (N, C, H, W) in [0, 1] to the sum of their scores, ().
+        x: images in [0, 1].
+        eps: the radius of the ball.
+        norm: of the ball and of each step.
+        steps: 0 returns the start.
+        step_size: the norm of a step, in units of a pixel's range.
+        start: the first images, which are projected onto the ball; x if None.
+    """
+    radius = torch.full_like(x[:, 0, 0, 0], eps)
+    moved = x if start is None else project(start, x, radius, norm)
+    gradient = torch.func.grad(score)  # unlike autograd.grad, is compiled with the loss
+    with torch.no_grad():
+        for _ in range(steps):
+            moved = project(moved + step_size * steepest(gradient(moved), norm), x, radius, norm)
+    return moved
 
 
 def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generator) -> Float[Tensor, "R C H W"]:

@@ -8,7 +8,7 @@ from torch import nn
 
 from jembench.attacks.eps import largest_distance, parse_eps
 from jembench.attacks.target import Target
-from jembench.attacks.threat import Closest, distance, in_unit_ball, project, stabilise, steepest, verify
+from jembench.attacks.threat import Closest, ascend, distance, in_unit_ball, project, stabilise, steepest, verify
 from jembench.errors import SpecError
 
 
@@ -52,6 +52,19 @@ def test_each_image_has_a_radius_of_its_own():
     x = torch.full((2, 1, 2, 2), 0.5)
     found = project(x + 0.4, x, torch.tensor([0.1, 0.2]), "linf")
     torch.testing.assert_close(distance(x, found, "linf"), torch.tensor([0.1, 0.2]).double(), atol=1e-6, rtol=0)
+
+
+def test_ascent_climbs_to_the_farthest_point_of_the_ball():
+    """Of a linear score w x in L2 it is x + eps w / |w|; without a step it is the start, projected onto the ball."""
+    x, w = torch.full((2, 1, 2, 2), 0.5), torch.tensor([[[[3.0, 0.0], [0.0, -4.0]]]])
+
+    def climb(steps, start=None):
+        return ascend(lambda at: (at * w).sum(), x, 0.1, "l2", steps=steps, step_size=0.06, start=start)
+
+    torch.testing.assert_close(climb(2), x + 0.02 * w)
+    torch.testing.assert_close(climb(1), x + 0.012 * w)
+    assert torch.equal(climb(0), x)
+    torch.testing.assert_close(climb(0, x - w), x - 0.02 * w, atol=1e-6, rtol=0)
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -62,30 +61,19 @@ class Adversarial(LogitModel):
 
     def _ascend(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
         """Return the last images of the attack on x in [0, 1], successful or not."""
-        attack, moved = self.attack, x
-        eps = torch.full_like(x[:, 0, 0, 0], attack.eps)
-        if attack.random_start:
-            start = threat.in_unit_ball(len(x), tuple(x.shape[1:]), attack.norm, x.device)
-            moved = threat.project(x + attack.eps * start, x, eps, attack.norm)
-        for _ in range(attack.steps):
-            step = attack.step_size * threat.steepest(self._slope(moved, y), attack.norm)
-            moved = threat.project(moved + step, x, eps, attack.norm)
-        return moved
-
-    def _slope(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
-        """Return the gradient of the cross-entropy with respect to images in [0, 1], in evaluation mode.
-
-        The code of Santurkar et al. uses evaluation mode, that of Madry et al. training mode. In evaluation mode the
-        attack does not change the statistics of batch norm, and dropout draws no new mask at each step.
-        """
 
         def loss(x: Tensor) -> Tensor:
             return F.cross_entropy(self._logits_of_unit(x), y, reduction="sum")
 
-        # torch.func.grad, unlike autograd.grad, is compiled with the loss
-        with execution.mode(self, train=False), torch.no_grad():
-            gradient: Tensor = torch.func.grad(loss)(x)
-        return gradient
+        attack, start = self.attack, None
+        if attack.random_start:
+            start = x + attack.eps * threat.in_unit_ball(len(x), tuple(x.shape[1:]), attack.norm, x.device)
+        # The code of Santurkar et al. uses evaluation mode, that of Madry et al. training mode. In evaluation mode the
+        # attack does not change the statistics of batch norm, and dropout draws no new mask at each step.
+        with execution.mode(self, train=False):
+            return threat.ascend(
+                loss, x, attack.eps, attack.norm, steps=attack.steps, step_size=attack.step_size, start=start
+            )
 
     def _logits_of_unit(self, x: Float[Tensor, "B C H W"]) -> Tensor:
         low, high = self.data.bounds
