@@ -23,6 +23,7 @@ from jembench.experiment import suite as suites
 from jembench.experiment.imports import plan_named, with_imports
 from jembench.experiment.names import display_names
 from jembench.experiment.plan import Plan, make_plan
+from jembench.experiment.starts import started
 from jembench.experiment.suite import Suite, of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.report import references
@@ -141,7 +142,8 @@ def plan_run(
                 "metric of samples, as fid, is or energy-gap."
             )
         settings = [*settings, *(f"{name}.sampler={registry.resolve('samplers', chosen)}" for name in sampled)]
-    plan = make_plan(with_imports(of_these, store), settings=settings, **how_trained)
+    from_store = functools.partial(started, store=store)
+    plan = make_plan(with_imports(of_these, store), settings=settings, started=from_store, **how_trained)
     return _named(plan, {**suite.display, **names}, optional)
 
 

@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from jembench.catalog import registry, trust
-from jembench.errors import JembenchError, SpecError, unknown
+from jembench.errors import JembenchError, SpecError
 from jembench.experiment.plan import CellPlan, plan_again
 from jembench.experiment.twins import between
 from jembench.files import copy
@@ -35,25 +35,6 @@ class Fetched(NamedTuple):
     results: int
     findings: list[Finding]  #: a finding for each fit and file that was copied or kept
     differences: list[str]  #: between the installed components and those of the model; empty: none
-
-
-def find(store: Store, text: str) -> FitKey:
-    """Return the trained model of a text: the name of an import, an id, the name of a folder, or the beginning of both.
-
-    Raises:
-        SpecError: if no model or several match.
-    """
-    records = store.trained()
-    names = {store.fit_folder(record.key).name: record.key for record in records}
-    found = [record.key for record in records if record.import_name == text]
-    found = found or [key for name, key in names.items() if text in (name, key.id)]
-    found = found or [key for name, key in names.items() if name.startswith(text) or key.id.startswith(text)]
-    if not found:
-        raise unknown(f"trained model in {store.root}", text, names, f"jembench store list --store {store.root}")
-    if len(found) > 1:
-        which = ", ".join(name for name, key in names.items() if key in found)
-        raise SpecError(f"{text!r} means more than one trained model: {which}. Give more of the name.")
-    return found[0]
 
 
 def push(

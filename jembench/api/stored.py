@@ -17,6 +17,7 @@ from jembench.errors import SpecError
 from jembench.experiment.imports import imports
 from jembench.experiment.names import matching
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
+from jembench.experiment.starts import find
 from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
 from jembench.store.outcome import FitKey
@@ -117,7 +118,7 @@ class OpenStore:
             >>> store.push(store.fits[0], folder / "model.zip").files > 5
             True
         """
-        return sharing.push(self.store, sharing.find(self.store, fit) if isinstance(fit, str) else fit, str(to), **how)
+        return sharing.push(self.store, find(self.store, fit) if isinstance(fit, str) else fit, str(to), **how)
 
     def fetch(self, source: Location) -> Fetched:
         """Copy a shared model into this store, as ``jembench fetch`` does.

@@ -8,6 +8,7 @@ from jembench.errors import SpecError
 from jembench.experiment import claims
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
+from jembench.experiment.starts import started
 from jembench.experiment.suite import Run, Suite
 from jembench.store.fits import FitRecord
 from jembench.store.records import Record
@@ -65,7 +66,7 @@ def plan_named(
 ) -> FitPlan:
     """Return the plan of a model, or of an imported fit by its name; other arguments and errors as for ``plan_fit``."""
     if not (record := _imported(model, store)):
-        return plan_fit(model, dataset, recipe, settings, seed)
+        return started(plan_fit(model, dataset, recipe, settings, seed), (), store)
     run = _of_fit(Run(), record, store)
     fit = plan_fit(run.models[0], dataset, recipe or PRETRAINED, (*run.settings, *settings), run.seeds[0])
     return dataclasses.replace(fit, imported=model)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -79,6 +79,11 @@ class FitPlan:
             "dataset": {"absent": str(self.dataset)} if self.absent else self.dataset.identity,
             "recipe": recipe,
         }
+
+    def starts_from(self, key: FitKey) -> bool:
+        """Return whether training starts from the weights of a fit, named by its id, or by its family and the seed."""
+        start = self.recipe.start_from
+        return bool(start) and (start == key.id or (start, self.seed) == (key.family, key.seed))
 
     @property
     def requested(self) -> str:
@@ -244,8 +249,17 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
 # --- from a suite and the command line to a plan ----------------------------------------------------------------------
 
 
+Started = Callable[[FitPlan, Sequence[tuple[Run, FitPlan]]], FitPlan]
+"""The function that finds the start of a fit, also among the earlier ones of a suite."""
+
+
 def make_plan(
-    suite: Suite, *, recipe: str | None = None, settings: Sequence[str] = (), limit: int | None = None
+    suite: Suite,
+    *,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+    limit: int | None = None,
+    started: Started = lambda fit, _: fit,
 ) -> Plan:
     """Cross the models, datasets, seeds and metrics of each block of a suite.
 
@@ -255,6 +269,7 @@ def make_plan(
         settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe; they
             override those of the suite.
         limit: the number of test images; None: that of the suite.
+        started: finds the fits that others start from.
 
     Raises:
         SpecError: if a name or an option does not exist, before anything is computed.
@@ -273,6 +288,7 @@ def make_plan(
             fit.key  # noqa: B018 - a dataset that is known by its content is read here
         except Unavailable as error:
             fit = dataclasses.replace(fit, absent=str(error))
+        fit = started(fit, fits)
         fits.append((run, fit))
         metrics = [registry.resolve("metrics", metric) for metric in _metrics_on(run, fit.key.dataset)]
         for seed in run.seeds:

@@ -151,6 +151,7 @@ class Recipe:
     model: Mapping[str, Option] = field(default_factory=dict)  # options of the model that its spec leaves out
     least_iterations: Count = 0  # smallest number of iterations, for small datasets
     processes: AtLeast1 = 1  # number of processes that train together, each with other noise
+    start_from: str = ""  # the fit with whose weights training starts: a name or an id, in plans a full id; "": none
     source: str = ""  # of imported weights: the first 12 digits of the SHA-256 of their file; "": trained here
     overrides: tuple[str, ...] = ()  # differences from the file by --set, such as "epochs=5"
 
@@ -181,9 +182,13 @@ class Recipe:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """All settings that determine the trained model; of the guard, only the ladder in the mode ``repair``."""
+        """All settings that determine the trained model; of the guard, only the ladder in the mode ``repair``.
+
+        ``start_from`` is left out where training starts from random weights.
+        """
         ladder = self.guard.ladder if self.guard.mode == "repair" else ()
-        return self.settings | {"guard": {"ladder": ladder}}
+        settings = self.settings | {"guard": {"ladder": ladder}}
+        return {key: value for key, value in settings.items() if value or key != "start_from"}
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -154,7 +154,7 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
             status=outcome.status,
             protocol=outcome.protocol,
             reason="; ".join(filter(None, remarks)),
-            notes=(*_added(fit, name), *_divergence(cell)),
+            notes=(*_added(fit, name), *_training(cell)),
             dataset_name=datasets[fit.dataset],
             chance=outcome.details.get("chance"),
             cell=cell,
@@ -193,9 +193,12 @@ def _added(fit: FitKey, name: str) -> Iterator[str]:
         yield f"added by the recipe {fit.recipe}: {', '.join(f'{key}={value}' for key, value in added)}"
 
 
-def _divergence(cell: Cell) -> Iterator[str]:
-    """Yield how a training diverged, and what was done about it."""
+def _training(cell: Cell) -> Iterator[str]:
+    """Yield what a training started from, how it diverged, and what was done about it."""
     training, made = f"training of seed {cell.fit.seed}", cell.provenance
+    if start := made.get("started_from"):
+        other = start["model"].removesuffix(f", seed {cell.fit.seed}")
+        yield f"training started from the weights of {other}; hours and passes do not include those of that training"
     repairs, stability = made.get("interventions"), made.get("stability") or {}
     if repairs:
         end = f"; it ended with {ended_with}" if (ended_with := stability.get("ended_with")) else ""

@@ -204,7 +204,7 @@ class Dispatch:
 
     def _submit(self) -> None:
         """Submit the units that can start, unless another process works on them or has done them."""
-        units = self._sorter.get_ready()
+        units = tuple(unit for unit in self._sorter.get_ready() if unit in self._open)
         if time.monotonic() >= self._next_try:
             self._next_try = time.monotonic() + PAUSE
             units, self._held = (*units, *self._held), []
@@ -253,22 +253,22 @@ class Dispatch:
         """Mark a unit as done, so that units that depend on it can start.
 
         ``failed`` is the failure of a training by the ending, since on a network file system the store may show the
-        model later.
+        model later. The units of its fit have their outcomes; those of fits that start from it get theirs in a worker.
         """
         self.store.works.remove(unit)
         if failed:
-            self._drop(unit)  # its cells have their outcomes
+            self._drop(unit, self.units[unit].fit.id)
         else:
             del self._open[unit]
-            self._sorter.done(unit)
+        self._sorter.done(unit)
 
-    def _drop(self, unit: str) -> None:
-        """Leave out a unit and the units that depend on it."""
+    def _drop(self, unit: str, fit: str = "") -> None:
+        """Leave out a unit and the units that depend on it; ``fit``: only those of the fit with this id."""
         del self._open[unit]
         for follower in [other for other in self._open if unit in self.units[other].after]:
-            if follower in self._open:
+            if follower in self._open and fit in ("", self.units[follower].fit.id):
                 self.events.send(Event(kind="ended", values={"how": "dropped"}), self.units[follower].fit, follower)
-                self._drop(follower)
+                self._drop(follower, fit)
 
     def _cancel(self) -> None:
         """Ask running units to stop, and wait for their endings."""

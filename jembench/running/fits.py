@@ -18,6 +18,7 @@ from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError, SpecError, error_text
 from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import FitPlan
+from jembench.experiment.starts import start_of
 from jembench.files import digest
 from jembench.interfaces import Chains, Dataset, Event, Quantity, Trainable
 from jembench.interfaces.evaluation import TrainingRecord
@@ -32,7 +33,7 @@ from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Report
 from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
-from jembench.store.fits import HISTORY, RECORD, FitRecord
+from jembench.store.fits import HISTORY, RECORD, FitRecord, age
 from jembench.store.store import Store
 from jembench.training import processes, snapshots
 from jembench.training.fit import train
@@ -206,6 +207,7 @@ class FitWork:
                 f"gives another model. `jembench run --set processes={size} --executor processes` starts them on this "
                 "machine."
             )
+        start = self._start(model, begins=age(folder) < 0) if self.fit.recipe.start_from else {}
         with progress.phase("building the model"):
             trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, model)
         check = functools.partial(self.store.check_lease, self.fit.key.id)
@@ -213,6 +215,7 @@ class FitWork:
             fitted = train(trainer, folder, self.report, deadline=self.deadline, check=check)
         passes = sum(row["passes"] * row["iterations"] for row in fitted.history)
         other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))  # processes that wait for a processor
+        about = {"execution": trainer.computed, "other_load": other_load, "passes": passes}
         return blank._replace(
             iteration=fitted.iteration,
             validation_accuracy=fitted.validation_accuracy,
@@ -220,8 +223,29 @@ class FitWork:
             iteration_seconds=_seconds_of_last_attempt(fitted.history),
             interventions=list(map(str, fitted.interventions)),
             stability=fitted.stability,
-            provenance={**blank.provenance, "execution": trainer.computed, "other_load": other_load, "passes": passes},
+            provenance={**blank.provenance, **start, **about},
         )
+
+    def _start(self, model: nn.Module, *, begins: bool) -> dict[str, dict[str, str]]:
+        """Load the weights that training starts from; buffers that only this model has keep their values.
+
+        Args:
+            model: before its training.
+            begins: False if the training goes on from a checkpoint, which replaces the weights.
+
+        Returns:
+            the entry of the provenance.
+        """
+        start = start_of(self.fit, self.store)
+        weights, sha256 = _read_kept(self.store.fit_folder(start.key), "model.safetensors", start)
+        own = {name: buffer for name, buffer in model.state_dict().items() if name in dict(model.named_buffers())}
+        try:
+            load_weights(model, own | weights)
+        except CheckpointError as error:
+            raise SpecError(f"{self.fit} cannot start from the weights of {start.key}. {error}") from error
+        if begins:
+            self.report(Event(kind="warning", text=f"training starts from the weights of {start.key}"))
+        return {"started_from": {"fit": start.key.id, "model": str(start.key), "weights": sha256}}
 
     def _fit(self, model: Any, blank: FitRecord, folder: Path) -> FitRecord:
         """Fit the model at once, unless it was trained elsewhere, and write the files of a training."""

@@ -220,6 +220,7 @@ class _Unit(FitWork):
             "interventions": list(fit.interventions) if fit else [],
             "stability": fit.stability._asdict() if fit and fit.stability else None,
             "training_passes": fit.provenance.get("passes") if fit else None,
+            "started_from": fit.provenance.get("started_from") if fit else None,
             "execution": {
                 "training": fit.provenance.get("execution") if fit else None,
                 "evaluation": {"precision": "float32"},
