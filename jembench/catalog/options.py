@@ -59,7 +59,7 @@ class Added(Neutral):
 
 
 class Names:
-    """An option that is the spec of another component, whose identity and code are parts of the identity.
+    """An option that is the spec of another component, or a list, whose identities and code are parts of the identity.
 
     Args:
         kinds: the kind, ``Names("starts")``, or several, of which the first with the name is used; none: names of the

@@ -16,7 +16,7 @@ from typing import Any
 from jembench.catalog import code_identity, discovery, options, trust
 from jembench.catalog.contents import Listing, content
 from jembench.catalog.discovery import Component, Kind
-from jembench.catalog.spec import Scalar, Spec, format_value, parse, stable_hash
+from jembench.catalog.spec import Scalar, Spec, format_value, parse, split_list, stable_hash
 from jembench.catalog.validation import read_text
 from jembench.errors import JembenchError, PluginError, SpecError, unknown
 from jembench.interfaces import Dataset, FeatureNetwork, Importer, OODScore, OODSet, Sampler, Start, Tracker
@@ -70,14 +70,15 @@ class Resolved:
         return hasattr(self.factory, "trained_elsewhere")
 
     @cached_property
-    def named(self) -> dict[str, Resolved]:
+    def named(self) -> dict[str, list[Resolved]]:
         """The installed components that its options name, by option."""
-        found: dict[str, Resolved] = {}
+        found: dict[str, list[Resolved]] = {}
         for option, names in options.marked(self.factory, options.Names).items():
             for kind in names.kinds:
                 with suppress(JembenchError):
-                    found[option] = resolve(kind, str(self.arguments[option]))
-                    break
+                    if parts := [resolve(kind, text) for text in split_list(str(self.arguments[option]))]:
+                        found[option] = parts
+                        break
         return found
 
     @property
@@ -91,7 +92,7 @@ class Resolved:
         for option, names in options.marked(self.factory, options.Names).items():
             kind: Kind = names.kinds[0] if names.kinds else "models"
             found += [discovery.find(kind, path) for path in trust.code_in(str(self.arguments[option]))]
-        found += [component for named in self.named.values() for component in named.uses]
+        found += [component for parts in self.named.values() for part in parts for component in part.uses]
         return list(dict.fromkeys(found))
 
     @cached_property
@@ -109,9 +110,10 @@ class Resolved:
             key: value for key, value in sorted(self.arguments.items()) if key not in self.incidental
         }
         for option in arguments.keys() & self.named.keys():
-            arguments[option] = str(self.named[option])
+            parts: list[Any] = list(map(str, self.named[option]))
             with suppress(JembenchError):  # results that need missing files are N/A, and computed when they are there
-                arguments[option] = self.named[option].identity
+                parts = [part.identity for part in self.named[option]]
+            arguments[option] = parts if parts[1:] else parts[0]
         arguments |= self._contents
         identity = {"name": self.component.name, "arguments": arguments, "distribution": self.component.distribution}
         if found := codes(self.uses):

@@ -57,7 +57,7 @@ class Sampler(Protocol):
 
     @property
     def steps(self) -> int:
-        """The length of a chain during training."""
+        """The length of a chain during training; 0: samples are the starts."""
 
     def start(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Start n new chains on the generator's device, conditioned on the labels y (n,) if given."""

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 
 from jembench.catalog import registry
 from jembench.catalog.options import Names
-from jembench.catalog.validation import Range
+from jembench.catalog.spec import split_list
+from jembench.catalog.validation import Range, read_text
+from jembench.errors import SpecError
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec, Start
+    from jembench.sampling.outliers import ImagesStart, MixtureStart, PermutedStart, ShapesStart
     from jembench.sampling.pcd import PersistentChains
     from jembench.sampling.sgld import ShortRun
     from jembench.sampling.starts import ClassGaussianStart, UniformStart
@@ -97,6 +100,26 @@ def proximal(
     return PersistentChains(data, langevin, _start(start, data), buffer_size=buffer, reinit=reinit)
 
 
+def ascent(
+    data: DataSpec,
+    *,
+    steps: Annotated[int, Range(least=0)] = 10,
+    step_size: Positive = 0.1,
+    noise: Annotated[float, Range(least=0)] = 0.0,
+    start: StartSpec = "uniform",
+) -> ShortRun:
+    """Ascent of log p(x) by steps of fixed length along its gradient, from new starts, kept in bounds (DAT).
+
+    ``step_size`` is the L2 norm of a step of each image, in units of a pixel's range, as the radius of an attack is.
+    With ``steps=0`` the samples are the starts themselves: outliers.
+    """
+    from jembench.sampling.sgld import Langevin, ShortRun
+
+    length = step_size * (data.bounds[1] - data.bounds[0])
+    langevin = Langevin(steps=steps, step_size=length, noise=noise, bounds=data.bounds, normalised=True)
+    return ShortRun(data, langevin, _start(start, data))
+
+
 def uniform_start(data: DataSpec) -> UniformStart:
     """Independent pixels, uniform within the bounds."""
     from jembench.sampling.starts import UniformStart
@@ -109,6 +132,40 @@ def class_gaussian_start(data: DataSpec) -> ClassGaussianStart:
     from jembench.sampling.starts import ClassGaussianStart
 
     return ClassGaussianStart(data)
+
+
+def images_start(data: DataSpec, *, set: Annotated[str, Names("ood_sets", "datasets")] = "") -> ImagesStart:
+    """Training images of another dataset, or an OOD set of the training images, by default these themselves."""
+    from jembench.data.ood_sets.resolve import resolve
+    from jembench.sampling.outliers import ImagesStart
+
+    return ImagesStart(data, resolve(set).make("train") if set else None)
+
+
+def permuted_start(data: DataSpec) -> PermutedStart:
+    """Training images with rearranged pixels, by a new permutation for each."""
+    from jembench.sampling.outliers import PermutedStart
+
+    return PermutedStart(data)
+
+
+def shapes_start(data: DataSpec) -> ShapesStart:
+    """Images of low complexity: two colours with a sharp or a soft outline between them, or one colour."""
+    from jembench.sampling.outliers import ShapesStart
+
+    return ShapesStart(data)
+
+
+def mixture_start(data: DataSpec, *, starts: StartSpec, weights: str = "") -> MixtureStart:
+    """A mixture of starts, such as "uniform,permuted,shapes", with weights such as "2,1,1", by default equal ones."""
+    from jembench.sampling.outliers import MixtureStart
+
+    parts = [_start(text, data) for text in split_list(starts)]
+    given = weights.split(",") if weights else ["1"] * len(parts)
+    if not parts or len(given) != len(parts):
+        raise SpecError(f"mixture has {len(parts)} starts and {len(given)} weights; each start needs one weight.")
+    numbers: list[float] = [read_text(weight, Positive, "a weight of mixture") for weight in given]  # type: ignore
+    return MixtureStart(data, parts, numbers)
 
 
 def _start(spec: str, data: DataSpec) -> Start:

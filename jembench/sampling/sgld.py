@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor
+from torch.nn import functional as F
 
 from jembench.data.pixels import Bounds
 from jembench.interfaces import ChainState, DataSpec, GradEnergy, Split, Start, StepInfo
@@ -51,13 +52,14 @@ class Langevin:
     noise: float
     clip: float | None = None
     bounds: Bounds | None = None
+    normalised: bool = False  # each image moves by step_size along dE/dx / |dE/dx|, before the noise and the bounds
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
         """Take one Langevin step with every chain."""
         energy, grad = grad_energy(state.x, state.y)
         x = langevin_step(
             state.x,
-            grad,
+            F.normalize(grad.flatten(1)).view_as(grad) if self.normalised else grad,
             step_size=self.step_size,
             noise=self.noise,
             generator=generator,

@@ -1,7 +1,9 @@
-"""Starts of chains: uniform noise, or Gaussians of the training images' classes.
+"""Starts of chains: their base class, uniform noise, and Gaussians of the training images' classes.
 
 Legend: B chains, N training images of a class, C channels, H height, W width.
 """
+
+from abc import ABC, abstractmethod
 
 import torch
 from jaxtyping import Bool, Float, Int, UInt8
@@ -15,27 +17,35 @@ AT_ONCE = 256
 """Training images that are converted to floats at a time."""
 
 
-class UniformStart:
-    """Independent pixels, uniform within the bounds."""
+class DrawnStart(ABC):
+    """The base class of starts that are cheap to draw."""
 
     def __init__(self, data: DataSpec) -> None:
         self.data = data
 
-    def inform(self, train: Split) -> None:
+    def inform(self, train: Split) -> None:  # noqa: B027
         """Ignore the training images."""
+
+    @abstractmethod
+    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Draw n images, of the classes y if given."""
+
+    def renew(self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator) -> Tensor:
+        """Replace the chains of ``restart`` by new starts.
+
+        Starts are drawn for all chains, which costs less than waiting for the device to know those that restart.
+        """
+        return torch.where(restart[:, None, None, None], self.draw(len(x), y, generator), x)
+
+
+class UniformStart(DrawnStart):
+    """Independent pixels, uniform within the bounds."""
 
     def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
         """Draw n images of noise, for any classes."""
         low, high = self.data.bounds
         shape = (n, *self.data.shape)
         return torch.rand(shape, generator=generator, device=generator.device).mul_(high - low).add_(low)
-
-    def renew(self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator) -> Tensor:
-        """Replace the chains of ``restart`` by noise.
-
-        Noise is drawn for all chains, which costs less than waiting for the device to know those that restart.
-        """
-        return torch.where(restart[:, None, None, None], self.draw(len(x), y, generator), x)
 
 
 class ClassGaussianStart:

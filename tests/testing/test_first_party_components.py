@@ -11,6 +11,8 @@ SAMPLERS = (
     "pcd:bounded=true,buffer=100,clip=1.0,noise=0.0,start=class-gaussian",
     "proximal:buffer=100",
     "proximal:buffer=100,start=uniform",
+    "ascent:noise=0.01,start=shapes",
+    r'ascent:start="mixture:starts=\"permuted,images:set=inverted,class-gaussian\",weights=\"2,1,1\""',
 )
 
 COLOURS = DataSpec(name="colours", shape=(3, 4, 6), num_classes=2, bounds=(0.0, 1.0))
@@ -79,7 +81,7 @@ def test_samplers(check):
     [
         check
         for data in (COLOURS, UNLABELLED)
-        for spec in ("sgld", "pcd:buffer=100", "proximal:buffer=100,start=uniform")
+        for spec in ("sgld", "pcd:buffer=100", "proximal:buffer=100,start=uniform", "ascent:start=shapes")
         for check in named(check_sampler(spec, data))
     ]
 )

@@ -1,4 +1,4 @@
-"""The test images of another dataset in the shape of this one.
+"""The images of another dataset in the shape of this one.
 
 Legend: N images, M test images of the other dataset, C channels, H height, W width.
 """
@@ -15,14 +15,14 @@ from torch import Tensor
 from jembench import seeds
 from jembench.data.decoding import central_square
 from jembench.errors import NotApplicable
-from jembench.interfaces import Dataset, DataSpec, Split
+from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 _MODES = {1: "L", 3: "RGB"}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OtherDataset:
-    """The test images of another dataset as an OOD set: as many as there are test images, drawn at random, or all.
+    """The images of another dataset as an OOD set: as many as there are test images, drawn at random, or all.
 
     Each is cropped to its central square, where this dataset's images are square, and resized with Pillow's bicubic
     filter; grey and RGB become each other as Pillow converts them (ITU-R 601). They have labels if both datasets have
@@ -31,10 +31,11 @@ class OtherDataset:
 
     make: Callable[[], Dataset]
     name: str  # of the component, which the random choice is derived from
+    part: SplitName = "test"
 
     def draw(self, test: Split, data: DataSpec) -> Split:
         dataset = self.make()
-        images, labels = dataset.split("test")
+        images, labels = dataset.split(self.part)
         labels = labels if data.class_names and data.class_names == dataset.spec.class_names else None
         if _holds(images, test.images):
             raise NotApplicable(f"{dataset.spec.name} is the in-distribution dataset itself.")

@@ -6,7 +6,7 @@ from jembench.catalog import discovery, registry, spec
 from jembench.catalog.options import Content, marked
 from jembench.catalog.registry import Resolved
 from jembench.data.ood_sets.other_images import OtherDataset
-from jembench.interfaces import OODSet
+from jembench.interfaces import OODSet, SplitName
 
 _KINDS: tuple[discovery.Kind, ...] = ("ood_sets", "datasets")
 
@@ -21,10 +21,10 @@ class ResolvedOODSet(NamedTuple):
         """Return the canonical spec without the options that are paths: where files lie changes no score."""
         return self.component.text(without=self.component.incidental | marked(self.component.factory, Content).keys())
 
-    def make(self) -> OODSet:
-        """Call the factory; a dataset is read when images are drawn from it."""
+    def make(self, part: SplitName = "test") -> OODSet:
+        """Call the factory; a dataset is read when images are drawn from its ``part``."""
         if self.is_dataset:
-            return OtherDataset(make=self.component.make, name=self.component.component.name)
+            return OtherDataset(make=self.component.make, name=self.component.component.name, part=part)
         outliers: OODSet = self.component.make()
         return outliers
 

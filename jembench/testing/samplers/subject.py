@@ -39,7 +39,7 @@ class SamplerSubject(Subject):
     def build(self) -> Any:
         """Make a sampler, with training images if it needs them."""
         sampler = super().build()
-        require(is_count(sampler.steps), f"steps is {sampler.steps!r}; it must be a whole number of at least 1.")
+        require(is_count(sampler.steps, 0), f"steps is {sampler.steps!r}; it must be a whole number, 0 or more.")
         if hasattr(sampler, "inform"):
             sampler.inform(copy_tensors(self.train))
         return sampler

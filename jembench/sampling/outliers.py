@@ -1,0 +1,124 @@
+"""Starts of chains outside of the data: other images, permuted ones, shapes, and mixtures of starts.
+
+Samples of a chain of zero steps are its starts, so that a loss gets outliers as it gets samples.
+
+Legend: B chains, C channels, H height, W width, P = H W pixels.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Generator, Tensor
+from torch.nn import functional as F
+
+from jembench.data.pixels import to_float
+from jembench.errors import JembenchError
+from jembench.interfaces import DataSpec, OODSet, Split, Start
+from jembench.sampling.starts import DrawnStart
+
+CELLS = 4
+"""The number of cells along a side of the noise that gives shapes their outlines."""
+
+
+class ImagesStart(DrawnStart):
+    """Draws, with replacement, from the training images, or from an OOD set of them.
+
+    Args:
+        data: the images' shape and bounds.
+        outliers: read once, before the first draw; None: the training images themselves.
+    """
+
+    def __init__(self, data: DataSpec, outliers: OODSet | None = None) -> None:
+        super().__init__(data)
+        self.outliers = outliers
+        self._train: Split | None = None
+        self._images: Tensor | None = None  # uint8 (N, C, H, W), on the device of the last draw
+
+    def inform(self, train: Split) -> None:
+        """Keep the training images."""
+        self._train, self._images = train, None
+
+    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Draw n images, for any classes.
+
+        Raises:
+            JembenchError: if :meth:`inform` was not called, or the set is not available.
+        """
+        if self._train is None:
+            raise JembenchError(
+                "The sampler starts its chains at images, and has not seen the training images. Call its inform(train) "
+                "first, or use start=uniform."
+            )
+        if self._images is None:
+            drawn = self.outliers.draw(self._train, self.data) if self.outliers else self._train
+            self._images = drawn.images if isinstance(drawn, Split) else drawn
+        self._images = self._images.to(generator.device)
+        chosen = torch.randint(len(self._images), (n,), generator=generator, device=generator.device)
+        return to_float(self._images[chosen], self.data.bounds)
+
+
+class PermutedStart(ImagesStart):
+    """Training images with rearranged pixels, by a new permutation for each; the channels of a pixel stay together."""
+
+    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Draw n images, for any classes."""
+        pixels = super().draw(n, y, generator).flatten(2)
+        order = torch.rand((n, 1, pixels.shape[2]), generator=generator, device=generator.device).argsort(2)
+        return pixels.gather(2, order.expand_as(pixels)).view(n, *self.data.shape)
+
+
+class ShapesStart(DrawnStart):
+    """Images of low complexity: two colours, with a sharp or a soft outline between them, or one colour alone.
+
+    With colours a and b, u standard normal noise of 4x4 cells enlarged bicubically, an offset o of standard deviation 1
+    and a softness w from .01 to 10, log-uniform, all independent for each image:
+
+        x = a + (b - a) sigmoid((u + o) / w)
+
+    Half of the images are grey.
+    """
+
+    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Draw n images, for any classes."""
+        device, (channels, *size), (low, high) = generator.device, self.data.shape, self.data.bounds
+        cells = torch.randn((n, 1, CELLS, CELLS), generator=generator, device=device)
+        offset = torch.randn((n, 1, 1, 1), generator=generator, device=device)
+        softness = 10 ** (3 * torch.rand((n, 1, 1, 1), generator=generator, device=device) - 2)
+        grey = torch.rand((n, 1, 1, 1), generator=generator, device=device) < 0.5
+        a, b = torch.rand((2, n, channels, 1, 1), generator=generator, device=device).mul_(high - low).add_(low)
+        a, b = (torch.where(grey, colour[:, :1], colour) for colour in (a, b))
+        outline = F.interpolate(cells, size=size, mode="bicubic", align_corners=False)
+        return torch.lerp(a, b, ((outline + offset) / softness).sigmoid())
+
+
+class MixtureStart:
+    """A mixture of starts: each chain is of one of them, drawn with probabilities in proportion to the weights.
+
+    Args:
+        starts: the parts.
+        weights: as many, above 0.
+    """
+
+    def __init__(self, data: DataSpec, starts: Sequence[Start], weights: Sequence[float]) -> None:
+        self.data, self.starts = data, starts
+        *_, total = sums = list(accumulate(weights, initial=0.0))
+        self.shares = list(pairwise(part / total for part in sums))
+
+    def inform(self, train: Split) -> None:
+        """Give the training images to all parts."""
+        for start in self.starts:
+            start.inform(train)
+
+    def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Draw n images, of the classes y if given."""
+        blank = torch.zeros((n, *self.data.shape), device=generator.device)
+        return self.renew(blank, torch.ones_like(blank[:, 0, 0, 0]).bool(), y, generator)
+
+    def renew(self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator) -> Tensor:
+        """Replace the chains of ``restart``, each by a start of the part that is drawn for it."""
+        place = torch.rand(len(x), generator=generator, device=generator.device)
+        for start, (begin, end) in zip(self.starts, self.shares, strict=True):
+            x = start.renew(x, restart & (begin <= place) & (place < end), y, generator)
+        return x
