@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ from jembench.experiment.plan import resolve_model
 from jembench.experiment.recipe import Optimizer, Recipe, TrainingData, load
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Split, Trainable
 from jembench.training.loop import Trainer
-from jembench_wrn.adversarial_training import Adversarial, Attack
+from jembench_wrn.adversarial_training import Adversarial, Attack, pgd
 
 DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
 PIXELS = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2)  # which are the logits of nn.Flatten
@@ -28,8 +29,12 @@ def make(options="", data=DATA):
 
 
 def by_hand(net, data=PIXELS, **changed):
-    attack = Attack(**{"norm": "linf", "eps": 0.1, "steps": 3, "step_size": 0.05, "random_start": False, **changed})
-    return Adversarial(net, data, attack)
+    attack = Attack(**{"norm": "linf", "eps": 0.1, "steps": 3, "step_size": 0.05, "begin": "image", **changed})
+    return Adversarial(net, data, partial(pgd, attack=attack))
+
+
+def attack_of(model):
+    return model.objective.keywords["attack"]
 
 
 def batch(data=DATA, n=6):
@@ -74,7 +79,7 @@ def test_is_a_classifier_that_is_found_by_its_name():
     ],
 )
 def test_steps_are_a_share_of_the_size(options, eps, step_size):
-    attack = make(options).attack
+    attack = attack_of(make(options))
     assert (attack.eps, attack.step_size) == pytest.approx((eps, step_size))
 
 
@@ -99,13 +104,13 @@ def test_attack_without_a_step_is_refused(option):
     [("adversarial", 8 / 255, 2 / 255), ("adversarial-digits", 0.15, 2.5 * 0.15 / 7)],
 )
 def test_recipes_say_what_the_model_stands_against(recipe, eps, step_size):
-    attack = resolve_model("adversarial:net=small-4", load(recipe)).make(DATA).attack
+    attack = attack_of(resolve_model("adversarial:net=small-4", load(recipe)).make(DATA))
     assert (attack.norm, attack.eps, attack.step_size) == ("linf", pytest.approx(eps), pytest.approx(step_size))
 
 
 @pytest.mark.parametrize("recipe", ["adversarial", "adversarial-digits"])
 def test_another_norm_takes_no_size_from_a_recipe(recipe):
-    attack = resolve_model("adversarial:net=small-4,threat=l2@0.7", load(recipe)).make(DATA).attack
+    attack = attack_of(resolve_model("adversarial:net=small-4,threat=l2@0.7", load(recipe)).make(DATA))
     assert (attack.norm, attack.eps) == ("l2", 0.7)
     assert attack.step_size in (pytest.approx(0.7 / 4), pytest.approx(2.5 * 0.7 / 7))
 
@@ -153,7 +158,7 @@ def test_attack_stays_within_eps_and_bounds_and_raises_the_loss(threat, bounds):
     assert moved.max() <= 1
     with torch.no_grad():
         before, after = (
-            F.cross_entropy(model._logits_of_unit(images), given.y_labelled, reduction="none") for images in (x, moved)
+            F.cross_entropy(model.logits_of_unit(images), given.y_labelled, reduction="none") for images in (x, moved)
         )
     assert (after > before).all()
 

@@ -21,3 +21,23 @@ def test_with_layer_norm(check):
 @parametrize(check_model("adversarial:net=small-4,steps=2"))
 def test_trained_adversarially(check):
     check()
+
+
+@parametrize(check_model("trades:net=small-4,steps=2"))
+def test_trades(check):
+    check()
+
+
+@parametrize(check_model("weat:net=small-4,steps=2,variant=adv"))
+def test_weat(check):
+    check()
+
+
+@parametrize(check_model("ratio:net=small-4,steps=2,outlier_steps=2"))
+def test_ratio(check):
+    check()
+
+
+@parametrize(check_model("smoothadv:net=small-4,steps=2"))
+def test_smoothadv(check):
+    check()

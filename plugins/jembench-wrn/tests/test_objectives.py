@@ -1,0 +1,164 @@
+"""The losses TRADES, WEAT, RATIO and SmoothAdv and one training step of each, against the same written out."""
+
+import pytest
+import torch
+
+from jembench import seeds
+from jembench.catalog import registry
+from jembench.errors import SpecError
+from jembench.interfaces import Batch, DataSpec, Negatives
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
+RATE = 0.1
+
+
+def make(spec):
+    """A model in float64, in which the sign of no gradient depends on rounding."""
+    with seeds.drawing(0, "initialisation"):
+        return registry.resolve("models", spec).make(DATA).double().train()
+
+
+def images(n, seed):
+    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+X, OUTLIERS, Y = images(6, 1), images(4, 2), torch.arange(6) % 3
+SCALED = Batch(torch.full_like(X, torch.nan), 2 * X - 1, Y)  # on [-1, 1]
+
+
+def after_step(model, total):
+    """The parameters after a step of gradient descent."""
+    names, weights = zip(*model.named_parameters(), strict=True)
+    gradients = torch.autograd.grad(total, weights)
+    return {name: w - RATE * g for name, w, g in zip(names, weights, gradients, strict=True)}
+
+
+def logits(model, x):
+    return model.net(2 * x - 1)
+
+
+def ascent(model, objective, start, x, eps, steps, size, norm):
+    """Projected gradient ascent, image by image, of a network in evaluation mode."""
+    model.eval()
+    moved = start.clamp(0, 1)
+    for _ in range(steps):
+        moved = moved.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(objective(moved), moved)
+        rows = []
+        for own, g, at in zip(x, gradient, moved.detach(), strict=True):
+            if norm == "linf":
+                change = (at + size * g.sign() - own).clamp(-eps, eps)
+            else:
+                change = at + size * g / g.norm() - own
+                change = change * min(1.0, eps / float(change.norm()))
+            rows.append((own + change).clamp(0, 1))
+        moved = torch.stack(rows)
+    model.train()
+    return moved.detach()
+
+
+def check_step(spec, expected_of, negatives=None):
+    """Compare the loss, the step and the statistics of batch norm with those of an equal model; return the loss."""
+    model, other = make(spec), make(spec)
+    torch.manual_seed(3)
+    loss = model.training_loss(SCALED, negatives)
+    torch.manual_seed(3)
+    expected = expected_of(other)
+    torch.testing.assert_close(loss.total, expected, atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(after_step(model, loss.total), after_step(other, expected), atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(dict(model.named_buffers()), dict(other.named_buffers()), atol=1e-6, rtol=1e-5)
+    return loss
+
+
+@pytest.mark.parametrize(
+    ("spec", "beta", "weighted", "adversarial"),
+    [("trades:beta=3", 3, False, False), ("weat", 6, True, False), ("weat:variant=adv", 7, True, True)],
+)
+def test_trades_and_weat(spec, beta, weighted, adversarial):
+    options = "net=small-4,norm=batch,threat=linf@0.1,steps=3,step_size=0.4"
+
+    def expected(net):
+        def divergence(p, q):
+            return (p * (p.log() - q.log())).sum(dim=1)
+
+        start = X + 0.001 * torch.randn_like(X)
+        net.eval()
+        p = logits(net, X).softmax(dim=1).detach()
+        moved = ascent(
+            net, lambda at: divergence(p, logits(net, at).softmax(dim=1)).sum(), start, X, 0.1, 3, 0.04, "linf"
+        )
+        clean, attacked = logits(net, X), logits(net, moved)
+        p, q = clean.softmax(dim=1), attacked.softmax(dim=1)
+        weight = torch.ones(6, dtype=torch.float64)
+        if weighted:
+            energy = -clean.exp().sum(dim=1).log().detach()
+            weight = 1 / (1 + energy.abs().exp()).log()
+        surprise = -(q if adversarial else p)[torch.arange(6), Y].log()
+        return (weight * surprise).mean() + beta * (weight * divergence(p, q)).mean()
+
+    loss = check_step(f"{spec}{',' if ':' in spec else ':'}{options}", expected)
+    torch.testing.assert_close(loss.parts["cross_entropy"] + loss.parts["kl"], loss.total.detach())
+
+
+def test_ratio():
+    spec = "ratio:net=small-4,norm=batch,threat=l2@0.5,steps=4,step_size=0.5"
+    spec += ",outlier_threat=l2@0.8,outlier_steps=5,weight=2"
+    assert make(spec).chains == "marginal"
+
+    def expected(net):
+        def surprise(at):
+            return -logits(net, at).log_softmax(dim=1)[torch.arange(6), Y]
+
+        def from_uniform(values):
+            return -values.log_softmax(dim=1).sum(dim=1) / 3
+
+        moved = ascent(net, lambda at: surprise(at).sum(), X, X, 0.5, 4, 0.25, "l2")
+        outliers = ascent(
+            net, lambda at: from_uniform(logits(net, at)).sum(), OUTLIERS, OUTLIERS, 0.8, 5, 0.8 * 2 / 5, "l2"
+        )
+        assert from_uniform(logits(net.eval(), outliers)).mean() > from_uniform(logits(net, OUTLIERS)).mean()
+        both = logits(net.train(), torch.cat([moved, outliers]))  # batch norm sees them together
+        cross_entropy = -both[:6].log_softmax(dim=1)[torch.arange(6), Y].mean()
+        return 0.5 * (cross_entropy + 2 * from_uniform(both[6:]).mean())
+
+    check_step(spec, expected, Negatives(2 * OUTLIERS - 1, None))
+
+
+def test_smoothadv():
+    spec = "smoothadv:net=small-4,norm=batch,threat=l2@0.5,steps=3,step_size=0.5,sigma=0.2,draws=4"
+
+    def expected(net):
+        noise = 0.2 * torch.randn(4, *X.shape, dtype=torch.float64)
+
+        def smoothed(at):
+            probabilities = sum(logits(net, at + each).softmax(dim=1) for each in noise) / 4
+            return -probabilities[torch.arange(6), Y].log().sum()
+
+        moved = ascent(net, smoothed, X, X, 0.5, 3, 0.25, "l2")
+        log_p = logits(net, torch.cat([moved + each for each in noise])).log_softmax(dim=1)
+        return -log_p[torch.arange(24), Y.repeat(4)].mean()
+
+    check_step(spec, expected)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [("trades:threat=8/255", "threat of trades is '8/255'"), ("ratio:outlier_threat=l2", "outlier_threat of ratio")],
+)
+def test_wrong_threat_names_the_option_and_the_model(spec, message):
+    with pytest.raises(SpecError, match=f"{message}.* linf@8/255, l2@0.5"):
+        make(spec)
+
+
+def test_one_cycle_is_the_schedule_of_pytorch():
+    factor = registry.resolve("schedules", "one-cycle:rise=0.25").make()
+    optimizer = torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))], lr=0.1)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=0.1, pct_start=0.25, total_steps=40, cycle_momentum=False
+    )
+    expected = []
+    for _ in range(40):
+        expected.append(optimizer.param_groups[0]["lr"])
+        optimizer.step()
+        schedule.step() if len(expected) < 40 else None
+    assert [0.1 * factor(i, 4, 40) for i in range(40)] == pytest.approx(expected)
