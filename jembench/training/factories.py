@@ -21,8 +21,8 @@ def adam(params: Iterable[Tensor], lr: float, betas: tuple[float, float], weight
     return Adam(params, lr, betas=betas, weight_decay=weight_decay, fused=True)
 
 
-def sgd(params: Iterable[Tensor], lr: float, momentum: float, weight_decay: float) -> Optimizer:
+def sgd(params: Iterable[Tensor], lr: float, momentum: float, weight_decay: float, nesterov: bool = False) -> Optimizer:
     """Stochastic gradient descent, with ``optimizer.momentum`` and ``optimizer.weight_decay``."""
     from torch.optim import SGD
 
-    return SGD(params, lr, momentum=momentum, weight_decay=weight_decay, fused=True)
+    return SGD(params, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov, fused=True)
