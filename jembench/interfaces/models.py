@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
 
@@ -124,6 +124,9 @@ class Trainable(Protocol):
     noise from them (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
     ``jembench.parts.densities.FirstBatch`` for an initialisation by the first batch.
 
+    A model whose samples in training are not its own, such as outliers, sets the attribute ``generates: bool`` to
+    False. It is then not said to generate images.
+
     A model whose loss ``torch.compile`` cannot turn into one graph sets the attribute ``compiles: bool`` to False, and
     is then not compiled.
     """
@@ -131,6 +134,18 @@ class Trainable(Protocol):
     @property
     def chains(self) -> Chains: ...
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss: ...
+
+
+@runtime_checkable
+class Prepared(Protocol):
+    """A :class:`Trainable` model that reads the training images once, before its first iteration."""
+
+    def prepare(self, batches: Iterable[Tensor]) -> None:
+        """Set buffers by the training images, with the weights that training starts from, in evaluation mode.
+
+        Args:
+            batches: the images in order, float (B, C, H, W) on the model's device.
+        """
 
 
 @runtime_checkable

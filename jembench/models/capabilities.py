@@ -11,18 +11,19 @@ from jembench.interfaces.models import Capability
 
 
 def capabilities(model: Any) -> frozenset[Capability]:
-    """Return the capabilities of a model, by the methods it has. A model that is trained by chains can be sampled by
-    them.
+    """Return the capabilities of a model, by the methods it has.
 
+    A model that is trained by chains can be sampled by them, unless it says that they are not its own (``generates``).
     A layer with the name of one of the methods does not count as the method.
     """
     attributes = {name: getattr(model, name, None) for name in ("logits", "energy", "log_prob", "sample")}
     methods = {name for name, value in attributes.items() if callable(value) and not isinstance(value, nn.Module)}
+    has_chains = getattr(model, "chains", "none") != "none" and getattr(model, "generates", True)
     has: dict[Capability, bool] = {
         "logits": "logits" in methods,
         "energy": not methods.isdisjoint({"energy", "log_prob"}),
         "log_prob": "log_prob" in methods,
-        "samples": "sample" in methods or getattr(model, "chains", "none") != "none",
+        "samples": "sample" in methods or has_chains,
     }
     return frozenset(capability for capability, present in has.items() if present)
 

@@ -146,6 +146,7 @@ def _resume(run: _Run) -> None:
     chosen = [run.folder / name for name in (_MODEL, _SAMPLER)]
     if state is None or (state["best"] and not all(path.exists() for path in chosen)):
         (run.folder / _INTERVENTIONS).unlink(missing_ok=True)
+        run.trainer.prepare()
         state = _state(run)
         run.checkpoints.begin(state)
         if group.size > 1:  # all processes start from the weights of rank 0

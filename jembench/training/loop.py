@@ -16,10 +16,12 @@ from torch.nn import functional as F
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.holdout import holdout
+from jembench.data.pixels import to_float
 from jembench.errors import SpecError
 from jembench.experiment import effects
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, GradEnergy, Loss, Negatives, Sampler, Split
+from jembench.interfaces.models import Prepared
 from jembench.models import devices, execution, predictions
 from jembench.models.energies import LogitModel, energy_function, grad_energy
 from jembench.models.objective import has_batch_norm
@@ -153,6 +155,18 @@ class Trainer:
     def passes(self) -> int:
         """Network passes of an iteration, all processes together, after the first one; 0: unknown."""
         return self._loss_passes and self._loss_passes + self.chain_count * self.sampling_steps
+
+    @torch.no_grad()
+    def prepare(self) -> None:
+        """Give the training images to a :class:`~jembench.interfaces.models.Prepared` model, before iteration 1."""
+        model: Any = self.model
+        if isinstance(model, Prepared):
+            images, _ = self.batches.sources["marginal"]
+            self.model.eval()
+            size = predictions.batch(self.device, self.data.shape)
+            model.prepare(to_float(some, self.data.bounds) for some in torch.split(images, size))
+            if self.average:
+                self.average.load_state_dict(self.model.state_dict())
 
     def window(self, n: int) -> tuple[list[dict[str, float]], Starts | None]:
         """Run n iterations. The host waits for the device only at their end.

@@ -18,6 +18,10 @@ class Painter(Chained):
         raise NotImplementedError
 
 
+class AgainstOutliers(Chained):
+    generates = False
+
+
 class Flow(torch.nn.Module):
     """A density and nothing else."""
 
@@ -34,6 +38,7 @@ class Flow(torch.nn.Module):
         (Chained("none"), {"logits", "energy"}),
         (Chained("marginal"), {"logits", "energy", "samples"}),
         (Chained("conditional"), {"logits", "energy", "samples"}),
+        (AgainstOutliers("marginal"), {"logits", "energy"}),
         (Painter("none"), {"logits", "energy", "samples"}),
         (Flow(), {"energy", "log_prob"}),
     ],

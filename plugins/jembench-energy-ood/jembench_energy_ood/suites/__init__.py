@@ -1,0 +1,1 @@
+"""The recipes of energy fine-tuning, as TOML."""
