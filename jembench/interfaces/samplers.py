@@ -28,6 +28,7 @@ class ChainState(NamedTuple):
     slots: Tensor | None = None  #: int64 (B,): the slot of each chain in a replay buffer
     steps: int = 0  #: steps since they were started or drawn from a buffer
     ages: Tensor | None = None  #: int64 (B,): the steps since each kept chain was started
+    momentum: Tensor | None = None  #: (B, C, H, W): the decaying sum of gradients, of a sampler with momentum
 
 
 class StepInfo(NamedTuple):

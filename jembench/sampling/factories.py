@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated
 
 from jembench.catalog import registry
-from jembench.catalog.options import Names
+from jembench.catalog.options import Names, Neutral
 from jembench.catalog.spec import split_list
 from jembench.catalog.validation import Range, read_text
 from jembench.errors import SpecError
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jembench.sampling.outliers import ImagesStart, MixtureStart, PermutedStart, ShapesStart
     from jembench.sampling.pcd import PersistentChains
     from jembench.sampling.sgld import ShortRun
-    from jembench.sampling.starts import ClassGaussianStart, UniformStart
+    from jembench.sampling.starts import ClassGaussianStart, PCAStart, UniformStart
 
 Count = Annotated[int, Range(least=1)]
 Positive = Annotated[float, Range(above=0)]
@@ -36,16 +36,18 @@ def sgld(
     noise: Annotated[float, Range(least=0)] = 0.01,
     clip: Positive | None = None,
     bounded: bool = False,
+    momentum: Annotated[float, Range(least=0, below=1), Neutral()] = 0.0,
     start: StartSpec = "uniform",
 ) -> ShortRun:
     """Short-run SGLD: every chain starts anew, from uniform noise by default.
 
     ``clip`` clamps every element of the gradient to [-clip, clip]; ``bounded`` clamps the images after every step.
+    ``momentum`` is the share of the former steps' gradients that is added to the gradient.
     """
     from jembench.sampling.sgld import Langevin, ShortRun
 
     bounds = data.bounds if bounded else None
-    langevin = Langevin(steps=steps, step_size=step_size, noise=noise, clip=clip, bounds=bounds)
+    langevin = Langevin(steps=steps, step_size=step_size, noise=noise, clip=clip, bounds=bounds, momentum=momentum)
     return ShortRun(data, langevin, _start(start, data))
 
 
@@ -132,6 +134,19 @@ def class_gaussian_start(data: DataSpec) -> ClassGaussianStart:
     from jembench.sampling.starts import ClassGaussianStart
 
     return ClassGaussianStart(data)
+
+
+def pca_start(
+    data: DataSpec, *, variance: Annotated[float, Range(above=0, below=1)] = 0.95, scale: Positive = 0.005
+) -> PCAStart:
+    """The mean of a class, moved along its principal directions by ``scale`` times their singular values (WEAT).
+
+    The directions are those of the largest variance, up to the share ``variance`` of it. A singular value is
+    sqrt(N - 1) standard deviations of N images: .005 is .35 of one for the 5,000 of a class of CIFAR-10.
+    """
+    from jembench.sampling.starts import PCAStart
+
+    return PCAStart(data, variance, scale)
 
 
 def images_start(data: DataSpec, *, set: Annotated[str, Names("ood_sets", "datasets")] = "") -> ImagesStart:

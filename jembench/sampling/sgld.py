@@ -53,20 +53,25 @@ class Langevin:
     clip: float | None = None
     bounds: Bounds | None = None
     normalised: bool = False  # each image moves by step_size along dE/dx / |dE/dx|, before the noise and the bounds
+    momentum: float = 0.0  # the share of the former steps' gradients that is added to dE/dx
 
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
         """Take one Langevin step with every chain."""
         energy, grad = grad_energy(state.x, state.y)
+        slope = F.normalize(grad.flatten(1)).view_as(grad) if self.normalised else grad
+        if state.momentum is not None:
+            slope = slope.add(state.momentum, alpha=self.momentum)
         x = langevin_step(
             state.x,
-            F.normalize(grad.flatten(1)).view_as(grad) if self.normalised else grad,
+            slope,
             step_size=self.step_size,
             noise=self.noise,
             generator=generator,
             clip=self.clip,
             bounds=self.bounds,
         )
-        return state._replace(x=x, steps=state.steps + 1), StepInfo(energy, grad)
+        kept = slope if self.momentum else None
+        return state._replace(x=x, steps=state.steps + 1, momentum=kept), StepInfo(energy, grad)
 
 
 class LangevinChains:

@@ -44,7 +44,7 @@ def test_the_proximal_sampler_is_that_of_jem_plus_plus_by_default():
         (
             "pcd:start=gaussian",
             "There is no start of chains named 'gaussian'. Nearest: class-gaussian. Known: class-gaussian, "
-            "images, mixture, permuted, shapes, uniform. `jembench list starts` says what each one is.",
+            "images, mixture, pca, permuted, shapes, uniform. `jembench list starts` says what each one is.",
         ),
     ],
 )

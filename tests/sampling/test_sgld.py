@@ -74,3 +74,13 @@ def test_a_short_run_keeps_nothing():
     chain.draw(sampler, 3, quadratic(1), seeded())
     assert sampler.kept() is None
     assert sampler.state_dict() == {}
+
+
+def test_momentum_adds_a_decaying_sum_of_former_gradients():
+    """v <- .6 v - h g, x <- x + v: on a quadratic energy without noise a linear recursion of the second order."""
+    sampler = ShortRun(DATA, Langevin(steps=6, step_size=0.1, noise=0.0, momentum=0.6))
+    x = before = torch.ones(3, *DATA.shape)
+    end = chain.run(sampler, chain.ChainState(x), quadratic(0.5), seeded()).x
+    for _ in range(6):
+        x, before = x + 0.6 * (x - before) - 0.1 * x / 0.5, x
+    torch.testing.assert_close(end, x)
