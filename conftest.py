@@ -21,6 +21,8 @@ CACHES = {
     "XDG_CONFIG_HOME": "config",
     "TORCH_HOME": "torch",
     "MPLCONFIGDIR": Path(__file__).parent / ".pytest_cache" / "matplotlib",  # kept: a list of fonts takes seconds
+    "CUDA_CACHE_PATH": "cuda",
+    "TRITON_CACHE_DIR": "triton",
     "RUSTUP_HOME": "rustup",  # pip asks rustc for its version
 }
 """Where libraries and jembench keep what they make again, in the folder of this run of the tests."""

@@ -33,6 +33,7 @@ sys.path.insert(0, str(ROOT / "benchmarks" / "speed"))
 MODELS = ("jem", "jem-factored", "baseline", "adversarial", "igebm", "glow", "residual-flow")
 TINY = ("batch_size=4", "data.validation=0")
 FIT = {"full": ("model.net=wrn-28-2", "epochs=60"), "tiny": (*TINY, "model.net=small-1", "epochs=0.02")}
+GPU_TESTS = "tests/training/test_gpu.py"
 SPARE = 30.0  # seconds of a call that are left for evaluation and writing
 
 
@@ -87,7 +88,7 @@ def machine(place: Place) -> None:
 
 def tests(place: Place) -> None:
     """Run the tests that need a GPU."""
-    done = _run([sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-rfE", "-p", "no:cacheprovider", "tests"])
+    done = _run([sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-rfE", "-p", "no:cacheprovider", GPU_TESTS])
     summary = done.stdout.strip().splitlines()
     place.note("tests", code=done.returncode, failed=[line for line in summary if line.startswith("FAILED")])
     place.note("tests", summary=summary[-1])
@@ -101,7 +102,7 @@ def recipes(place: Place) -> None:
     for model, recipe in fits[:3] if place.tiny else fits:
         row: dict[str, Any] = {"model": model, "recipe": recipe}
         try:
-            with warnings.catch_warnings(), _trainer(place, model, recipe, "compute.compile=off") as trainer:
+            with _trainer(place, model, recipe, "compute.compile=off") as trainer, warnings.catch_warnings():
                 warnings.simplefilter("error")
                 trainer.iterate()
                 row |= {"seconds": seconds(trainer.iterate, place.device), "loss": float(trainer.iterate()["loss"])}

@@ -7,7 +7,7 @@ warning.
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, ParamSpec, TypeVar
 
@@ -139,8 +139,10 @@ def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, cap
         nonlocal fast
         if fast is not function:
             try:
-                fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode=compile_mode)
-                return own(fast(*args, **kwargs)) if captured else fast(*args, **kwargs)
+                with nullcontext() if fast else _without_advice():
+                    fast = fast or torch.compile(function, fullgraph=True, dynamic=False, mode=compile_mode)
+                    value = fast(*args, **kwargs)
+                return own(value) if captured else value
             except Exception as error:  # compilers fail in many ways; the function's own errors are raised again below
                 if is_out_of_memory(error):
                     raise
@@ -152,6 +154,14 @@ def compiled(function: Callable[P, T], given_up: list[str] | None = None, *, cap
         return function(*args, **kwargs)
 
     return call
+
+
+@contextmanager
+def _without_advice() -> Iterator[None]:
+    """Suppress the compiler's advice to multiply float32 matrices in TF32, which would change results."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "TensorFloat32 tensor cores")
+        yield
 
 
 def forget_compiled() -> None:

@@ -13,8 +13,8 @@ from jembench.data.pixels import Bounds, noise_to_model, to_float
 from jembench.errors import JembenchError, SpecError
 from jembench.interfaces import DataSpec, Split
 
-AT_ONCE = 256
-"""Training images that are converted to floats at a time."""
+AT_ONCE, AT_ONCE_ON_GPU = 256, 4096
+"""Training images that are converted to floats at a time: as many as a cache holds, and few kernels on a GPU."""
 
 
 class DrawnStart(ABC):
@@ -170,7 +170,7 @@ def draw_gaussian(n: int, images: UInt8[Tensor, "N C H W"], bounds: Bounds, gene
     mean = torch.zeros(images[0].numel(), device=device)
     moves = torch.zeros((n, images[0].numel()), device=device)
     weights = torch.zeros((n, 1), device=device)
-    for part in torch.split(images, AT_ONCE):
+    for part in torch.split(images, AT_ONCE if device.type == "cpu" else AT_ONCE_ON_GPU):
         x = to_float(part, bounds).flatten(1)
         z = torch.randn((n, len(x)), generator=generator, device=device)
         mean += x.sum(0) / count
