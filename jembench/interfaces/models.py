@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from torch import Generator, Tensor
+    from torch import Generator, Tensor, nn
 
     from jembench.interfaces.data import DataSpec
 
@@ -26,6 +26,7 @@ __all__ = [
     "Importer",
     "Loss",
     "Negatives",
+    "Phase",
     "Trainable",
 ]
 
@@ -134,6 +135,28 @@ class Trainable(Protocol):
     @property
     def chains(self) -> Chains: ...
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss: ...
+
+
+class Phase(NamedTuple):
+    """The turn of a further optimiser in each iteration: its parameters, and the loss that they minimise."""
+
+    parameters: Sequence[nn.Parameter]  #: which no other phase has
+    loss: Callable[[Batch, Negatives | None], Loss]  #: called with the iteration's batch and negatives
+    settings: Mapping[str, Any] = {}  #: those of the recipe's ``[optimizer]`` to replace, such as ``learning_rate``
+
+
+@runtime_checkable
+class Phased(Protocol):
+    """A :class:`Trainable` whose optimisers take turns, such as those of an energy and of a generator.
+
+    In each iteration ``training_loss`` trains the parameters that no phase has, and then each phase its own, in order,
+    with the same batch and negatives. Gradients are computed for the parameters of the turn alone. The schedule and the
+    guard's remedies apply to the learning rates of all phases. The total of a phase's loss is logged as ``NAME_loss``,
+    and its parts under their own names, which must differ from those of other losses.
+    """
+
+    def phases(self) -> Mapping[str, Phase]:
+        """Return the phases by their names. The trainer calls it once, before it makes the optimisers."""
 
 
 @runtime_checkable

@@ -31,11 +31,11 @@ from jembench.store.checkpoint import load_weights
 from jembench.training import passes, processes
 from jembench.training.batches import Batches
 from jembench.training.guard import HIGHEST, HIGHEST_DATA, Adjustment, Starts
-from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, sam_perturbation
+from jembench.training.optimizers import WeightAverage, load_optimizer, make_optimizer, phases_of, sam_perturbation
 
 
 class Trainer:
-    """A model, its optimiser, its chains and its position in the data.
+    """A model, its optimisers, its chains and its position in the data.
 
     No other state is kept between two iterations: a trainer that loads another's ``state_dict`` continues
     exactly as that one would have (bit for bit on the CPU).
@@ -60,6 +60,7 @@ class Trainer:
     ) -> None:
         self.group = processes.group
         self.model = model.to(device)
+        self.phases = phases_of(model)
         self.data = data
         self.recipe = recipe
         self.seed = seed
@@ -81,9 +82,12 @@ class Trainer:
         self.average = WeightAverage(model, recipe.optimizer.average) if recipe.optimizer.average else None
 
     @cached_property
-    def optimizer(self) -> torch.optim.Optimizer:
-        """The optimiser, made when training begins: PyTorch's own import its compiler, which takes seconds."""
-        return make_optimizer(self.model, self.recipe.optimizer)
+    def optimizers(self) -> dict[str, torch.optim.Optimizer]:
+        """The phases' optimisers, made when training begins: PyTorch's import its compiler, which takes seconds."""
+        options = {
+            name: dataclasses.replace(self.recipe.optimizer, **one.settings) for name, one in self.phases.items()
+        }
+        return {name: make_optimizer(phase.parameters, options[name]) for name, phase in self.phases.items()}
 
     def _chance(self, purpose: str) -> str:
         """Return the purpose that this iteration's random numbers are derived from, with the rank and past remedies."""
@@ -100,7 +104,7 @@ class Trainer:
             channels_last = execution.to_channels_last(self.model, self.data)
             self.execution = dataclasses.replace(self.execution, channels_last=channels_last)
         self.given_up: list[str] = []
-        self._loss = self.model.training_loss
+        self._losses = {name: phase.loss for name, phase in self.phases.items()}
         model, recipe = self.model, self.recipe
         # the data of p(x) pass before the chains are run where both change the running statistics of batch norm, as in
         # the code of JEM++ and SADA-JEM
@@ -110,7 +114,7 @@ class Trainer:
         if self.execution.compiled:
             execution.forget_compiled()  # of former networks
             if getattr(self.model, "compiles", True):
-                self._loss = execution.compiled(self._loss, self.given_up)
+                self._losses = {name: execution.compiled(loss, self.given_up) for name, loss in self._losses.items()}
             else:
                 self.given_up.append("the model says that its loss cannot be compiled")
             if self._pass_first:  # as the chains are: they write to running statistics that a plain pass would keep
@@ -133,9 +137,13 @@ class Trainer:
 
     @property
     def learning_rate(self) -> float:
-        """The learning rate of the next iteration."""
+        """The learning rate of the next iteration, of the model's own loss."""
+        return self._rate("")
+
+    def _rate(self, phase: str) -> float:
         factor = self.schedule(self.iteration, self.batches.per_epoch, self.iterations)
-        return self.recipe.optimizer.learning_rate * factor * self.adjustment.rate
+        rate: float = self.phases[phase].settings.get("learning_rate", self.recipe.optimizer.learning_rate)
+        return rate * factor * self.adjustment.rate
 
     @property
     def sampling_steps(self) -> int:
@@ -144,12 +152,13 @@ class Trainer:
 
     @cached_property
     def _loss_passes(self) -> int:
-        """Passes of the loss of an iteration, all processes together; 0: unknown."""
+        """Passes of the losses of an iteration, all processes together; 0: unknown."""
         sizes = [size // self.group.size for size in (*self.batches.sizes.values(), self.chain_count)]
         times = self.group.size * (2 if self.recipe.optimizer.sharpness else 1)
-        self.optimizer.zero_grad(set_to_none=True)  # as before the loss of an iteration, whose memory this one needs
+        self.model.zero_grad(set_to_none=True)  # as before the loss of an iteration, whose memory this one needs
         with execution.autocast(self.execution.precision, self.device):
-            return times * passes.of_loss(self.model, self.data, sizes, self.device, shared=self.recipe.data.shared)
+            phases, shared = list(self.phases.values()), self.recipe.data.shared
+            return times * passes.of_losses(self.model, phases, self.data, sizes, self.device, shared=shared)
 
     @property
     def passes(self) -> int:
@@ -187,13 +196,11 @@ class Trainer:
         return each, None if starts is None else Starts(float(starts.max()), float(starts.mean()))
 
     def iterate(self) -> dict[str, Tensor]:
-        """Take one optimiser step, and return the loss and its parts, still on the device.
+        """Take a step of each optimiser, and return the losses and their parts, still on the device.
 
         The network's own randomness, such as dropout, depends on the seed and the iteration only, also after a resume.
         """
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.learning_rate
-        whole = self.batches.draw()
+        whole, values = self.batches.draw(), dict[str, Tensor]()
         batch = self.group.cut(whole)
         with seeds.drawing(self.seed, self._chance("network"), self.device):
             self.model.train()
@@ -202,34 +209,44 @@ class Trainer:
                 with execution.autocast(self.execution.precision, self.device):
                     first = batch._replace(logits=self._pass_first(batch.x))
             negatives = self._negatives(whole)
-            values = self._differentiate(first, negatives)
-            if radius := self.recipe.optimizer.sharpness:
-                adaptive = self.recipe.optimizer.adaptive
-                with execution.unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
-                    self._differentiate(batch, negatives)
-        self.optimizer.step()
+            for phase in self.phases:
+                values |= self._step(phase, first, batch, negatives)
+                first = batch
         self.iteration += 1
         if self.average:
             self.average.update(self.model, self.iteration)
         return values
 
-    def _differentiate(self, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
-        """Compute the parameters' gradients of the loss, and return the loss, its parts and the highest energies.
+    def _step(self, phase: str, first: Batch, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
+        """Take the optimiser step of a phase; ``first`` is the batch with the logits that were computed already."""
+        for group in self.optimizers[phase].param_groups:
+            group["lr"] = self._rate(phase)
+        values = self._differentiate(phase, first, negatives)
+        if radius := self.recipe.optimizer.sharpness:
+            adaptive = self.recipe.optimizer.adaptive
+            with execution.unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
+                self._differentiate(phase, batch, negatives)
+        self.optimizers[phase].step()
+        return values
+
+    def _differentiate(self, phase: str, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
+        """Compute the gradients of a phase's parameters, and return the loss, its parts and the highest energies.
 
         The first iteration's loss is not compiled: a network may initialise itself by its first images, and that code
         would be compiled for one use.
         """
-        self.optimizer.zero_grad(set_to_none=True)  # frees the former gradients before the maps are allocated
+        self.model.zero_grad(set_to_none=True)  # frees the former gradients before the maps are allocated
         with execution.autocast(self.execution.precision, self.device):
-            loss: Loss = (self._loss if self.iteration else self.model.training_loss)(batch, negatives)
+            loss: Loss = (self._losses[phase] if self.iteration else self.phases[phase].loss)(batch, negatives)
         total, extremes = loss.total, {}
         if loss.energies is not None:
             extremes = {HIGHEST: loss.energies.samples.detach().max(), HIGHEST_DATA: loss.energies.data.detach().max()}
             if weight := max(self.recipe.energy_l2, self.adjustment.energy_l2):
                 total = total + weight * (loss.energies.data.square().mean() + loss.energies.samples.square().mean())
-        total.backward()  # type: ignore[no-untyped-call]
+        trained = [parameter for parameter in self.phases[phase].parameters if parameter.requires_grad]
+        total.backward(inputs=trained)  # type: ignore[no-untyped-call]
         self._agree()
-        return {"loss": total.detach(), **loss.parts, **extremes}
+        return {f"{phase}_loss".removeprefix("_"): total.detach(), **loss.parts, **extremes}
 
     def _agree(self) -> None:
         """Average gradients and the running statistics of norms over all processes, which hold one model."""
@@ -322,7 +339,7 @@ class Trainer:
             "precision": self.execution.precision,
             "model": dict(self.model.state_dict()),
             "average": self.average.state if self.average else {},
-            "optimizer": self.optimizer.state_dict(),
+            "optimizers": {name: optimizer.state_dict() for name, optimizer in self.optimizers.items()},
             "sampler": self.chains(),
             "batches": self.batches.state_dict(),
             "generator": self.generator.get_state(),
@@ -342,7 +359,8 @@ class Trainer:
             self.average.load_state_dict(state["average"])
         if self.sampler:
             self.sampler.load_state_dict(state["sampler"])
-        load_optimizer(self.optimizer, state["optimizer"])
+        for name, optimizer in self.optimizers.items():
+            load_optimizer(optimizer, state["optimizers"][name])
         self.batches.load_state_dict(state["batches"])
         self.adjustment = Adjustment(*state["adjustment"])
         self.iteration = state["iteration"]

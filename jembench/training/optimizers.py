@@ -1,7 +1,7 @@
 """Optimisers, sharpness-aware steps and averages of the weights."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -12,12 +12,22 @@ from jembench.catalog import discovery, spec
 from jembench.catalog.validation import read_untyped
 from jembench.errors import SpecError
 from jembench.experiment.recipe import Optimizer
+from jembench.interfaces import Phase
+from jembench.interfaces.models import Phased
 
 TINY = 1e-12
 
 
-def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimizer:
-    """Return the recipe's optimiser of all parameters of the model, fused where it can be.
+def phases_of(model: Any) -> dict[str, Phase]:
+    """Return the turns of an iteration: that of ``training_loss``, named "", and those of the model's phases."""
+    further = model.phases() if isinstance(model, Phased) else {}
+    taken = {parameter for phase in further.values() for parameter in phase.parameters}
+    rest = [parameter for parameter in model.parameters() if parameter not in taken]
+    return {"": Phase(rest, model.training_loss), **further}
+
+
+def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> torch.optim.Optimizer:
+    """Return the recipe's optimiser of some parameters, fused where it can be.
 
     Its factory is called with those of the recipe's constants that its signature has, and with the options of its spec.
 
@@ -37,7 +47,7 @@ def make_optimizer(model: nn.Module, options: Optimizer) -> torch.optim.Optimize
     given = {name: read_untyped(text) for name, text in named.arguments}
     arguments = {name: value for name, value in constants.items() if name in accepted} | given
     try:
-        optimizer: torch.optim.Optimizer = factory(model.parameters(), **arguments)
+        optimizer: torch.optim.Optimizer = factory(parameters, **arguments)
     except (TypeError, ValueError, RuntimeError) as error:
         raise SpecError(
             f"The optimizer {options.name} refuses its options: {error}. Change them with --set optimizer.name=..."

@@ -8,22 +8,27 @@ same images.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import torch
+from torch import nn
 
 from jembench import seeds
-from jembench.interfaces import Batch, DataSpec, Negatives
+from jembench.interfaces import Batch, DataSpec, Negatives, Phase
 from jembench.models.execution import unchanged_buffers
 
 
-def of_loss(model: Any, data: DataSpec, sizes: Sequence[int], device: torch.device, *, shared: bool) -> int:
-    """Count the passes of one computation of a loss, at the first layer that has parameters.
+def of_losses(
+    model: Any, phases: Sequence[Phase], data: DataSpec, sizes: Sequence[int], device: torch.device, *, shared: bool
+) -> int:
+    """Count the passes of one computation of all losses, at the first layer that has parameters of each phase.
 
     The images are blank. Buffers and random numbers are unchanged.
 
     Args:
         model: after its first iteration, in which a network may initialise itself by its batch.
+        phases: the turns of an iteration.
         data: the description of the images.
         sizes: of the batches of p(x) and of labelled images, and the number of chains.
         device: of the model.
@@ -37,13 +42,15 @@ def of_loss(model: Any, data: DataSpec, sizes: Sequence[int], device: torch.devi
     batch = Batch(x_labelled if shared else x, x_labelled, y)
     seen: list[int] = []
     parts = list(model.modules())[1:]  # the model itself is not called
-    layer = next((part for part in parts if next(part.parameters(recurse=False), None) is not None), model)
-    hook = layer.register_forward_pre_hook(
-        lambda _, given, named: seen.append(len(next(iter((*given, *named.values()))))), with_kwargs=True
-    )
-    try:
-        with unchanged_buffers(model), seeds.drawing(0, "passes", device):
-            model.training_loss(batch, Negatives(samples, classes) if len(samples) else None)
-    finally:
-        hook.remove()
+    own = {part: set(part.parameters(recurse=False)) for part in parts}
+    layers = {next((part for part in parts if own[part].intersection(phase.parameters)), model) for phase in phases}
+
+    def count(_: nn.Module, given: tuple[Any, ...], named: dict[str, Any]) -> None:
+        seen.append(len(next(iter((*given, *named.values())))))
+
+    with ExitStack() as hooks, unchanged_buffers(model), seeds.drawing(0, "passes", device):
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_pre_hook(count, with_kwargs=True))
+        for phase in phases:
+            phase.loss(batch, Negatives(samples, classes) if len(samples) else None)
     return sum(seen)

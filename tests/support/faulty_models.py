@@ -11,7 +11,7 @@ from sound_models import Contrastive, EnergyAlone, Fitted, Mixture
 from torch import nn
 
 from jembench.errors import SpecError
-from jembench.interfaces import Energies, Loss
+from jembench.interfaces import Energies, Loss, Phase
 from jembench.models.energies import marginal_energy
 
 
@@ -231,6 +231,11 @@ class Idle(EnergyAlone):
     def __init__(self, data):
         super().__init__(data)
         self.idle = nn.Parameter(torch.zeros(1))
+
+
+class IdleInItsPhase(Idle):
+    def phases(self):
+        return {"second": Phase([self.idle], self.training_loss)}
 
 
 class NumpyLoss(EnergyAlone):

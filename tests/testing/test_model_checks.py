@@ -44,6 +44,7 @@ FAULTS = [
     ("loss-is-a-number", "LossOfOne", "with the mean over the batch as total"),
     ("energies-of-the-loss", "PushesDataUp", "mean E(data) - mean E(samples)"),
     ("every-parameter-is-trained", "Idle", "No gradient reaches idle"),
+    ("every-parameter-is-trained", "IdleInItsPhase", "No gradient reaches idle"),
     ("loss-by-seed", "NumpyLoss", "global generator of numpy"),
     ("labels-belong-to-x-labelled", "TakesXForLabelled", "use logits(batch.x_labelled)"),
     ("training-lowers-the-loss", "Ascends", "check its sign"),

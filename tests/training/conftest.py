@@ -7,7 +7,7 @@ import torch
 
 from jembench import seeds
 from jembench.experiment import recipe as recipes
-from jembench.interfaces import DataSpec, Split
+from jembench.interfaces import DataSpec, Loss, Phase, Split
 from jembench.models.energies import LogitModel
 from jembench.models.objective import Weights, hybrid_loss
 from jembench.training.loop import Trainer
@@ -37,6 +37,23 @@ class ToyFactored(Toy):
 class ToyClassifier(Toy):
     chains = "none"
     weights = Weights(cross_entropy=1)
+
+
+class ToyPhased(ToyClassifier):
+    """A classifier, and a mean of the images that an optimiser of its own trains in each iteration."""
+
+    def __init__(self, net):
+        super().__init__(net)
+        self.mean = torch.nn.Linear(1, 16, bias=False)
+
+    def mean_loss(self, batch, negatives):
+        distance = self.mean(torch.ones(len(batch.x), 1)) - batch.x.flatten(1)
+        surprise = self.logits(batch.x).logsumexp(1).mean()  # whose gradients nothing follows
+        return Loss(distance.square().mean() + surprise, {"surprise": surprise.detach()})
+
+    def phases(self):
+        settings = {"name": "sgd", "learning_rate": 0.5}
+        return {"mean": Phase(list(self.mean.parameters()), self.mean_loss, settings)}
 
 
 def linear():
@@ -79,4 +96,4 @@ def make_trainer():
 
 @pytest.fixture
 def toy_models():
-    return {"jem": Toy, "factored": ToyFactored, "classifier": ToyClassifier}
+    return {"jem": Toy, "factored": ToyFactored, "classifier": ToyClassifier, "phased": ToyPhased}

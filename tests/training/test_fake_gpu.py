@@ -109,7 +109,8 @@ def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resum
 )
 def test_a_planted_wait_is_noted(gpu, planted, wait):
     trainer = make_trainer("baseline:net=small-1")
-    trainer._loss = lambda *both: (lambda loss: loss._replace(total=planted(loss)))(trainer.model.training_loss(*both))
+    plain = trainer._losses[""]
+    trainer._losses[""] = lambda *both: (lambda loss: loss._replace(total=planted(loss)))(plain(*both))
     gpu.waits.clear()
     trainer.iterate()
     assert gpu.waits[:1] == [wait]
@@ -117,7 +118,7 @@ def test_a_planted_wait_is_noted(gpu, planted, wait):
 
 def test_a_planted_tensor_of_the_cpu_is_refused(gpu):
     trainer = make_trainer("baseline:net=small-1")
-    plain = trainer._loss
-    trainer._loss = lambda *both: (lambda loss: loss._replace(total=loss.total + torch.zeros(1)))(plain(*both))
+    plain = trainer._losses[""]
+    trainer._losses[""] = lambda *both: (lambda loss: loss._replace(total=loss.total + torch.zeros(1)))(plain(*both))
     with pytest.raises(MixedDevices):
         trainer.iterate()

@@ -11,6 +11,7 @@ from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
 from jembench.models.nets import small
 from jembench.models.wide_resnet import ResidualNet
 from jembench.training.fit import train
+from tests.training.conftest import ToyPhased
 
 
 def small_net():
@@ -24,6 +25,7 @@ KINDS = {
     "momentum": {"optimizer.name": "sgd", "optimizer.momentum": 0.9},
     "sharpness": {"optimizer.sharpness": 0.5, "data.labelled": 30, "data.labelled_batch": 6},
     "conditional": {"chains.conditional": "true"},
+    "phases": {"model": ToyPhased, "optimizer.average": 0.9},
 }
 
 
@@ -37,6 +39,7 @@ KINDS = {
         ("momentum", 32),
         ("sharpness", 20),
         ("conditional", 20),
+        ("phases", 20),
     ],
 )
 def test_a_fit_that_was_killed_ends_as_one_that_was_not(kind, stop, make_trainer, tmp_path):

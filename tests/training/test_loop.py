@@ -1,6 +1,7 @@
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from jembench.data.pixels import to_float
 from jembench.errors import JembenchError
@@ -300,6 +301,29 @@ def test_a_model_of_nothing_but_a_loss_is_trained(make_trainer):
         last = float(trainer.iterate()["loss"])
     assert last < first
     assert trainer.random_starts() is None
+
+
+def test_optimisers_take_turns_with_parameters_and_settings_of_their_own(make_trainer, toy_models):
+    """Against a step of each in plain torch, the second after the first, at a rate that schedule and guard lower."""
+    recipe = {"optimizer.name": "sgd", "schedule.decay": 0.5, "schedule.decay_epochs": "[0.1]", "data.shared": "true"}
+    trainer = make_trainer(toy_models["phased"], **recipe)
+    trainer.iterate()
+    trainer.adjust(Adjustment(rate=0.1))
+    before = {name: value.clone().requires_grad_() for name, value in trainer.model.state_dict().items()}
+    trainer.batches.draw, batch = lambda: batch, trainer.batches.draw()
+    row, x, after = trainer.iterate(), batch.x.flatten(1), trainer.model.state_dict()
+    weight, bias, mean = before["net.1.weight"], before["net.1.bias"], before["mean.weight"]
+    for parameter, loss, rate in (
+        (weight, F.cross_entropy(x @ weight.T + bias, batch.y_labelled), 0.01),
+        (mean, (mean.T - x).square().mean(), 0.5),
+    ):
+        (gradient,) = torch.autograd.grad(loss, parameter)
+        (name,) = (name for name, value in before.items() if value is parameter)
+        torch.testing.assert_close(after[name], parameter.detach() - rate * 0.5 * 0.1 * gradient)
+    moved = (x @ after["net.1.weight"].T + after["net.1.bias"]).logsumexp(1).mean()
+    torch.testing.assert_close(row["surprise"], moved)
+    torch.testing.assert_close(row["mean_loss"], (mean.T - x).square().mean().detach() + moved)
+    assert row.keys() == {"loss", "cross_entropy", "mean_loss", "surprise"}
 
 
 def test_looking_at_random_starts_leaves_the_statistics_of_batch_norm_alone(make_trainer, toy_models):

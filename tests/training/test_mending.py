@@ -209,7 +209,7 @@ def test_every_rung_of_the_ladder_is_in_force(make_trainer, tmp_path):
 
     def watch(batch, negatives, loss):
         attempt = trainer.adjustment.seeds
-        found.setdefault(attempt, []).append((len(steps), trainer.optimizer.param_groups[0]["lr"], loss))
+        found.setdefault(attempt, []).append((len(steps), trainer.optimizers[""].param_groups[0]["lr"], loss))
         steps.clear()
         return not_a_number(loss) if attempt < 4 and trainer.iteration == 2 else loss
 

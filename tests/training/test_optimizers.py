@@ -143,7 +143,7 @@ def test_the_model_has_the_average_for_a_while_also_if_something_goes_wrong():
 )
 def test_the_recipe_s_optimiser(options, expected):
     ours, theirs = Quadratic(), Quadratic()
-    optimizers = make_optimizer(ours, options), expected(theirs.parameters())
+    optimizers = make_optimizer(ours.parameters(), options), expected(theirs.parameters())
     for _ in range(5):
         for model, optimizer in zip((ours, theirs), optimizers, strict=True):
             model.differentiate()
@@ -168,7 +168,7 @@ def test_a_loaded_state_belongs_to_the_weights_whatever_the_layout(name):
         optimizer.step()
 
     straight, resumed = make(), make()
-    first, second = make_optimizer(straight, options), make_optimizer(resumed, options)
+    first, second = (make_optimizer(each.parameters(), options) for each in (straight, resumed))
     for _ in range(3):
         step(straight, first)
     state = copy.deepcopy(first.state_dict())

@@ -21,7 +21,7 @@ def example(monkeypatch):
 
 
 def optimizer(name, **options):
-    return make_optimizer(torch.nn.Linear(2, 1), Optimizer(name=name, learning_rate=0.1, **options))
+    return make_optimizer(torch.nn.Linear(2, 1).parameters(), Optimizer(name=name, learning_rate=0.1, **options))
 
 
 def test_an_optimizer_of_pytorch_is_one_as_it_is_with_the_recipe_s_constants_and_options_of_its_own():

@@ -17,7 +17,7 @@ class Counting(torch.nn.Sequential):
         return super().forward(x)
 
 
-@pytest.mark.parametrize("kind", ["jem", "factored", "classifier", "attacked"])
+@pytest.mark.parametrize("kind", ["jem", "factored", "classifier", "attacked", "phased"])
 @pytest.mark.parametrize(
     "settings", [{}, {"data.shared": "true"}, {"data.labelled_batch": 6}, {"optimizer.sharpness": 0.5}]
 )
@@ -29,10 +29,14 @@ def test_passes_are_those_that_the_network_counts(make_trainer, toy_models, kind
             return super().training_loss(batch, negatives)
 
     trainer = make_trainer(toy_models.get(kind, Attacked), net=Counting, **settings)
+    others = []
+    if kind == "phased":
+        trainer.model.mean.register_forward_pre_hook(lambda _, given: others.append(len(given[0])))
     trainer.iterate()
     trainer.model.net.images = 0
+    others.clear()
     trainer.iterate()
-    counted, state = trainer.model.net.images, torch.get_rng_state()
+    counted, state = trainer.model.net.images + sum(others), torch.get_rng_state()
     running = trainer.model.net[1].running_mean.clone()
     assert trainer.passes == counted
     assert torch.equal(torch.get_rng_state(), state)

@@ -41,9 +41,10 @@ def together(monkeypatch):
         yield lambda function: list(pool.map(lambda n: in_thread(function, Group(n, 2)), range(2)))
 
 
-def test_two_processes_train_the_classifier_of_one_but_for_rounding(make_trainer, toy_models, together):
+@pytest.mark.parametrize("kind", ["classifier", "phased"])
+def test_two_processes_train_the_model_of_one_but_for_rounding(make_trainer, toy_models, together, kind):
     settings = {"batch_size": 10, "optimizer.name": '"sgd"'}
-    alone, *both = (make_trainer(toy_models["classifier"], **settings) for _ in range(3))
+    alone, *both = (make_trainer(toy_models[kind], **settings) for _ in range(3))
     before = [parameter.clone() for parameter in alone.model.parameters()]
     expected, _ = alone.window(6)
 

@@ -18,6 +18,7 @@ from jembench.models.capabilities import is_fitted
 from jembench.models.objective import as_model
 from jembench.testing.checks import Subject, only_if, require
 from jembench.testing.comparing import same
+from jembench.training.optimizers import phases_of
 
 IMAGES = 5
 """B and N, different from common numbers of channels, pixels and classes."""
@@ -184,11 +185,10 @@ class ModelSubject(Subject):
             return None
         return Negatives(self.images("negatives", BATCH), self.labels(BATCH) if model.chains == "conditional" else None)
 
-    def loss(self, model: Any, batch: Batch | None = None, negatives: Negatives | None = None) -> Loss:
-        """Compute the training loss under a seed, by default with the subject's batch and negatives."""
+    def loss(self, model: Any, batch: Batch | None = None, negatives: Negatives | None = None, phase: str = "") -> Loss:
+        """Compute the loss of a phase under a seed, by default training_loss with the subject's batch and negatives."""
         with seeds.drawing(0, "initialisation"):
-            loss: Loss = model.training_loss(batch or self.batch, negatives or self.negatives(model))
-        return loss
+            return phases_of(model)[phase].loss(batch or self.batch, negatives or self.negatives(model))
 
 
 def _call_without_labels(method: Callable[..., Tensor], x: Tensor, y: Tensor) -> Tensor:

@@ -14,6 +14,7 @@ from jembench.models.capabilities import is_fitted
 from jembench.testing.checks import CheckFailed, DoesNotApply, only_if, promise, require
 from jembench.testing.comparing import different, same, untouched_randomness
 from jembench.testing.models.subject import ModelSubject
+from jembench.training.optimizers import phases_of
 
 STEPS = 20
 RATES = (1e-3, 1e-4, 1e-5)
@@ -29,17 +30,18 @@ through x. A loss that mixes x and x_labelled passes the check."""
 
 @promise("models")
 def loss_is_a_number(subject: ModelSubject) -> None:
-    """training_loss returns a Loss whose total is a finite number with a gradient, for the samples of ``chains``.
+    """training_loss, and the loss of each phase, returns a Loss whose total is a finite number with a gradient.
 
     Return jembench.interfaces.Loss(total, parts), with the mean over the batch as total; do not use detach and no_grad
     in its computation.
     """
     chains, known = subject.trained.chains, get_args(Chains)
     require(chains in known, f"chains is {chains!r}; it must be one of {', '.join(known)}.")
-    loss = subject.loss(subject.trained)
-    require(isinstance(loss, Loss), f"training_loss returns a {type(loss).__name__}.")
-    require(loss.total.shape == () and bool(loss.total.isfinite()), f"The total of the loss is {loss.total}.")
-    require(loss.total.requires_grad, "The total of the loss has no gradient.")
+    for phase in phases_of(subject.trained):
+        loss = subject.loss(subject.trained, phase=phase)
+        require(isinstance(loss, Loss), f"{phase or 'training_loss'} returns a {type(loss).__name__}.")
+        require(loss.total.shape == () and bool(loss.total.isfinite()), f"The total of the loss is {loss.total}.")
+        require(loss.total.requires_grad, "The total of the loss has no gradient.")
 
 
 @promise("models")
@@ -62,12 +64,14 @@ def energies_of_the_loss(subject: ModelSubject) -> None:
 
 @promise("models")
 def every_parameter_is_trained(subject: ModelSubject) -> None:
-    """training_loss has a finite gradient for every parameter that requires one.
+    """training_loss, or the loss of its phase, has a finite gradient for every parameter that requires one.
 
     Use the parameter in the loss without detach; or call parameter.requires_grad_(False), or make it a buffer.
     """
     model = subject.trained
-    torch.autograd.backward(subject.loss(model).total)
+    for name, phase in phases_of(model).items():
+        inputs = [parameter for parameter in phase.parameters if parameter.requires_grad]
+        torch.autograd.backward(subject.loss(model, phase=name).total, inputs=inputs)
     trained = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     without = [name for name, parameter in trained.items() if parameter.grad is None]
     require(bool(trained) and not without, f"No gradient reaches {', '.join(without[:3]) or 'any parameter'}.")
