@@ -20,6 +20,8 @@ from jembench.models.wide_resnet import in_full as in_full
 from jembench.report.figures.base import Drawing as Drawing
 from jembench.report.figures.base import Planned as Planned
 from jembench.sampling import chain as chain
+from jembench.sampling.factories import ascent as ascent
 from jembench.sampling.pcd import PersistentChains as PersistentChains
 from jembench.sampling.sgld import Langevin as Langevin
+from jembench.sampling.sgld import ShortRun as ShortRun
 from jembench.sampling.sgld import langevin_step as langevin_step

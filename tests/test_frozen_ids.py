@@ -19,6 +19,7 @@ FILE = Path(__file__).with_name("frozen_ids.json")
 CORE = "jembench"
 FIRST_PARTY = {
     CORE,
+    "jembench-dat",
     "jembench-energy-ood",
     "jembench-glow",
     "jembench-igebm",

@@ -9,8 +9,9 @@ if TYPE_CHECKING:
     from torch import Generator, Tensor
 
     from jembench.interfaces.data import Split
+    from jembench.interfaces.models import Energies
 
-__all__ = ["ChainState", "GradEnergy", "Sampler", "Start", "StepInfo"]
+__all__ = ["Adaptive", "ChainState", "GradEnergy", "Sampler", "Start", "StepInfo"]
 
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
 """The energy of a model and its gradient.
@@ -77,6 +78,23 @@ class Sampler(Protocol):
 
     def state_dict(self) -> dict[str, Tensor]: ...
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None: ...
+
+
+@runtime_checkable
+class Adaptive(Protocol):
+    """A sampler that adapts, for example the length of its chains, to the energies that a training computes.
+
+    Whatever outlives an iteration is in its ``state_dict``.
+    """
+
+    def observe(self, energies: Energies) -> None:
+        """Receive the energies of the data and samples of a loss, detached and (B,) each, without a wait for them.
+
+        In a training by several processes these are the energies of all.
+        """
+
+    def adapt(self) -> None:
+        """Change the chains of later iterations. Called after every ``log_every`` of them; the host may wait here."""
 
 
 @runtime_checkable

@@ -57,7 +57,7 @@ class ChainGraph:
         move = functools.partial(chain.run, sampler, grad_energy=grad_energy, generator=generator, steps=steps)
         if not self.given_up and not getattr(sampler, "capturable", False):
             self._give_up("the sampler does not say that it is capturable")
-        if self.given_up:
+        if self.given_up or steps == 0:
             return move(state)
         objects, layout = (sampler, grad_energy, generator), (steps, *self._layout_of(sampler, state))
         same = len(self._objects) == 3 and all(map(operator.is_, objects, self._objects))

@@ -20,7 +20,18 @@ from jembench.data.pixels import to_float
 from jembench.errors import SpecError
 from jembench.experiment import effects
 from jembench.experiment.recipe import Recipe
-from jembench.interfaces import Batch, ChainState, DataSpec, GradEnergy, Loss, Negatives, Sampler, Split
+from jembench.interfaces import (
+    Adaptive,
+    Batch,
+    ChainState,
+    DataSpec,
+    Energies,
+    GradEnergy,
+    Loss,
+    Negatives,
+    Sampler,
+    Split,
+)
 from jembench.interfaces.models import Prepared
 from jembench.models import devices, execution, predictions
 from jembench.models.energies import LogitModel, energy_function, grad_energy
@@ -185,6 +196,8 @@ class Trainer:
             :meth:`random_starts` unless the guard is off.
         """
         rows = [self.iterate() for _ in range(n)]
+        if isinstance(self.sampler, Adaptive) and self.iteration % self.recipe.log_every == 0:
+            self.sampler.adapt()
         starts = self.random_starts() if self.recipe.guard.mode != "off" else None
         names = list(rows[0])
         values = torch.stack([torch.stack([row[name] for name in names]) for row in rows])
@@ -240,7 +253,10 @@ class Trainer:
             loss: Loss = (self._losses[phase] if self.iteration else self.phases[phase].loss)(batch, negatives)
         total, extremes = loss.total, {}
         if loss.energies is not None:
-            extremes = {HIGHEST: loss.energies.samples.detach().max(), HIGHEST_DATA: loss.energies.data.detach().max()}
+            seen = Energies(*(energy.detach() for energy in loss.energies))
+            extremes = {HIGHEST: seen.samples.max(), HIGHEST_DATA: seen.data.max()}
+            if isinstance(self.sampler, Adaptive):
+                self.sampler.observe(self.group.gather(seen))
             if weight := max(self.recipe.energy_l2, self.adjustment.energy_l2):
                 total = total + weight * (loss.energies.data.square().mean() + loss.energies.samples.square().mean())
         trained = [parameter for parameter in self.phases[phase].parameters if parameter.requires_grad]

@@ -1,0 +1,63 @@
+"""Dual adversarial training (DAT, arXiv:2510.13872), as a jembench model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from jembench.plugin import Names, OnlyWith, Range
+
+if TYPE_CHECKING:
+    from jembench.interfaces import DataSpec
+    from jembench_dat.curriculum import Curriculum
+    from jembench_dat.model import DAT
+
+Count = Annotated[int, Range(least=0)]
+Positive = Annotated[float, Range(above=0)]
+
+
+def dat(
+    data: DataSpec,
+    *,
+    net: Annotated[str, Names()] = "auto",
+    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
+    dropout: float = 0.0,
+    momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.1,
+    freeze: Annotated[bool, OnlyWith("norm", "batch")] = True,
+    logit: Literal["joint", "marginal"] = "joint",
+    marginal: Positive = 0.5,
+    eps: Positive = 0.5,
+    steps: Count = 10,
+    step_size: Positive = 0.1,
+) -> DAT:
+    """DAT: a classifier of attacked images that also tells data from ascended outliers by its energies.
+
+    ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper. The attack takes
+    ``steps`` of ``step_size`` in L2 within ``eps``, in units of a pixel's range. ``freeze`` keeps the statistics of
+    batch norm as they are, for a second stage that starts from a trained fit.
+    """
+    from jembench.parts import build_net
+    from jembench_dat.model import DAT, Attack
+
+    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
+    attack = Attack(eps=eps, steps=steps, step_size=step_size)
+    return DAT(network, data, attack, joint=logit == "joint", marginal=marginal, freeze=freeze)
+
+
+def ascent_curriculum(
+    data: DataSpec,
+    *,
+    auroc: Annotated[float, Range(least=0, most=1)] = 0.8,
+    most: Count = 50,
+    steps: Count = 0,
+    step_size: Positive = 0.1,
+    start: Annotated[str, Names("starts")] = "uniform",
+) -> Curriculum:
+    """The sampler ascent, with one step more after each window in which training tells samples from data well.
+
+    Chains have ``steps`` at first, and ``most`` in the end. A step is added if the mean AUROC of the energies of data
+    against samples over a window (``log_every`` iterations) is at least ``auroc``.
+    """
+    from jembench.parts import ascent
+    from jembench_dat.curriculum import Curriculum
+
+    return Curriculum(ascent(data, steps=steps, step_size=step_size, start=start), auroc=auroc, most=most)

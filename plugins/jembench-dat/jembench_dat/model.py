@@ -1,0 +1,104 @@
+"""Dual adversarial training: a robust classifier whose energies tell data from ascended outliers.
+
+    L = CE(f(x_adv), y) + w (mean softplus(E(x)) + mean softplus(-E(x_neg)))
+
+x_adv are training images that an L2 attack moved, x_neg outliers that ascended log p. The second term is the binary
+cross-entropy of the logit -E, with data as the positive class: E need not rank images of the data, it only separates
+their support from outside. arXiv:2510.13872, with the constants of the authors' code (xuwangyin/DAT, fb2ffc7).
+
+Legend: B batch, C channels, H height, W width, K classes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from jembench.interfaces import Batch, Chains, DataSpec, Energies, Loss, Negatives
+from jembench.parts import LogitModel, execution, marginal_energy, threat
+from jembench_dat.curriculum import auroc
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attack:
+    """Projected gradient ascent in L2 from training images; lengths in units of a pixel's range, 0 to 1."""
+
+    eps: float
+    steps: int
+    step_size: float
+
+
+class DAT(LogitModel):
+    """A model trained by the loss above.
+
+    Args:
+        net: (B, C, H, W) -> (B, K).
+        data: the description of the images.
+        attack: of training.
+        joint: E is E(x, y) = -f(x)[y] with the labels of the data, as in the authors' code; False: E(x), as in the
+            paper.
+        marginal: the weight w, .5 in the authors' code, whose binary cross-entropy is the mean over data and outliers.
+        freeze: batch norm uses its running statistics in training too, and keeps them.
+    """
+
+    def __init__(
+        self, net: nn.Module, data: DataSpec, attack: Attack, *, joint: bool, marginal: float, freeze: bool
+    ) -> None:
+        super().__init__(net)
+        self.data, self.attack, self.joint, self.marginal, self.freeze = data, attack, joint, marginal, freeze
+        self.chains: Chains = "conditional" if joint else "marginal"
+
+    def train(self, mode: bool = True) -> DAT:
+        """Set the mode of all modules, but evaluation mode of batch norm where it is frozen."""
+        super().train(mode)
+        if self.freeze:
+            for module in self.modules():
+                if isinstance(module, _BatchNorm):
+                    module.eval()
+        return self
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """Return the loss above, with the accuracy on attacked images and the AUROC of data against samples.
+
+        All images pass through the network together.
+        """
+        assert negatives is not None
+        y, x = batch.y_labelled, batch.x_labelled if self.joint else batch.x
+        images = self._attacked(batch.x_labelled, y), x, negatives.x
+        logits = execution.at_least_float32(self.logits(torch.cat(images)))
+        attacked, inside, outside = logits.split([len(part) for part in images])
+        energies = Energies(self._energy(inside, y), self._energy(outside, negatives.y))
+        cross_entropy = F.cross_entropy(attacked, y)
+        binary = F.softplus(energies.data).mean() + F.softplus(-energies.samples).mean()
+        of = "joint_energy" if self.joint else "energy"
+        parts = {
+            "cross_entropy": cross_entropy,
+            "adversarial_accuracy": (attacked.argmax(dim=1) == y).float().mean(),
+            f"{of}_data": energies.data.mean(),
+            f"{of}_samples": energies.samples.mean(),
+            "auroc": auroc(energies),
+        }
+        detached = {name: part.detach() for name, part in parts.items()}
+        return Loss(cross_entropy + self.marginal * binary, detached, energies)
+
+    def _energy(self, logits: Float[Tensor, "B K"], y: Int[Tensor, " B"] | None) -> Float[Tensor, " B"]:
+        return -logits.gather(1, y[:, None]).squeeze(1) if self.joint and y is not None else marginal_energy(logits)
+
+    def _attacked(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
+        """Return the last images of an attack on the cross-entropy of images, which are first clamped to the bounds."""
+        low, high = self.data.bounds
+        attack = self.attack
+
+        def loss(unit: Tensor) -> Tensor:
+            logits = execution.at_least_float32(self.logits(unit * (high - low) + low))
+            return F.cross_entropy(logits, y, reduction="sum")
+
+        unit = ((x - low) / (high - low)).clamp(0, 1)
+        with execution.mode(self, train=False):
+            moved = threat.ascend(loss, unit, attack.eps, "l2", steps=attack.steps, step_size=attack.step_size)
+        return moved * (high - low) + low

@@ -1,0 +1,1 @@
+"""The recipes of DAT: TOML files in ``recipes``."""

@@ -1,0 +1,184 @@
+"""DAT's loss and one training step against plain PyTorch, its frozen batch norm, and its curriculum."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+from torch import nn
+
+from jembench import seeds
+from jembench.catalog import registry
+from jembench.experiment.recipe import Chains, Guard, Optimizer, Recipe, TrainingData
+from jembench.interfaces import Adaptive, Batch, DataSpec, Energies, Negatives, Split
+from jembench.training.loop import Trainer
+from jembench_dat.curriculum import auroc
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=(-0.5, 1.5))
+RECIPE = Recipe(
+    name="r",
+    title="",
+    epochs=2,
+    batch_size=4,
+    log_every=2,
+    checkpoint_every=4,
+    optimizer=Optimizer(name="sgd", learning_rate=0.1),
+    data=TrainingData(noise=0, validation=0, shared=True),
+    chains=Chains(sampler="ascent-curriculum:auroc=0,step_size=0.3,start=permuted"),
+    guard=Guard(mode="off"),
+)
+
+
+def make(options="", data=DATA):
+    with seeds.drawing(0, "initialisation"):
+        return registry.resolve("models", f"dat:net=small-4{options}").make(data)
+
+
+def images(n=6, seed=0):
+    return torch.rand(n, *DATA.shape, generator=torch.Generator().manual_seed(seed)) * 2 - 0.5
+
+
+def batch():
+    x, y = images(), torch.tensor([0, 1, 2, 0, 1, 2])
+    return Batch(x, x, y), Negatives(images(seed=1), y)
+
+
+def by_hand(net, x, y, outliers, outlier_labels, *, joint, weight, eps, steps, step_size):
+    """The loss as the paper writes it, in float64 where it can be, without a line of jembench."""
+    moved = x.clone()
+    for _ in range(steps):
+        moved.requires_grad_()
+        loss = nn.functional.cross_entropy(net(moved), y, reduction="sum")
+        (slope,) = torch.autograd.grad(loss, moved)
+        with torch.no_grad():
+            unit = (moved + 0.5) / 2 + step_size * slope / slope.flatten(1).norm(dim=1)[:, None, None, None]
+            away = unit - (x + 0.5) / 2
+            length = away.flatten(1).norm(dim=1)[:, None, None, None]
+            unit = (x + 0.5) / 2 + away * (eps / length).clamp(max=1)
+            moved = unit.clamp(0, 1) * 2 - 0.5
+
+    def energy(images, labels):
+        logits = net(images)
+        return -logits[torch.arange(len(images)), labels] if joint else -logits.exp().sum(1).log()
+
+    inside, outside = energy(x, y), energy(outliers, outlier_labels)
+    binary = (1 + inside.exp()).log().mean() + (1 + (-outside).exp()).log().mean()
+    return -net(moved).log_softmax(1)[torch.arange(len(x)), y].mean() + weight * binary
+
+
+@pytest.mark.parametrize(
+    ("options", "joint", "weight", "steps"),
+    [("", True, 0.5, 10), (",logit=marginal,marginal=1", False, 1.0, 10), (",steps=0", True, 0.5, 0)],
+)
+def test_loss_and_gradient_are_those_written_out_in_plain_torch(options, joint, weight, steps):
+    model = make(options)
+    given, negatives = batch()
+    if not joint:
+        negatives = negatives._replace(y=None)
+    loss = model.training_loss(given, negatives)
+    loss.total.backward()
+    found = [weight.grad.clone() for weight in model.parameters()]
+    model.zero_grad()
+    expected = by_hand(
+        model.net, given.x, given.y_labelled, negatives.x, given.y_labelled, joint=joint, weight=weight, eps=0.5,
+        steps=steps, step_size=0.1,
+    )  # fmt: skip
+    expected.backward()
+    torch.testing.assert_close(loss.total, expected)
+    for one, weight in zip(found, model.parameters(), strict=True):
+        torch.testing.assert_close(one, weight.grad, rtol=1e-3, atol=1e-5)
+
+
+def split(n=12):
+    values = torch.randint(256, (n, *DATA.shape), generator=torch.Generator().manual_seed(2), dtype=torch.uint8)
+    return Split(values, torch.arange(n) % 3)
+
+
+def trainer(model=None, recipe=RECIPE):
+    return Trainer(model or make(",steps=2"), DATA, split(), recipe, seed=0, device=torch.device("cpu"))
+
+
+def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_same_labels():
+    run, plain = trainer(), make(",steps=2").net
+    run.window(2)  # chains of no step
+    assert run.sampler.steps == 1
+    plain.load_state_dict(run.model.net.state_dict())
+    shown = []
+    loss = run.model.training_loss
+    run._loss = lambda batch, negatives: shown.append((batch, negatives)) or loss(batch, negatives)
+    start = run.sampler.starts.draw
+    drawn = []
+    run.sampler.starts.draw = lambda *arguments: drawn.append(start(*arguments)) or drawn[-1]
+    run.window(1)
+    (given, negatives), y = shown[0], shown[0][0].y_labelled
+    assert torch.equal(negatives.y, y)
+    x = drawn[0].clone().requires_grad_()
+    plain(x)[torch.arange(len(x)), y].sum().backward()
+    step = x.grad / x.grad.flatten(1).norm(dim=1)[:, None, None, None]
+    torch.testing.assert_close(negatives.x, (drawn[0] + 2 * 0.3 * step).clamp(-0.5, 1.5))
+    plain.zero_grad()
+    by_hand(
+        plain, given.x, y, negatives.x, y, joint=True, weight=0.5, eps=0.5, steps=2, step_size=0.1
+    ).backward()  # fmt: skip
+    for new, old in zip(run.model.net.parameters(), plain.parameters(), strict=True):
+        torch.testing.assert_close(new, old - 0.1 * old.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_frozen_batch_norm_keeps_its_statistics_and_learns_its_scales():
+    model = make(",norm=batch,steps=1")
+    run = trainer(model)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    run.window(2)
+    changed = {name for name, value in model.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {name for name, _ in model.named_parameters()}
+    free = make(",norm=batch,steps=1,freeze=false")
+    trainer(free).window(1)
+    assert not torch.equal(free.state_dict()["net.norm.running_mean"], before["net.norm.running_mean"])
+
+
+def test_auroc_is_that_of_scikit_learn_with_ties():
+    generator = np.random.default_rng(0)
+    data, samples = generator.integers(0, 8, 40).astype(np.float32), generator.integers(2, 12, 30).astype(np.float32)
+    labels = np.r_[np.zeros(40), np.ones(30)]
+    found = auroc(Energies(torch.from_numpy(data), torch.from_numpy(samples)))
+    assert float(found) == pytest.approx(roc_auc_score(labels, np.r_[data, samples]))
+
+
+def curriculum(options):
+    sampler = registry.resolve("samplers", f"ascent-curriculum:{options}").make(DATA)
+    assert isinstance(sampler, Adaptive)
+    return sampler
+
+
+def seen(*aurocs):
+    """Energies of one image and as many samples as give an AUROC, in tenths."""
+    for value in aurocs:
+        yield Energies(torch.zeros(1), torch.tensor([1.0] * round(10 * value) + [-1.0] * round(10 - 10 * value)))
+
+
+def test_chains_grow_where_the_mean_of_a_window_reaches_the_threshold():
+    sampler = curriculum("auroc=0.8,most=3,steps=1")
+    grown = []
+    for window in [(0.7, 1.0), (0.7, 0.8), (), (1.0,), (0.9, 0.9, 0.9)]:
+        for energies in seen(*window):
+            sampler.observe(energies)
+        sampler.adapt()
+        grown.append(sampler.steps)
+    assert grown == [2, 2, 2, 3, 3]
+
+
+def test_a_resumed_curriculum_is_bit_for_bit_that_of_one_run_in_the_middle_of_a_window_too():
+    recipe = dataclasses.replace(RECIPE, log_every=4)
+    whole, first = trainer(recipe=recipe), trainer(recipe=recipe)
+    whole.window(4)
+    whole.window(2)
+    first.window(3)
+    second = trainer(recipe=recipe)
+    second.load_state_dict(first.state_dict())
+    second.window(1)
+    second.window(2)
+    assert whole.sampler.steps == second.sampler.steps == 1
+    for one, other in zip(whole.model.parameters(), second.model.parameters(), strict=True):
+        assert torch.equal(one, other)
+    assert torch.equal(whole.chains()["seen"], second.chains()["seen"])
