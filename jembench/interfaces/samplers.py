@@ -81,7 +81,7 @@ class Sampler(Protocol):
 
 
 @runtime_checkable
-class Adaptive(Protocol):
+class Adaptive(Sampler, Protocol):
     """A sampler that adapts, for example the length of its chains, to the energies that a training computes.
 
     Whatever outlives an iteration is in its ``state_dict``.
