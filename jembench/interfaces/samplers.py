@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jembench.interfaces.data import Split
     from jembench.interfaces.models import Energies
 
-__all__ = ["Adaptive", "ChainState", "GradEnergy", "Sampler", "Start", "StepInfo"]
+__all__ = ["ChainState", "GradEnergy", "Sampler", "Start", "StepInfo"]
 
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
 """The energy of a model and its gradient.

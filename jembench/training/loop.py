@@ -20,19 +20,9 @@ from jembench.data.pixels import to_float
 from jembench.errors import SpecError
 from jembench.experiment import effects
 from jembench.experiment.recipe import Recipe
-from jembench.interfaces import (
-    Adaptive,
-    Batch,
-    ChainState,
-    DataSpec,
-    Energies,
-    GradEnergy,
-    Loss,
-    Negatives,
-    Sampler,
-    Split,
-)
+from jembench.interfaces import Batch, ChainState, DataSpec, Energies, GradEnergy, Loss, Negatives, Sampler, Split
 from jembench.interfaces.models import Prepared
+from jembench.interfaces.samplers import Adaptive
 from jembench.models import devices, execution, predictions
 from jembench.models.energies import LogitModel, energy_function, grad_energy
 from jembench.models.objective import has_batch_norm

@@ -11,7 +11,8 @@ from torch import nn
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.experiment.recipe import Chains, Guard, Optimizer, Recipe, TrainingData
-from jembench.interfaces import Adaptive, Batch, DataSpec, Energies, Negatives, Split
+from jembench.interfaces import Batch, DataSpec, Energies, Negatives, Split
+from jembench.interfaces.samplers import Adaptive
 from jembench.training.loop import Trainer
 from jembench_dat.curriculum import auroc
 
