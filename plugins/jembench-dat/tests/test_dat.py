@@ -107,7 +107,7 @@ def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_s
     plain.load_state_dict(run.model.net.state_dict())
     shown = []
     loss = run.model.training_loss
-    run._loss = lambda batch, negatives: shown.append((batch, negatives)) or loss(batch, negatives)
+    run._losses = {"": lambda batch, negatives: shown.append((batch, negatives)) or loss(batch, negatives)}
     start = run.sampler.starts.draw
     drawn = []
     run.sampler.starts.draw = lambda *arguments: drawn.append(start(*arguments)) or drawn[-1]
