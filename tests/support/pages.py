@@ -13,6 +13,7 @@ import contextlib
 import importlib
 import json
 import os
+import pkgutil
 import re
 import runpy
 import signal
@@ -21,6 +22,8 @@ import subprocess
 import sys
 from pathlib import Path
 from typing import NamedTuple
+
+import jembench
 
 BLOCK = re.compile(r"In `([\w./-]+\.\w+)`|<!-- not run: (.+?) -->|^```(\S*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 TINY = {
@@ -32,8 +35,8 @@ TINY = {
 }
 """Environment variables that make every training and every attack a short one."""
 
-IMPORTED = ("matplotlib.figure", "scipy.stats", "sklearn.datasets", "torchvision", "jembench.training.fit")
-"""What takes long to import, and most commands need."""
+IMPORTED = ("matplotlib.backends.backend_agg", "scipy.stats", "sklearn.datasets", "torchvision", "jinja2", "PIL.Image")
+"""What takes long to import, and most commands need, beside all modules of jembench."""
 
 CLIENT = """#!{python} -IS
 import json, os, socket, sys
@@ -144,8 +147,10 @@ def server(folder):
 
 def serve(address):
     """Run the commands of clients, one after the other, each in a fork."""
-    for name in IMPORTED:
-        importlib.import_module(name)
+    ours = [module.name for module in pkgutil.walk_packages(jembench.__path__, "jembench.")]
+    for name in (*IMPORTED, *ours):
+        if name != "jembench.__main__":
+            importlib.import_module(name)
     importlib.import_module("jembench.metrics.features").RECIPE["iterations"] = 20
     importlib.import_module("jembench.data.toys").SIZES["train"] = 200
     listener = socket.socket(socket.AF_UNIX)
