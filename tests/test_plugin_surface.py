@@ -41,6 +41,7 @@ BESIDE = {
         "jembench.metrics",
         "jembench.metrics.decisions",
         "jembench.metrics.pgd",
+        "jembench.report.figures.base",
         "jembench.stats.paired",
     },
     "example_plugin": {"jembench.report.figures.base", "jembench.report.formats"},

@@ -1,0 +1,168 @@
+"""Energies of clean, adversarial and generated images: what attacks and chains do to log p(x) of a classifier.
+
+Mirza et al. (2024), arXiv:2407.06315, section 3: of robust classifiers, PGD lowers E(x) and APGD-T raises it.
+
+Legend: N images, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+
+from jembench.attacks import eps
+from jembench.interfaces import Generative, Need, Source
+from jembench.metrics import attacks, sample_protocol
+from jembench.plugin import Estimate, Metric, NotApplicable, Range, mean
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from jembench.attacks.target import Target
+    from jembench.interfaces import Evaluation, Measurement, Planned
+
+ATTACKS = ("pgd", "apgd-t", "cw")
+"""The attacks, by the ends of labels."""
+
+Count = Annotated[int, Range(least=1)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnergyShift(Metric):
+    """Mean energy of images minus that of their adversarial images, E(x) - E(x~) in nats, of three attacks.
+
+    E(x) is -logsumexp of the logits. A positive shift means that the attack makes images more likely.
+
+    - ``pgd``: the last image of ``steps`` of ascent on the cross-entropy within ``eps``, from a random start.
+    - ``apgd-t``: targeted APGD of AutoAttack within ``eps`` (Croce & Hein, 2020), in ``steps`` for each target.
+    - ``cw``: the nearest image in L2 that the attack of Carlini & Wagner (2017) finds, at any distance, by foolbox.
+
+    An image that ``apgd-t`` or ``cw`` does not break stays as it is, and counts with 0; the details say how many images
+    each breaks. ``sampler`` draws generated images for the figure, as for `is`; without it they are the model's own.
+    """
+
+    images: Count = 100
+    eps: str = "8/255"
+    norm: eps.Norm = "linf"
+    steps: Count = 20
+    sampler: sample_protocol.SamplerSpec = None
+    name: ClassVar[str] = "energy-shift"
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "labels", "gradients"})
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        eps.parse_eps(self.eps)
+
+    @property
+    def protocol_options(self) -> dict[str, Any]:
+        """The options of the attacks."""
+        return {name: value for name, value in super().protocol_options.items() if name != "sampler"}
+
+    def check(self, planned: Planned) -> None:
+        """Check that the attacks are defined for the dataset, and that there will be samples of the sampler.
+
+        Raises:
+            SpecError: if eps is larger than the largest distance of two images.
+            NotApplicable: for fewer than four classes.
+        """
+        eps.check_eps(self.eps, self.norm, planned.spec.dimensions)
+        if planned.spec.num_classes < 4:
+            raise NotApplicable(f"Targeted APGD needs 4 classes; {planned.spec.name} has {planned.spec.num_classes}.")
+        if self.sampler:
+            planned.samples(Source(sampler=self.sampler))
+
+    def shard_size(self, device: str) -> int:
+        """Return the number of images that are attacked together."""
+        return attacks.SHARD if device == "cpu" else attacks.GPU_SHARD
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Attack the model, and measure energies."""
+        from jembench.attacks.target import Target
+
+        target, chosen = Target(evaluation.model, evaluation.data.spec), attacks.choose(evaluation, self.images)
+        arrays = attacks.in_shards(self, evaluation, chosen, lambda shard: self._energies(target, shard)).whole()
+        broken = {f"broken-by-{attack}": int(arrays[f"broken-{attack}"].sum()) for attack in ATTACKS}
+        if self.sampler or evaluation.sampler or isinstance(evaluation.model, Generative):
+            samples = evaluation.samples(Source(sampler=self.sampler))
+            arrays["energy-samples"] = evaluation.predictions.read("energy", samples.images).cpu().numpy()
+        parts = {**self.protocol_options, "images": len(chosen.images)}
+        return self.measurement(evaluation, arrays, parts=parts, details=broken)
+
+    def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
+        """Return the mean shift of each attack."""
+        clean = arrays["energy-clean"]
+        return {f"{self.name}-{attack}": mean(clean - arrays[f"energy-{attack}"], "nats") for attack in ATTACKS}
+
+    def _energies(self, target: Target, shard: attacks.Shard) -> dict[str, Tensor]:
+        """Return the energies of images and of their adversarial images, and whether these are misclassified."""
+        import torch
+
+        from jembench.parts import marginal_energy
+
+        found = {}
+        made = {"pgd": self._pgd, "apgd-t": self._apgd_t, "cw": self._cw}
+        with torch.no_grad():
+            found["energy-clean"] = marginal_energy(target.logits(shard.x)).double()
+        for attack, attacked in made.items():
+            moved = attacked(target, shard)
+            with torch.no_grad():
+                logits = target.logits(moved)
+            found[f"energy-{attack}"] = marginal_energy(logits).double()
+            found[f"broken-{attack}"] = logits.argmax(dim=1) != shard.y
+        return found
+
+    def _pgd(self, target: Target, shard: attacks.Shard) -> Tensor:
+        import torch
+        from torch.nn import functional as F
+
+        from jembench.attacks import gradient
+        from jembench.parts import seeds, threat
+
+        def cross_entropy(at: Tensor) -> Tensor:
+            return F.cross_entropy(gradient.logits_of(target.model, target.data, at), shard.y, reduction="sum")
+
+        size, shape = eps.parse_eps(self.eps), tuple(shard.x.shape[1:])
+        generators = [seeds.generator(0, f"{self.name}/start {index}") for index in shard.index.tolist()]
+        drawn = [threat.in_unit_ball(1, shape, self.norm, each.device, each) for each in generators]
+        start = shard.x + size * torch.cat(drawn).to(shard.x.device)
+        step_size = 2.5 * size / self.steps
+        with gradient.settled(target.model, shard.x.device):
+            return threat.ascend(
+                cross_entropy, shard.x, size, self.norm, steps=self.steps, step_size=step_size, start=start
+            )
+
+    def _apgd_t(self, target: Target, shard: attacks.Shard) -> Tensor:
+        import torch
+        from pyautoattack.autopgd_base import APGDAttack_targeted
+
+        silent = logging.Logger(self.name)  # of warnings of vanishing gradients
+        silent.addHandler(logging.NullHandler())
+        attack = APGDAttack_targeted(
+            target.logits,
+            n_iter=self.steps,
+            norm={"linf": "Linf", "l2": "L2"}[self.norm],
+            eps=eps.parse_eps(self.eps),
+            seed=shard.number,
+            n_target_classes=min(9, target.data.num_classes - 1),
+            device=shard.x.device,
+            logger=silent,
+        )
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            moved: Tensor = attack.perturb(shard.x, shard.y)
+        return moved
+
+    def _cw(self, target: Target, shard: attacks.Shard) -> Tensor:
+        from jembench.attacks import foolbox_bridge
+
+        attack = foolbox_bridge.foolbox().attacks.L2CarliniWagnerAttack(binary_search_steps=5, steps=CW_STEPS)
+        criterion = foolbox_bridge.foolbox().criteria.Misclassification(shard.y)
+        with foolbox_bridge.seeded(shard.number):
+            model = foolbox_bridge.wrapped(target.logits, shard.x.device)
+            moved: Tensor = attack.run(model, shard.x, criterion)
+        return moved
+
+
+CW_STEPS = 100
+"""The steps of each of the five searches of Carlini & Wagner's attack, of length .01."""

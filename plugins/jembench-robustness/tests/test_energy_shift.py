@@ -1,0 +1,92 @@
+"""Energies under attacks of a model whose worst images are known, and their figure."""
+
+from collections import Counter
+from types import SimpleNamespace
+from typing import ClassVar
+
+import numpy as np
+import pytest
+import torch
+from fake_evaluation import FakeEvaluation
+from torch import nn
+
+from jembench.errors import NotApplicable, SpecError
+from jembench.interfaces import DataSpec, Value
+from jembench.report.figures.base import Result
+from jembench_robustness.energy_figure import draw
+from jembench_robustness.energy_shift import EnergyShift
+
+DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=4, bounds=(0.0, 1.0))
+EPS = 0.1
+
+
+class Slope(nn.Module):
+    """The logits (s, -s, -20, -20) of s = w x + b, so that every attack goes along w; E(x) is nearly -log 2 cosh s."""
+
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.linspace(-1, 1.2, 16))
+
+    def logits(self, x):
+        s = (x.flatten(1) - 0.5) @ self.weight
+        return torch.stack([s, -s, *2 * [torch.full_like(s, -20)]], dim=1)
+
+
+def energy(s):
+    return -np.logaddexp(s, -s)
+
+
+@pytest.fixture
+def evaluation():
+    images = torch.randint(60, 196, (20, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    labels = Slope().logits(images / 255).argmax(dim=1)
+    return FakeEvaluation(sets={"test": images}, labels=labels, model=Slope(), spec=DATA)
+
+
+def test_energies_are_those_of_the_closed_form(evaluation):
+    metric = EnergyShift(eps=str(EPS), images=20, steps=10)
+    found = metric.compute(evaluation)
+    arrays = found.arrays
+    weight = Slope().weight.detach().double().numpy()
+    s = (arrays["image"].reshape(20, 16) / 255 - 0.5) @ weight
+    np.testing.assert_allclose(arrays["energy-clean"], energy(s), atol=1e-5)
+    worst = np.abs(s) - EPS * np.abs(weight).sum()
+    np.testing.assert_allclose(arrays["energy-pgd"], energy(worst), atol=1e-4)
+    np.testing.assert_array_equal(arrays["broken-pgd"], worst < 0)
+    assert 0 < (worst < 0).sum() < 20
+    np.testing.assert_array_equal(arrays["broken-apgd-t"], worst < 0)
+    unbroken = arrays["energy-clean"][worst > 0]
+    np.testing.assert_array_equal(arrays["energy-apgd-t"][worst > 0], unbroken)
+    np.testing.assert_allclose(arrays["energy-apgd-t"][worst < 0], energy(worst[worst < 0]), atol=0.02)
+    assert arrays["broken-cw"].all()
+    np.testing.assert_allclose(arrays["energy-cw"], -np.log(2), atol=0.02)  # just beyond s = 0
+    shift = (energy(s) - energy(worst)).mean()
+    assert found.values["energy-shift-pgd"].value == pytest.approx(shift, abs=1e-4)
+    assert found.details["broken-by-cw"] == 20
+    assert "energy-samples" not in arrays
+
+
+def test_what_it_cannot_be(evaluation):
+    with pytest.raises(SpecError, match="eps"):
+        EnergyShift(eps="none")
+    planned = SimpleNamespace(spec=DataSpec(name="toy", shape=(1, 4, 4), num_classes=3))
+    with pytest.raises(NotApplicable, match="Targeted APGD needs 4 classes; toy has 3"):
+        EnergyShift().check(planned)
+
+
+class Shown(Result):
+    protocol: ClassVar = {"eps": "0.1", "norm": "linf"}
+    trained_on = model = "toy"
+    values: ClassVar = {
+        f"energy-shift-{name}": Value(1.0, 0.5, 1.5, 30, "nats", "") for name in ("pgd", "apgd-t", "cw")
+    }
+
+
+def test_the_figure_has_every_energy_and_shift():
+    rng = np.random.default_rng(0)
+    arrays = {f"energy-{name}": rng.normal(size=30) for name in ("clean", "pgd", "apgd-t", "cw", "samples")}
+    counted = Counter()
+    for row in draw([Shown(None, arrays), Shown(None, arrays)]).rows:
+        counted[row["quantity"], row["images"]] += row["count"]
+    assert len(counted) == 8
+    assert set(counted.values()) == {60}
