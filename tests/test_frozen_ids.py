@@ -23,6 +23,7 @@ FIRST_PARTY = {
     "jembench-energy-ood",
     "jembench-glow",
     "jembench-igebm",
+    "jembench-jdat",
     "jembench-jem",
     "jembench-residual-flow",
     "jembench-robustness",

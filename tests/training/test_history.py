@@ -17,6 +17,10 @@ MODELS = (
     "igebm:conditional=false",
     "igebm",
     "adversarial:steps=1",
+    "eb-jdat:steps=1",
+    "energy-finetuned",
+    "trades:steps=1",
+    "ratio:steps=1,outlier_steps=1",
     "glow:hidden=8,levels=1,steps=1",
     "residual-flow:blocks=1,hidden=8,levels=1",
 )

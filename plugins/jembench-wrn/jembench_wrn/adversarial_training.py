@@ -75,6 +75,8 @@ class Adversarial(LogitModel):
         chains: ``marginal`` if the ends of chains are the outliers of the loss.
     """
 
+    generates = False
+
     def __init__(self, net: nn.Module, data: DataSpec, objective: Objective, chains: Chains = "none") -> None:
         super().__init__(net)
         self.data = data

@@ -1,0 +1,45 @@
+"""Energy-based joint distribution adversarial training (EB-JDAT, arXiv:2505.19459), as a jembench model."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from jembench.plugin import Names, OnlyWith, Range
+
+if TYPE_CHECKING:
+    from jembench.interfaces import DataSpec
+    from jembench_jdat.model import EBJDAT
+
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
+
+
+def eb_jdat(
+    data: DataSpec,
+    *,
+    net: Annotated[str, Names()] = "auto",
+    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
+    dropout: float = 0.0,
+    momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.9,
+    version: Literal["paper", "code"] = "paper",
+    marginal: Positive = 1.0,
+    gap: NotNegative = 1.0,
+    clean: NotNegative = 0.0,
+    adversarial: NotNegative = 1.0,
+    eps: Positive = 8 / 255,
+    steps: Annotated[int, Range(least=1)] = 5,
+    step_size: Positive = 2 / 255,
+) -> EBJDAT:
+    """EB-JDAT: JEM with a gap between the energies of images and of adversarial images, and their cross-entropy.
+
+    The ``paper`` lowers E(x~) - E(x), x~ raising E(x) within L-inf ``eps``. The authors' ``code`` lowers E(x) - E(x~),
+    x~ raising f(x)[y] and the change of the logits, from a start within ``eps`` and without a projection. Lengths are
+    in units of a pixel's range. The four weights are those of the energies of data and samples, of the gap, and of the
+    cross-entropies of images and of adversarial images.
+    """
+    from jembench.parts import build_net
+    from jembench_jdat.model import EBJDAT, Attack, TermWeights
+
+    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
+    weights = TermWeights(marginal, gap, clean, adversarial)
+    return EBJDAT(network, data, Attack(eps, steps, step_size), weights, of_code=version == "code")

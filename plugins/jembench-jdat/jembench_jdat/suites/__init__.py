@@ -1,0 +1,1 @@
+"""The recipes of EB-JDAT, as TOML."""

@@ -1,0 +1,113 @@
+"""EB-JDAT: losses, attacks and a step of both versions against PyTorch written out, in the units of the code."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from jembench.catalog import registry
+from jembench.experiment import recipe as recipes
+from jembench.interfaces import Batch, DataSpec, Negatives
+from jembench.testing import check_model, parametrize
+
+DATA = DataSpec(name="toy", shape=(1, 8, 8), num_classes=4)
+EPS, ALPHA = 0.08, 0.03  # on [-1, 1]
+Y = torch.tensor([0, 3, 1, 1])
+
+
+def make(options, seed=0):
+    torch.manual_seed(seed)
+    text = f"eb-jdat:net=small-4,eps={EPS / 2},step_size={ALPHA / 2},{options}"
+    return registry.resolve("models", text).make(DATA)
+
+
+def images(n, seed=0):
+    """Images of the pixel levels that a dataset has, away from the bounds and at them."""
+    levels = torch.randint(0, 256, (n, *DATA.shape), generator=torch.Generator().manual_seed(seed))
+    return levels.float() / 127.5 - 1
+
+
+def ascend(model, x, y, score, *, project, seed):
+    """Sign ascent from a start that is uniform in the ball; in evaluation mode."""
+    torch.manual_seed(seed)
+    moved = (x + (torch.rand(x.shape) * 2 - 1) * EPS).clamp(-1, 1)
+    model.eval()
+    for _ in range(5):
+        moved.requires_grad_()
+        (gradient,) = torch.autograd.grad(score(model, x, y, moved), moved)
+        moved = (moved.detach() + ALPHA * gradient.sign()).clamp(-1, 1)
+        if project:
+            moved = torch.minimum(torch.maximum(moved, x - EPS), x + EPS)
+    model.train()
+    return moved.detach()
+
+
+def energy_of(model, x, y, moved):
+    return -model.net(moved).logsumexp(1).sum()
+
+
+def published(model, x, y, moved):
+    """The attack of the code, whose distance is that of each image's logits."""
+    gain = model.net(moved)[torch.arange(len(y)), y].sum()
+    before, after = model.net(x).detach(), model.net(moved)
+    return gain + sum(((p / p.norm() - q / q.norm()) ** 2).sum() for p, q in zip(before, after, strict=True))
+
+
+@pytest.mark.parametrize("version", ["paper", "code"])
+@pytest.mark.parametrize("norm", ["none", "batch"])
+def test_the_loss_and_a_step_by_hand(version, norm):
+    options = f"norm={norm},version={version},marginal=0.45,gap=0.2,clean=0.3,adversarial=0.7"
+    model, again = make(options), make(options)
+    x_p, x, x_q = images(4, 1), images(4), images(4, 2)
+    torch.manual_seed(5)
+    loss = model.train().training_loss(Batch(x_p, x, Y), Negatives(x_q, None))
+
+    again.train()
+    data, samples, logits = (again.net(each) for each in (x_p, x_q, x))
+    energies = [-each.logsumexp(1).mean() for each in (data, samples, logits)]
+    is_code = version == "code"
+    moved = ascend(again, x, Y, published if is_code else energy_of, project=not is_code, seed=5)
+    attacked = again.net(moved)
+    energy = -attacked.logsumexp(1).mean()
+    gap = energies[0] - energy if is_code else energy - energies[2]
+    total = 0.45 * (energies[0] - energies[1]) + 0.2 * gap + 0.3 * F.cross_entropy(logits, Y)
+    total = total + 0.7 * F.cross_entropy(attacked, Y)
+    torch.testing.assert_close(loss.total, total, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(loss.parts["gap"], gap.detach(), rtol=1e-4, atol=1e-5)
+    for one, value in ((model, loss.total), (again, total)):
+        value.backward()
+        torch.optim.SGD(one.parameters(), 0.1).step()
+    for one, other in zip(model.parameters(), again.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-3, atol=1e-5)
+
+
+def test_the_paper_projects_and_raises_the_energy_and_the_code_does_neither():
+    x, reach = (images(4) + 1) / 2, {}
+    for version in ("paper", "code"):
+        model = make(f"version={version}")
+        torch.manual_seed(0)
+        moved = model._adversarial(x, Y)
+        reach[version] = float((moved - x).abs().max()) * 2
+        before, after = (model.energy(each * 2 - 1, None if version == "paper" else Y) for each in (x, moved))
+        assert (after > before).all() if version == "paper" else (after < before).all()
+        assert float(moved.min()) >= 0
+        assert float(moved.max()) <= 1
+    assert reach["paper"] <= EPS
+    assert EPS < reach["code"] <= EPS + 5 * ALPHA + 1e-6
+
+
+@parametrize(check_model("eb-jdat:net=small-4,version=code,steps=2"))
+def test_what_every_model_promises(check):
+    check()
+
+
+def test_the_published_constants():
+    found = {name: recipes.load(name) for name in ("eb-jdat", "eb-jdat-code")}
+    for recipe, epochs, decays in ((found["eb-jdat"], 100, (25, 50, 75)), (found["eb-jdat-code"], 200, (50, 100, 150))):
+        assert (recipe.epochs, recipe.schedule.decay_epochs, recipe.optimizer.learning_rate) == (epochs, decays, 0.01)
+        assert (recipe.batch_size, recipe.data.labelled_batch, recipe.optimizer.sharpness) == (64, 128, 2)
+    code = found["eb-jdat-code"].model
+    assert float(code["eps"]) * 2 == pytest.approx(8 / 255)  # on [-1, 1]
+    assert float(code["step_size"]) * 2 == pytest.approx(2 / 255)
+    arguments = registry.resolve("models", "eb-jdat").arguments
+    assert (arguments["eps"], arguments["steps"], arguments["step_size"]) == (8 / 255, 5, 2 / 255)
+    assert [arguments[name] for name in ("marginal", "gap", "clean", "adversarial")] == [1, 1, 0, 1]
