@@ -24,7 +24,7 @@ from jembench.stopping import INTERRUPTS
 
 _Measured = Literal["models", "samplers", "metrics", "datasets", "ood_sets", "features", "suites", "importers"]
 _Around = Literal["executors", "trackers", "formats", "figures"]
-_Training = Literal["optimizers", "schedules", "augmentations", "starts", "scores"]
+_Training = Literal["optimizers", "schedules", "augmentations", "starts", "scores", "adaptations"]
 Kind = Literal[_Measured, _Around, _Training]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 

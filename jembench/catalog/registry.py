@@ -20,7 +20,7 @@ from jembench.catalog.spec import Scalar, Spec, format_value, parse, split_list,
 from jembench.catalog.validation import read_text
 from jembench.errors import JembenchError, PluginError, SpecError, unknown
 from jembench.interfaces import Dataset, FeatureNetwork, Importer, OODScore, OODSet, Sampler, Start, Tracker
-from jembench.interfaces.metrics import Metric
+from jembench.interfaces.metrics import Adaptation, Metric
 from jembench.interfaces.running import Executor
 from jembench.stopping import contained
 
@@ -31,6 +31,7 @@ _PROTOCOLS: Mapping[str, type] = {
     "ood_sets": OODSet,
     "metrics": Metric,
     "scores": OODScore,
+    "adaptations": Adaptation,
     "features": FeatureNetwork,
     "importers": Importer,
     "executors": Executor,

@@ -19,6 +19,7 @@ jembench.ood_sets      ``factory(**options)``                      an :class:`OO
 jembench.metrics       ``factory(**options)``                      a :class:`Metric`
 jembench.features      ``factory(**options)``                      a :class:`FeatureNetwork`
 jembench.scores        ``factory(**options)``                      an :class:`OODScore`
+jembench.adaptations   ``factory(**options)``                      an ``Adaptation`` (``interfaces.metrics``)
 jembench.importers     ``factory(**options)``                      an :class:`Importer`
 jembench.executors     ``factory(**options)``                      an ``Executor`` (``interfaces.running``)
 jembench.formats       ``render(document, **options)``             text of a ``jembench.report.formats.Document``
@@ -36,9 +37,10 @@ jembench.starts        ``factory(data_spec, **options)``           a :class:`Sta
 jembench.suites        (a package, not called)                     its ``*.toml`` files
 ====================== =========================================== ==================================================
 
-Users choose models, datasets, metrics and suites on the command line, a score by ``--metrics ood:score=``, what
-belongs to training by ``--set`` (``chains.sampler=``, ``optimizer.name=``, ``schedule.name=``,
-``data.augmentation=``), a format by ``--format``, and trackers by ``--trackers`` or ``JEMBENCH_TRACKERS``.
+Users choose models, datasets, metrics and suites on the command line, a score by ``--metrics ood:score=``, an
+adaptation by ``--metrics shift:adapt=``, what belongs to training by ``--set`` (``chains.sampler=``,
+``optimizer.name=``, ``schedule.name=``, ``data.augmentation=``), a format by ``--format``, and trackers by
+``--trackers`` or ``JEMBENCH_TRACKERS``.
 
 ``options`` are the factory's keyword-only parameters, annotated with ``int``, ``float``, ``bool``, ``str``,
 ``Literal[...]`` or one of these ``| None``; a spec string such as ``jem:net=wrn-28-10`` fills them in. Keep the

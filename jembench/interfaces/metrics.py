@@ -11,8 +11,9 @@ from jembench.interfaces.models import Capability
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import Tensor
+    from torch import Generator, Tensor, nn
 
+    from jembench.interfaces.data import DataSpec
     from jembench.interfaces.evaluation import Evaluation, Quantity
 
 __all__ = ["Measurement", "Need", "OODScore", "Resampling", "Value"]
@@ -96,6 +97,24 @@ class FittedScore(OODScore, Protocol):
         Args:
             evaluation: of the model; no test image may be used.
             noise: standard deviation of the noise on the test images, on [-1, 1].
+        """
+
+
+@runtime_checkable
+class Adaptation(Protocol):
+    """A test-time adaptation of a classifier to images without labels, for the metric ``shift``."""
+
+    def logits(self, model: nn.Module, x: Tensor, data: DataSpec, *, generator: Generator) -> Tensor:
+        """Adapt a model to images, and return the logits by which it classifies them, (N, K).
+
+        Args:
+            model: a copy of the trained model in evaluation mode, which may be changed.
+            x: all images of one shift, float32 (N, C, H, W) on the model's device.
+            data: the description of the images that the model was trained on.
+            generator: on the same device; all random numbers are drawn from it.
+
+        Raises:
+            NotApplicable: if the model has nothing that could be adapted.
         """
 
 

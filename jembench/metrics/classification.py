@@ -407,10 +407,10 @@ def require_finite(
         raise Diverged(f"The {quantity} of {bad} of {len(values)} {what} are not finite (NaN or infinite): {advice}")
 
 
-def labelled_logits(evaluation: Evaluation, images: str, noise: float) -> list[Tensor]:
+def labelled_logits(evaluation: Evaluation, images: str, noise: float, logits: Tensor | None = None) -> list[Tensor]:
     """Return the logits of images with noise of standard deviation ``noise``, float64 (N, K), and labels (N,).
 
-    ``images`` is a name as for :meth:`Data.part`.
+    ``images`` is a name as for :meth:`Data.part`, and ``logits``, if given, replaces the model's.
 
     Raises:
         NotApplicable: if the images have no labels.
@@ -419,7 +419,7 @@ def labelled_logits(evaluation: Evaluation, images: str, noise: float) -> list[T
     labels = evaluation.data.part(images).labels
     if labels is None:
         raise NotApplicable(f"The images of {images} have no labels of the classes of {evaluation.data.spec.name}.")
-    logits = evaluation.predictions.read("logits", images, noise).cpu().double()
+    logits = (evaluation.predictions.read("logits", images, noise) if logits is None else logits).cpu().double()
     require_finite(logits, "logits", f"{images} images of {evaluation.data.spec.name}")
     return [logits, labels.cpu()]
 

@@ -3,16 +3,25 @@
 Legend: M test images, N shifted images of each of V variants.
 """
 
-from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from __future__ import annotations
 
-from jembench.catalog.options import Names
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, ClassVar
+
+from jembench.catalog import registry
+from jembench.catalog.options import Names, Neutral
+from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar, stable_hash
 from jembench.catalog.validation import Range
-from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
+from jembench.interfaces import Evaluation, Measurement, Need, Planned, Quantity, Resampling
+from jembench.interfaces.metrics import Adaptation
 from jembench.metrics.base import Array, Arrays, Estimate, describe_test_images
 from jembench.metrics.classification import ECE, binned_error, labelled_logits
 from jembench.metrics.scored import ScoredClasses
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,16 +34,36 @@ class Shift(ScoredClasses):
     corrupted:by=fog over five severities. The mean corruption error of Hendrycks & Dietterich (2019), arXiv:1903.12261,
     is 100 % - accuracy here, since no error is divided by that of AlexNet. Intervals draw an image with all of its
     corruptions, and the test images independently.
+
+    ``adapt`` is a test-time adaptation: each corruption at each severity is classified by a copy of the trained model
+    that is adapted to its images, without their labels. The trained model stays as it is, and there is no AUROC.
     """
 
     set: Annotated[str, Names("ood_sets", "datasets")]
     bins: Annotated[int, Range(least=1, most=1000)] = 20
+    adapt: Annotated[str, Names("adaptations"), Neutral()] = "none"
     name: ClassVar[str] = "shift"
+
+    @cached_property
+    def adaptation(self) -> Resolved | None:
+        """The test-time adaptation; None: the trained model itself classifies."""
+        return None if self.adapt == "none" else registry.resolve("adaptations", self.adapt)
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """The needs of the score, of which there is none with an adaptation, and labelled logits."""
+        return super().requires if self.adaptation is None else frozenset({"logits", "labels", "gradients"})
+
+    @property
+    def reads(self) -> frozenset[Quantity]:
+        """The logits and what the score reads, of the trained model alone."""
+        return super().reads if self.adaptation is None else frozenset()
 
     @property
     def protocol_options(self) -> dict[str, Scalar]:
-        """The score with all of its options, and the bins."""
-        return {**super().protocol_options, "bins": self.bins}
+        """The score with all of its options, the bins and the adaptation."""
+        adapted = {} if self.adaptation is None else {"adapt": str(self.adaptation)}
+        return {**super().protocol_options, "bins": self.bins, **adapted}
 
     def check(self, planned: Planned) -> None:
         """Check that the shifted images are available."""
@@ -45,7 +74,7 @@ class Shift(ScoredClasses):
 
         Raises:
             Unavailable: if shifted images are missing.
-            NotApplicable: if they have no labels.
+            NotApplicable: if they have no labels, or the model has nothing to adapt.
             Diverged: if a logit or a score is not finite.
         """
         import numpy as np
@@ -53,38 +82,72 @@ class Shift(ScoredClasses):
         from jembench.data.ood_sets.resolve import resolve
         from jembench.data.pixels import content_hash
 
-        scorer, fitted = self.fitted(evaluation)
+        scorer, fitted = (None, {}) if self.adaptation else self.fitted(evaluation)
         parts = getattr(resolve(self.set).make(), "parts", ()) or [self.set]
-        inside = self.scores_of(scorer, evaluation, "test", self.data_noise)
+        inside = {} if scorer is None else {"inside": self.scores_of(scorer, evaluation, "test", self.data_noise)}
         contents, measured = [], []
         for name in parts:
             noise, about = self.noise_and_about(evaluation, name)
-            logits, labels = labelled_logits(evaluation, name, noise)
+            adapted = adapted_logits(self.adaptation, evaluation, name, noise) if self.adaptation else None
+            logits, labels = labelled_logits(evaluation, name, noise, adapted)
+            scores = {} if scorer is None else {"score": self.scores_of(scorer, evaluation, name, noise)}
             classified = ECE().scores(logits, labels)
-            measured.append({**classified, "score": self.scores_of(scorer, evaluation, name, noise)})
+            measured.append({"correct": classified["correct"], "confidence": classified["confidence"], **scores})
             contents += [about["content"], content_hash(labels)]
-        columns = {key: np.stack([one[key] for one in measured], axis=1) for key in ("correct", "confidence", "score")}
-        about = {"set": str(resolve(self.set)), "shifted": len(columns["score"]), "content": stable_hash(contents)}
-        parts = {**describe_test_images(len(inside), self.data_noise), **about, **fitted}
-        return self.measurement(evaluation, {"inside": inside, **columns}, parts=parts)
+        columns = {key: np.stack([one[key] for one in measured], axis=1) for key in measured[0]}
+        about = {"set": str(resolve(self.set)), "shifted": len(columns["correct"]), "content": stable_hash(contents)}
+        test = describe_test_images(len(evaluation.data.part("test").images), self.data_noise)
+        return self.measurement(evaluation, {**inside, **columns}, parts={**test, **about, **fitted})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
-        """Return accuracy, ECE and AUROC, each a mean over variants."""
-        import numpy as np
-
-        from jembench.stats import ranking
-
-        inside, correct, confidence = arrays["inside"], arrays["correct"], arrays["confidence"]
+        """Return accuracy, ECE and, without an adaptation, AUROC, each a mean over variants."""
+        correct, confidence = arrays["correct"], arrays["confidence"]
         n, right, error = len(correct), 100 * correct.mean(axis=1), binned_error(confidence, correct, self.bins)
-        each = [ranking.auroc_resampling(inside, scores) for scores in arrays["score"].T]
-
-        def auroc(of_inside: Array, of_shifted: Array) -> Array:
-            return np.asarray(np.mean([one.statistic(of_inside, of_shifted) for one in each], axis=0))
-
         accuracy = Resampling(lambda drawn: right[drawn].mean(axis=1), (n,), (0.0, 100.0), n)
-        sizes = len(inside), n
         return {
             "accuracy": Estimate(accuracy, "%", "higher"),
             "ece": Estimate(Resampling(lambda drawn: 100 * error(drawn), (n,), (0.0, 100.0)), "%", "lower"),
-            "auroc": Estimate(Resampling(auroc, sizes, (0.0, 1.0), min(sizes))),
+            **({"auroc": _mean_auroc(arrays["inside"], arrays["score"])} if "score" in arrays else {}),
         }
+
+
+def _mean_auroc(inside: Array, shifted: Array) -> Estimate:
+    """Return the mean AUROC of scores (M,) against those of each variant (N, V)."""
+    import numpy as np
+
+    from jembench.stats import ranking
+
+    each = [ranking.auroc_resampling(inside, scores) for scores in shifted.T]
+
+    def auroc(of_inside: Array, of_shifted: Array) -> Array:
+        return np.asarray(np.mean([one.statistic(of_inside, of_shifted) for one in each], axis=0))
+
+    sizes = len(inside), len(shifted)
+    return Estimate(Resampling(auroc, sizes, (0.0, 1.0), min(sizes)))
+
+
+def adapted_logits(adaptation: Resolved, evaluation: Evaluation, images: str, noise: float) -> Tensor:
+    """Return the logits (N, K) of images by a copy of the model that is adapted to them alone.
+
+    Raises:
+        NotApplicable: if the model has nothing that the adaptation could change.
+    """
+    from copy import deepcopy
+
+    import torch
+
+    from jembench import seeds
+    from jembench.data.pixels import content_hash, to_float
+    from jembench.models import predictions
+
+    pixels, data, device = evaluation.data.images(images), evaluation.data.spec, evaluation.device
+    name = f"adapted-{adaptation.id}-{content_hash(pixels)}-noise={noise:g}"
+
+    def compute() -> dict[str, Tensor]:
+        x = (predictions.noisy(pixels, noise, data.bounds) if noise else to_float(pixels, data.bounds)).to(device)
+        seed = int(torch.randint(2**62, (), generator=evaluation.services.generator(name)))
+        adapted: Adaptation = adaptation.make()
+        logits = adapted.logits(deepcopy(evaluation.model), x, data, generator=seeds.seeded(seed, device))
+        return {"logits": logits.detach().cpu()}
+
+    return evaluation.services.remembered(name, compute)["logits"]

@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 import torch
 
+from jembench.catalog.discovery import Component
+from jembench.catalog.registry import Resolved
 from jembench.errors import NotApplicable
 from jembench.metrics.shift import Shift
 
@@ -60,3 +62,27 @@ def test_images_without_labels_are_refused(evaluation):
     evaluation.sets["interp"] = evaluation.sets[SETS[0]]
     with pytest.raises(NotApplicable, match="images of interp have no labels of the classes of toy"):
         Shift(set="interp").compute(evaluation)
+
+
+class Brighter:
+    """An adaptation that moves the model's bias further with each call."""
+
+    def logits(self, model, x, data, *, generator):
+        model.bias.data += 1
+        return model(x.flatten(1))
+
+
+def test_each_shift_is_classified_by_an_adapted_copy_of_the_trained_model(evaluation, monkeypatch):
+    component = Component("adaptations", "brighter", "", "", __name__, "Brighter")
+    monkeypatch.setattr(Shift, "adaptation", Resolved(component, Brighter, "brighter", {}, frozenset()))
+    torch.manual_seed(0)
+    evaluation.model = model = torch.nn.Linear(16, CLASSES)
+    bias = model.bias.detach().clone()
+    found = Shift(set="corrupted:by=fog").compute(evaluation)
+    assert torch.equal(model.bias, bias)
+    assert list(found.values) == ["accuracy", "ece"]
+    flat = [evaluation.sets[name].flatten(1) / 127.5 - 1 for name in SETS]
+    logits = [x @ model.weight.T + bias + 1 for x in flat]
+    right = [(of.argmax(1) == evaluation.set_labels[name]).tolist() for of, name in zip(logits, SETS, strict=True)]
+    assert found.arrays["correct"].T.tolist() == right
+    assert found.arrays["confidence"].T.ravel() == pytest.approx(torch.cat(logits).softmax(1).amax(1).tolist())

@@ -17,7 +17,7 @@ def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan the curves of all models on each set that has several severities."""
     shifted = [result for result in results if "severity" in _options(result)]
     for group in grouped(
-        shifted, lambda result: (result.place, result.protocol_without(("set", "content")), _set(result))
+        shifted, lambda result: (result.place, result.protocol_without(("set", "content", "adapt")), _set(result))
     ):
         if len({_options(result)["severity"] for result in group}) > 1:
             yield figure_of(group, f"shift-{_set(group[0])}", curves, group)
@@ -33,15 +33,21 @@ def _set(result: Result) -> str:
     return str(Spec(parse(result.protocol["set"]).name, tuple(options)))
 
 
+def _line(result: Result) -> str:
+    """Return the model, with its test-time adaptation."""
+    return result.model + (f", {parse(result.protocol['adapt']).name}" if "adapt" in result.protocol else "")
+
+
 def curves(results: Sequence[Result]) -> Drawing:
-    """Draw each value over the severity, a line for each model, with intervals."""
+    """Draw each value over the severity, a line for each model and adaptation, with intervals."""
     title = f"{_set(results[0])} images, AUROC of {results[0].protocol['score']}: {results[0].trained_on}"
-    figure, panels = drawing.panels(title, 2.4, 3, 3)
+    count = max(len(result.values) for result in results)
+    figure, panels = drawing.panels(title, 2.4, count, count)
     rows: list[dict[str, Any]] = []
-    for index, group in enumerate(grouped(results, lambda result: result.model)):
+    for index, group in enumerate(grouped(results, _line)):
         points = sorted((int(_options(result)["severity"]), result.values) for result in group)
-        severities, model = [severity for severity, _ in points], group[0].model
-        for axes, label in zip(panels, points[0][1], strict=True):
+        severities, model = [severity for severity, _ in points], _line(group[0])
+        for axes, label in zip(panels, points[0][1], strict=False):  # there is no AUROC with an adaptation
             values = [found[label] for _, found in points]
             style = {**drawing.line(index), "elinewidth": 0.8, "label": model, "yerr": error_bars(values)}
             axes.errorbar(severities, [value.value for value in values], **style)
