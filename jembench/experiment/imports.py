@@ -1,14 +1,14 @@
 """Imported fits of a store, found by the names of ``jembench import``. Imports no torch."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from jembench.catalog import discovery, trust
 from jembench.errors import SpecError
 from jembench.experiment import claims
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
 from jembench.experiment.recipe import Recipe
-from jembench.experiment.starts import started
+from jembench.experiment.starts import check_starts, started
 from jembench.experiment.suite import Run, Suite
 from jembench.store.fits import FitRecord
 from jembench.store.records import Record
@@ -72,12 +72,14 @@ def plan_named(
     return dataclasses.replace(fit, imported=model)
 
 
-def check_imports(fits: Iterable[FitPlan], store: Store) -> None:
-    """Check that the store has the imported ones of some fits, which cannot be trained.
+def check_imports(fits: Collection[FitPlan], store: Store) -> None:
+    """Check that the store has the imported ones of some fits, and those that others start from.
 
     Raises:
         SpecError: if an imported fit is missing.
+        Unavailable: if a fit is missing from which another one starts.
     """
+    check_starts(fits, store)
     for fit in fits:
         if fit.recipe.source and not store.is_trained(fit.key):
             raise SpecError(

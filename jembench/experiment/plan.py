@@ -249,17 +249,13 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
 # --- from a suite and the command line to a plan ----------------------------------------------------------------------
 
 
-Started = Callable[[FitPlan, Sequence[tuple[Run, FitPlan]]], FitPlan]
-"""The function that finds the start of a fit, also among the earlier ones of a suite."""
-
-
 def make_plan(
     suite: Suite,
     *,
     recipe: str | None = None,
     settings: Sequence[str] = (),
     limit: int | None = None,
-    started: Started = lambda fit, _: fit,
+    started: Callable[[FitPlan, Sequence[tuple[Run, FitPlan]]], FitPlan] = lambda fit, _: fit,
 ) -> Plan:
     """Cross the models, datasets, seeds and metrics of each block of a suite.
 
@@ -269,7 +265,7 @@ def make_plan(
         settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe; they
             override those of the suite.
         limit: the number of test images; None: that of the suite.
-        started: finds the fits that others start from.
+        started: finds the fit that one starts from, also among the earlier ones of the suite.
 
     Raises:
         SpecError: if a name or an option does not exist, before anything is computed.

@@ -1,7 +1,7 @@
 """Fits whose training starts from the weights of another fit, and the names of trained fits. Imports no torch."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable
 
 from jembench.errors import SpecError, Unavailable, unknown
 from jembench.experiment.names import recorded
@@ -30,22 +30,17 @@ def started(fit: FitPlan, planned: Iterable[tuple[Run, FitPlan]], store: Store) 
     text, data = fit.recipe.start_from, str(fit.dataset)
     if not text:
         return fit
-    own = [other for run, other in planned if text in (run.name, other.requested) and not other.is_pretrained]
-    named, records = {other.key.family for other in own if str(other.dataset) == data}, store.trained()
-    if not named:
-        families = {record.key.family for record in records}
-        named = {text} & {*families, *(str(record.recipe.get("start_from")) for record in records)}
-    named = named or {record.key.family for record in records if record.key.dataset == data and _is_named(record, text)}
-    if len(named) > 1:
-        meant = [f"{record.key.id} ({record.key})" for record in records if record.key.family in named]
-        raise SpecError(f"start_from={text} means several fits: {'; '.join(meant) or 'of this suite'}. Give an id.")
-    try:
-        start = named.pop() if named else find(store, text).id
-    except SpecError:  # a fit that was fetched without its start is known by its label
-        kept = {str(record.recipe.get("start_from")) for record in records if record.key.names == fit.key.names}
-        if len(kept) != 1:
-            raise
-        start = kept.pop()
+    records = store.trained()
+    of_suite = [other for run, other in planned if text in (run.name, other.requested) and not other.is_pretrained]
+    found = (
+        {other.key.family for other in of_suite if str(other.dataset) == data}
+        or {text} & {start for record in records for start in (record.key.family, record.recipe.get("start_from"))}
+        or {record.key.family for record in records if record.key.dataset == data and _is_named(record, text)}
+    )
+    if len(found) > 1:
+        meant = "; ".join(f"{record.key.id} ({record.key})" for record in records if record.key.family in found)
+        raise SpecError(f"start_from={text} means several fits: {meant}. Give an id.")
+    start = found.pop() if found else find(store, text).id
     return dataclasses.replace(fit, recipe=dataclasses.replace(fit.recipe, start_from=start))
 
 
@@ -84,14 +79,12 @@ def start_of(fit: FitPlan, store: Store) -> FitRecord:
         if fit.starts_from(record.key):
             return record
     raise Unavailable(
-        f"The training of {fit} starts from the weights of the fit {fit.recipe.start_from}, and the store {store.root} "
-        f"has no such fit with seed {fit.seed}. Train that one first, in an earlier block of a suite or with `jembench "
-        "train`, copy it into the store with `jembench store merge` or `jembench fetch`, or name another one by its "
-        "id: --set start_from=ID."
+        f"{fit} starts from the weights of the fit {fit.recipe.start_from}, and the store {store.root} has no such fit "
+        f"with seed {fit.seed}. Train it first, add it by `jembench store merge` or `jembench fetch`, or name another."
     )
 
 
-def check_starts(fits: Sequence[FitPlan], store: Store) -> None:
+def check_starts(fits: Collection[FitPlan], store: Store) -> None:
     """Check that the fits from which others start are among them or in the store.
 
     Raises:

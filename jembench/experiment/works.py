@@ -6,9 +6,8 @@ differ from those in the unit, since other code or data would give other results
 
 import dataclasses
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from graphlib import TopologicalSorter
 from typing import Annotated, Any
 
 from jembench import __version__
@@ -112,8 +111,8 @@ def works(
     """
     parts = _parts(plan) if slots > 1 else {}
     most = slots // max(sum(str(cell.metric) in parts for cell in plan.cells), 1)
-    units, trainings = list[Work](), dict[str, str]()  # the units that train, by the ids of their fits
-    for fit, starts in _in_order(plan.fits):
+    units, trainings = list[Work](), list[tuple[int, FitPlan]]()  # the fits that units train
+    for fit in plan.fits:
         if fit.absent:
             raise Unavailable(fit.absent)
         cells = plan.cells_of(fit)
@@ -136,9 +135,8 @@ def works(
         )
         training = not fit.is_pretrained and not trained(fit.key)
         if training:
-            trainings[fit.key.id] = unit.id
-            after = tuple(trainings[start] for start in starts if start in trainings)
-            units.append(dataclasses.replace(unit, gpus=fit.recipe.processes, after=after))
+            trainings.append((len(units), fit))
+            units.append(dataclasses.replace(unit, gpus=fit.recipe.processes))
         elif unit.cells:
             units.append(dataclasses.replace(unit, later=()))
         for cell in costly:
@@ -148,18 +146,10 @@ def works(
                 units += shards
                 alone = dataclasses.replace(alone, after=tuple(shard.id for shard in shards))
             units.append(alone)
+    for number, fit in trainings:
+        after = tuple(units[other].id for other, start in trainings if fit.starts_from(start.key))
+        units[number] = dataclasses.replace(units[number], after=after)
     return units
-
-
-def _in_order(fits: Sequence[FitPlan]) -> Iterator[tuple[FitPlan, list[str]]]:
-    """Yield each fit after those of the others from whose weights it starts, with their ids."""
-    planned = {fit.key.id: fit for fit in fits}
-    starts = {
-        key: [other for other, start in planned.items() if fit.starts_from(start.key)] if fit.recipe.start_from else []
-        for key, fit in planned.items()
-    }
-    for key in TopologicalSorter(starts).static_order():
-        yield planned[key], starts[key]
 
 
 def _parts(plan: Plan) -> dict[str, int]:

@@ -25,10 +25,7 @@ def source_of(model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | 
         return Source(steps=steps, images=n, sampler=named)
     if "samples" not in capabilities(model):
         remedy = ", or draw from its energy: --sampler sgld:steps=100" if has_energy_gradient(model) else ""
-        raise SpecError(
-            f"{fit.requested} generates no images: it neither draws them nor has chains of its own. Choose a model "
-            f"that does{remedy}."
-        )
+        raise SpecError(f"{fit.requested} generates no images of its own. Choose a model that does{remedy}.")
     if steps is None and named is None:
         return KEPT
     if getattr(model, "chains", "none") == "none":

@@ -16,7 +16,6 @@ from jembench.catalog import registry
 from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import FitPlan, Plan
-from jembench.experiment.starts import check_starts
 from jembench.running import driver
 from jembench.running.driver import RunOptions
 from jembench.running.events import Events, chosen_trackers
@@ -90,7 +89,6 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     """
     executor = check_options(how)
     check_imports(plan.fits, store)
-    check_starts(plan.fits, store)
     store.sweep()
     cells = list(filter(None, map(store.read_cell, plan.cells)))
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
@@ -167,7 +165,6 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
         device, dataset = devices.resolve(how.device), fit.dataset.make()
         deadline = None if how.max_hours is None else time.time() + 3600 * how.max_hours
         check_imports([fit], store)
-        check_starts([fit], store)
         if not store.is_trained(fit.key):
             for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
                 dataset.split(split)

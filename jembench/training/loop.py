@@ -21,7 +21,6 @@ from jembench.errors import SpecError
 from jembench.experiment import effects
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, Energies, GradEnergy, Loss, Negatives, Sampler, Split
-from jembench.interfaces.models import Prepared
 from jembench.interfaces.samplers import Adaptive
 from jembench.models import devices, execution, predictions
 from jembench.models.energies import LogitModel, energy_function, grad_energy
@@ -169,12 +168,11 @@ class Trainer:
     @torch.no_grad()
     def prepare(self) -> None:
         """Give the training images to a :class:`~jembench.interfaces.models.Prepared` model, before iteration 1."""
-        model: Any = self.model
-        if isinstance(model, Prepared):
+        if hasattr(self.model, "prepare"):
             images, _ = self.batches.sources["marginal"]
             self.model.eval()
             size = predictions.batch(self.device, self.data.shape)
-            model.prepare(to_float(some, self.data.bounds) for some in torch.split(images, size))
+            self.model.prepare(to_float(some, self.data.bounds) for some in torch.split(images, size))
             if self.average:
                 self.average.load_state_dict(self.model.state_dict())
 

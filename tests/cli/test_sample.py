@@ -61,7 +61,7 @@ def test_a_sampler_draws_from_any_energy(sample):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["zoo_of_tests:classifier"], "nor has chains of its own. Choose a model that does, or draw from its"),
+        (["zoo_of_tests:classifier"], "generates no images of its own. Choose a model that does, or draw from its"),
         (["zoo_of_tests:painter_alone", "--sampler", "sgld"], "draws its images directly, without a chain."),
         (["zoo_of_tests:jem", "--sampler", "sgdl"], "no sampler named 'sgdl'"),
         (["zoo_of_tests:painter", "--steps", "5"], "zoo_of_tests:painter draws its images directly, without a chain."),

@@ -92,4 +92,4 @@ def test_a_fit_whose_start_diverged_says_so(plan, begun, store, outcomes):
     assert found["diverging", 0, "score"].reason.startswith("Diverged: ")
     outcome = found["jem", 0, "score"]
     assert outcome.status == "failed"
-    assert outcome.reason.startswith("Unavailable: The training of zoo_of_tests:jem on zoo_of_tests:data")
+    assert outcome.reason.startswith("Unavailable: zoo_of_tests:jem on zoo_of_tests:data")

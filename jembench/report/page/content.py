@@ -139,8 +139,6 @@ def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], re
         measured = " to ".join(filter(None, dict.fromkeys((times[0], times[-1]))))
         commands = dict.fromkeys(str(cell.provenance.get("command", "")) for cell in group)
         specs = {"model": fit.model, "dataset": fit.dataset, "recipe": fit.recipe, "fit": fit.id}
-        if start := group[0].provenance.get("started_from"):
-            specs["started from"] = f"{start['fit']} ({start['model']})"
         details = (*specs.items(), *(("by", command) for command in commands))
         model, dataset = named.get(fit.names, fit.names[:2])
         numbers = map(TableCell, (dataset, recipe_name(fit.recipe), str(fit.seed), *training))
