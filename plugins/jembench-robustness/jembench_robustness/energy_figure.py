@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from jembench.interfaces import Value
 from jembench.parts import Drawing, Planned, panels
-from jembench.report.figures.base import Result, figure_of, histograms
+from jembench.report.figures.base import Result, figure_of, rows_of
 from jembench_robustness.energy_shift import ATTACKS
 
-NAMES = {"pgd": "PGD", "apgd-t": "APGD-T", "cw": "Carlini & Wagner"}
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+NAMES = {"clean": "test images", "pgd": "PGD", "apgd-t": "APGD-T", "cw": "Carlini & Wagner", "samples": "samples"}
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
@@ -28,22 +30,23 @@ def draw(results: Sequence[Result]) -> Drawing:
     title = (
         f"Energies and their shifts by attacks within {protocol['eps']} ({protocol['norm']}): {results[0].trained_on}"
     )
-    figure, axes = panels(title, 1.7 * len(results), 2 * len(results), 2)
+    figure, axes = panels(title, 1.35 * len(results), 2 * len(results), 2)
     rows: list[dict[str, Any]] = []
     for result, left, right in zip(results, axes[::2], axes[1::2], strict=True):
-        arrays = {name: array.astype("float64") for name, array in result.arrays.items() if name.startswith("energy-")}
-        sets = {"test images": "clean", **{NAMES[attack]: attack for attack in ATTACKS}, "samples": "samples"}
-        shown = {label: arrays[f"energy-{name}"] for label, name in sets.items() if f"energy-{name}" in arrays}
-        shifts = {NAMES[attack]: arrays["energy-clean"] - arrays[f"energy-{attack}"] for attack in ATTACKS}
-        rows += histograms(left, shown, model=result.model, quantity="energy")
-        rows += histograms(right, shifts, model=result.model, quantity="shift")
-        right.axvline(0, color="black", linewidth=0.5)
-        left.set(xlabel="E(x), nats", ylabel="density", title=result.model)
-        right.set(xlabel="E(x) - E(attacked x), nats", title="mean shift " + ", ".join(_means(result.values)))
-    handles, labels = axes[0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=5)
+        energies = {name: result.arrays[f"energy-{name}"] for name in NAMES if f"energy-{name}" in result.arrays}
+        shifts = {attack: energies["clean"] - energies[attack] for attack in ATTACKS}
+        for axes_, quantity, arrays in ((left, "E(x)", energies), (right, "E(x) - E(attacked x)", shifts)):
+            _boxes(axes_, {NAMES[name]: array for name, array in arrays.items()})
+            axes_.set(xlabel=f"{quantity}, nats", title=result.model if quantity == "E(x)" else "")
+            for name, array in arrays.items():
+                rows += rows_of({"value": array}, model=result.model, quantity=quantity, images=NAMES[name])
+        right.axvline(0, color="black", linewidth=0.5, zorder=0)
     return Drawing(figure, rows)
 
 
-def _means(values: Mapping[str, Value]) -> list[str]:
-    return [f"{values[f'energy-shift-{attack}'].value:+.1f}" for attack in ATTACKS]
+def _boxes(axes: Axes, arrays: Mapping[str, Any]) -> None:
+    """Draw quartiles, and whiskers from the 5th to the 95th percentile, of each array, the first on top."""
+    axes.boxplot(
+        list(arrays.values()), orientation="horizontal", whis=(5, 95), showfliers=False, tick_labels=list(arrays)
+    )
+    axes.invert_yaxis()

@@ -11,7 +11,7 @@ from fake_evaluation import FakeEvaluation
 from torch import nn
 
 from jembench.errors import NotApplicable, SpecError
-from jembench.interfaces import DataSpec, Value
+from jembench.interfaces import DataSpec
 from jembench.report.figures.base import Result
 from jembench_robustness.energy_figure import draw
 from jembench_robustness.energy_shift import EnergyShift
@@ -77,16 +77,14 @@ def test_what_it_cannot_be(evaluation):
 class Shown(Result):
     protocol: ClassVar = {"eps": "0.1", "norm": "linf"}
     trained_on = model = "toy"
-    values: ClassVar = {
-        f"energy-shift-{name}": Value(1.0, 0.5, 1.5, 30, "nats", "") for name in ("pgd", "apgd-t", "cw")
-    }
 
 
 def test_the_figure_has_every_energy_and_shift():
     rng = np.random.default_rng(0)
     arrays = {f"energy-{name}": rng.normal(size=30) for name in ("clean", "pgd", "apgd-t", "cw", "samples")}
-    counted = Counter()
-    for row in draw([Shown(None, arrays), Shown(None, arrays)]).rows:
-        counted[row["quantity"], row["images"]] += row["count"]
+    rows = draw([Shown(None, arrays), Shown(None, arrays)]).rows
+    counted = Counter((row["quantity"], row["images"]) for row in rows)
     assert len(counted) == 8
     assert set(counted.values()) == {60}
+    shifts = [row["value"] for row in rows if row["images"] == "PGD" and row["quantity"] != "E(x)"]
+    assert shifts[:30] == (arrays["energy-clean"] - arrays["energy-pgd"]).tolist()
