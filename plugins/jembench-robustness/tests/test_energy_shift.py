@@ -66,6 +66,15 @@ def test_energies_are_those_of_the_closed_form(evaluation):
     assert "energy-samples" not in arrays
 
 
+def test_an_image_that_no_attack_breaks_keeps_its_energy(evaluation):
+    evaluation.model.weight.data.zero_()
+    evaluation.labels.zero_()  # the class of all images
+    arrays = EnergyShift(eps=str(EPS), images=20, steps=2).compute(evaluation).arrays
+    for attack in ("pgd", "apgd-t", "cw"):
+        assert not arrays[f"broken-{attack}"].any()
+        np.testing.assert_array_equal(arrays[f"energy-{attack}"], arrays["energy-clean"])
+
+
 def test_what_it_cannot_be(evaluation):
     with pytest.raises(SpecError, match="eps"):
         EnergyShift(eps="none")
