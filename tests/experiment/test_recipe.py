@@ -199,7 +199,7 @@ def test_a_file_that_is_not_there():
             '[guard]\nladder = ["pray"]\n[optimizer]',
             "ladder[0] is 'pray'; it must be one of seed, steps",
         ),
-        ('"sgd"', '"lion"', "There is no optimizer named 'lion'. Known: adam, sgd."),
+        ('"sgd"', '"lion"', "There is no optimizer named 'lion'. Known: adam, clipped-adam, sgd."),
         (
             "[optimizer]",
             "[model]\nnorm = [3]\n[optimizer]",

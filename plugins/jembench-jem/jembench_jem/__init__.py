@@ -7,13 +7,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from jembench.plugin import Names, OnlyWith, Range
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from torch import Tensor
+    from torch.optim import Optimizer
+
     from jembench.interfaces import DataSpec
+    from jembench.parts import PersistentChains
+    from jembench_jem.heuristics import TamedJEM
     from jembench_jem.importer import AuthorsCheckpoint
     from jembench_jem.model import JEM, FactoredJEM
 
 Norm = Literal["none", "batch", "instance", "layer", "act"]
 Net = Annotated[str, Names()]
 Momentum = Annotated[float, OnlyWith("norm", "batch")]
+Count = Annotated[int, Range(least=1)]
+Positive = Annotated[float, Range(above=0)]
+NotNegative = Annotated[float, Range(least=0)]
 
 
 def jem(
@@ -44,6 +54,60 @@ def jem_factored(
     from jembench_jem.model import FactoredJEM
 
     return FactoredJEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
+
+
+def jem_tamed(
+    data: DataSpec,
+    *,
+    net: Net = "auto",
+    norm: Norm = "none",
+    dropout: float = 0.0,
+    momentum: Momentum = 0.9,
+    energies: Literal["clip", "drop"] = "clip",
+    limit: Positive = 3.0,
+) -> TamedJEM:
+    """JEM whose loss clips or drops energies of outlying samples, which did not stabilise it (Appendix H.3).
+
+    A sample is an outlier if its energy is more than ``limit`` robust standard deviations from the median of the batch.
+    """
+    from jembench.parts import build_net
+    from jembench_jem.heuristics import TamedJEM
+
+    return TamedJEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum), energies, limit)
+
+
+def clipped_adam(
+    params: Iterable[Tensor], lr: float, betas: tuple[float, float], weight_decay: float, norm: float = 1.0
+) -> Optimizer:
+    """Adam on gradients of the loss that are scaled down to at most ``norm`` (Appendix H.3)."""
+    from jembench_jem.heuristics import ClippedAdam
+
+    return ClippedAdam(params, lr, betas=betas, weight_decay=weight_decay, fused=True, norm=norm)
+
+
+def proper_sgld(
+    data: DataSpec,
+    *,
+    steps: Count = 20,
+    step_size: Positive = 0.01,
+    decay: NotNegative = 0.55,
+    offset: Positive = 1.0,
+    temperature: NotNegative = 1.0,
+    buffer: Annotated[int, Range(least=1, most=100_000_000)] = 10_000,
+    reinit: Annotated[float, Range(least=0, most=1)] = 0.05,
+) -> PersistentChains:
+    """Persistent chains of proper SGLD: variance twice the step, steps that decay polynomially (Appendix H.1).
+
+    Step t of an iteration has the size step_size (1 + t / offset) ** -decay, and noise of twice that variance, times
+    ``temperature``.
+    """
+    from jembench.parts import PersistentChains
+    from jembench_jem.heuristics import ProperLangevin
+
+    langevin = ProperLangevin(
+        steps=steps, step_size=step_size, noise=0.0, decay=decay, offset=offset, temperature=temperature
+    )
+    return PersistentChains(data, langevin, buffer_size=buffer, reinit=reinit)
 
 
 def jem_importer() -> AuthorsCheckpoint:

@@ -1,0 +1,89 @@
+"""Heuristics that the authors of JEM tried against divergence and that did not stabilise training, and proper SGLD.
+
+Grathwohl et al. (2020, Appendix H.3) name clipped gradients, clipped energies and ignored examples of atypical energy,
+without constants; those here are ours. Appendix H.1 describes proper SGLD.
+
+Legend: B chains, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor, nn
+
+from jembench.interfaces import Batch, ChainState, GradEnergy, Loss, Negatives, StepInfo
+from jembench.parts import Langevin, hybrid_loss, langevin_step
+from jembench_jem.model import JEM
+
+NORMAL = 1.4826
+"""The standard deviation of a Gaussian, in units of its median absolute deviation."""
+
+
+class TamedJEM(JEM):
+    """JEM whose loss clips, or leaves out, energies of samples far from those of the other samples of the batch.
+
+    Args:
+        net: see :class:`~jembench.parts.LogitModel`.
+        energies: ``clip`` or ``drop``.
+        limit: the largest distance of an energy from the median, in robust standard deviations.
+    """
+
+    def __init__(self, net: nn.Module, energies: Literal["clip", "drop"], limit: float) -> None:
+        super().__init__(net)
+        self.energies, self.limit = energies, limit
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """Return the loss of JEM with another mean E(x_q). The guard and the history see all energies."""
+        loss = hybrid_loss(self, batch, negatives, self.weights)
+        assert loss.energies is not None
+        samples = loss.energies.samples
+        return loss._replace(total=loss.total + samples.mean() - self.tamed_mean(samples))
+
+    def tamed_mean(self, energies: Float[Tensor, " B"]) -> Float[Tensor, ""]:
+        """Return the mean of clipped energies, or of those that are not left out."""
+        median = energies.detach().median()
+        spread = NORMAL * (energies.detach() - median).abs().median()
+        low, high = median - self.limit * spread, median + self.limit * spread
+        if self.energies == "clip":
+            return energies.clamp(low, high).mean()
+        kept = (energies.detach() >= low) & (energies.detach() <= high)
+        return torch.where(kept, energies, 0).sum() / kept.sum()
+
+
+class ClippedAdam(torch.optim.Adam):
+    """Adam on gradients whose common norm is at most ``norm``; other arguments are those of Adam."""
+
+    def __init__(self, params: Iterable[Tensor], lr: float, *, norm: float, **options: Any) -> None:
+        super().__init__(params, lr, **options)
+        self.norm = norm
+
+    def step(self, closure: Any = None) -> Any:
+        """Clip the gradients of all parameters and take a step."""
+        weights = [weight for group in self.param_groups for weight in group["params"]]
+        nn.utils.clip_grad_norm_(weights, self.norm)
+        return super().step(closure)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProperLangevin(Langevin):
+    """SGLD whose noise has the variance of twice the step times the temperature (Welling & Teh, 2011).
+
+    Step t of a chain has the size ``step_size (1 + t / offset) ** -decay``, t from 0 in each iteration of a training.
+    """
+
+    decay: float
+    offset: float
+    temperature: float
+
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+        """Take one step with every chain."""
+        energy, grad = grad_energy(state.x, state.y)
+        size = self.step_size * (1 + state.steps / self.offset) ** -self.decay
+        noise = (2 * size * self.temperature) ** 0.5
+        x = langevin_step(state.x, grad, step_size=size, noise=noise, generator=generator)
+        return state._replace(x=x, steps=state.steps + 1), StepInfo(energy, grad)

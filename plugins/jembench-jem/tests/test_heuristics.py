@@ -1,0 +1,80 @@
+"""The heuristics of Appendix H.3 and proper SGLD, against computations that are written out."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from jembench.catalog import registry
+from jembench.interfaces import Batch, ChainState, DataSpec, Negatives
+from jembench.testing import check_model, check_sampler, parametrize
+from jembench_jem import clipped_adam
+from jembench_jem.heuristics import TamedJEM
+
+DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
+
+
+@parametrize(check_model("jem-tamed:net=small-4,energies=drop"))
+def test_tamed_jem(check):
+    check()
+
+
+@parametrize(check_sampler("proper-sgld:buffer=100"))
+def test_proper_sgld(check):
+    check()
+
+
+@pytest.mark.parametrize("energies", ["clip", "drop"])
+def test_an_outlier_has_no_gradient_and_the_others_keep_theirs(energies):
+    """Of the median 3 and deviations 2, 1, 0, 1 and 97, the limit is 3 * 1.4826 above and below."""
+    model = TamedJEM(nn.Identity(), energies, 3.0)
+    given = torch.tensor([1.0, 2.0, 3.0, 4.0, 100.0], requires_grad=True)
+    mean = model.tamed_mean(given)
+    (grad,) = torch.autograd.grad(mean, given)
+    last, share = (3 + 3 * 1.4826, 1 / 5) if energies == "clip" else (0, 1 / 4)
+    assert mean.item() == pytest.approx((1 + 2 + 3 + 4 + last) * share, rel=1e-6)
+    assert grad.tolist() == pytest.approx([share] * 4 + [0])
+
+
+def test_the_loss_is_that_of_jem_with_another_mean_and_the_guard_sees_all_energies():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
+    model = TamedJEM(net, "drop", 3.0)
+    x, far = torch.randn(5, *DATA.shape), torch.randn(5, *DATA.shape)
+    far[0] *= 1000
+    y = torch.tensor([0, 1, 2, 0, 1])
+    loss = model.training_loss(Batch(x, x, y), Negatives(far, None))
+    energy = -net(far).logsumexp(1)
+    inliers = energy[1:]
+    spread = 1.4826 * (energy - energy.median()).abs().median()
+    assert (energy - energy.median()).abs()[0] > 3 * spread
+    kept = inliers[(inliers - energy.median()).abs() <= 3 * spread]
+    expected = nn.functional.cross_entropy(net(x), y) - net(x).logsumexp(1).mean() - kept.mean()
+    torch.testing.assert_close(loss.total, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(loss.energies.samples, energy)
+
+
+def test_a_step_of_clipped_adam_is_one_of_adam_on_the_scaled_gradient():
+    ours, plain = (nn.Parameter(torch.tensor([3.0, -4.0])) for _ in range(2))
+    options = {"lr": 0.1, "betas": (0.9, 0.999), "weight_decay": 0.0}
+    first, second = clipped_adam([ours], **options, norm=1.0), torch.optim.Adam([plain], **options)
+    for gradient, scaled in (([30.0, -40.0], [0.6, -0.8]), ([0.3, 0.4], [0.3, 0.4])):
+        ours.grad, plain.grad = torch.tensor(gradient), torch.tensor(scaled)
+        first.step(), second.step()
+    torch.testing.assert_close(ours, plain)
+
+
+def test_noise_has_twice_the_variance_of_a_step_and_steps_decay():
+    spec = "proper-sgld:step_size=0.1,decay=0.5,offset=2,temperature=0.25,buffer=10"
+    sampler = registry.resolve("samplers", spec).make(DATA)
+    x = torch.zeros(20_000, *DATA.shape)
+    state = ChainState(x, steps=6)  # of size .1 * (1 + 6 / 2) ** -.5 = .05
+
+    def uphill(x, y):
+        return x.flatten(1).sum(1), torch.ones_like(x)
+
+    moved, _ = sampler.step(state, uphill, torch.Generator().manual_seed(0))
+    assert moved.steps == 7
+    assert moved.x.mean().item() == pytest.approx(-0.05, abs=4 * math.sqrt(0.025 / x.numel()))
+    assert moved.x.var().item() == pytest.approx(2 * 0.05 * 0.25, rel=0.02)
