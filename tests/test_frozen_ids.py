@@ -27,6 +27,7 @@ FIRST_PARTY = {
     "jembench-jem",
     "jembench-residual-flow",
     "jembench-robustness",
+    "jembench-vera",
     "jembench-wrn",
     "jembench-zoo",
 }

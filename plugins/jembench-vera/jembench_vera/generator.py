@@ -1,0 +1,149 @@
+"""The generator q(x), its entropy gradient, and the local posterior that estimates it.
+
+    z ~ N(0, I),  x = G(z) + sigma eps,  eps ~ N(0, I)
+
+The gradient of the entropy H(q) towards x is c(x) = -grad_x log q(x) = E_{q(z|x)}[x - G(z)] / sigma^2. The posterior
+q(z|x) is approximated by importance sampling from N(z, diag eta^2) around the z that x was drawn from: Grathwohl et al.
+(2021), section 3. The networks and constants are those of the code (wgrathwohl/VERA).
+
+Legend: B batch, P particles, L latent dimensions, F maps, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jembench.interfaces import DataSpec
+from jembench.parts import Bounds
+
+SMALLEST = 4
+"""The least height and width of the maps that the first layer makes; each block doubles them."""
+
+SIGMA, SMALLEST_SIGMA, LARGEST_SIGMA = 0.01, 0.01, 0.3
+"""The standard deviation of the pixel noise at the start, and its bounds, on [-1, 1]."""
+
+ETA = 0.1
+"""The standard deviations of the approximate posterior at the start."""
+
+
+class UpBlock(nn.Module):
+    """Batch norm, ReLU, doubling and convolution, batch norm, ReLU and convolution, added to the doubled input.
+
+    Args:
+        width: F.
+    """
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+        self.conv1, self.conv2 = (nn.Conv2d(width, width, 3, padding=1) for _ in range(2))
+
+    def forward(self, x: Float[Tensor, "B F H W"]) -> Float[Tensor, "B F 2*H 2*W"]:
+        hidden = self.conv1(_doubled(F.relu(self.norm1(x))))
+        hidden = self.conv2(F.relu(self.norm2(hidden)))
+        return _doubled(x) + hidden
+
+
+def _doubled(x: Tensor) -> Tensor:
+    return F.interpolate(x, scale_factor=2, mode="nearest")
+
+
+class ImageNet(nn.Module):
+    """The mean image G(z): a linear map to small maps, blocks that double them, and a last convolution with tanh.
+
+    Images of 32 x 32 take three blocks. Weights are drawn as Xavier uniform with the gain of a ReLU.
+
+    Args:
+        data: the description of the images.
+        latent: L.
+        width: F.
+    """
+
+    def __init__(self, data: DataSpec, *, latent: int, width: int) -> None:
+        super().__init__()
+        channels, height, width_of_image = data.shape
+        size, blocks = (height, width_of_image), 0
+        while all(side % 2 == 0 and side // 2 >= SMALLEST for side in size):
+            size, blocks = (size[0] // 2, size[1] // 2), blocks + 1
+        self.bounds = data.bounds
+        self.first = nn.Sequential(nn.Linear(latent, width * math.prod(size)), nn.Unflatten(1, (width, *size)))
+        self.blocks = nn.Sequential(*(UpBlock(width) for _ in range(blocks)))
+        self.norm = nn.BatchNorm2d(width)
+        self.last = nn.Conv2d(width, channels, 3, padding=1)
+        for layer in self.modules():
+            if isinstance(layer, nn.Conv2d | nn.Linear):
+                nn.init.xavier_uniform_(layer.weight, 1.0 if layer is self.first[0] else math.sqrt(2))
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, z: Float[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
+        """Return G(z), within the bounds."""
+        x = torch.tanh(self.last(F.relu(self.norm(self.blocks(self.first(z))))))
+        low, high = self.bounds
+        return x if self.bounds == (-1, 1) else low + (high - low) * (x + 1) / 2
+
+
+class Generator(nn.Module):
+    """The distribution q(x), and the width of the approximate posterior around a latent.
+
+    Args:
+        net: G(z), (B, L) -> (B, C, H, W).
+        bounds: of a pixel; sigma is relative to half their distance.
+        latent: L.
+        particles: P.
+    """
+
+    def __init__(self, net: nn.Module, bounds: Bounds, *, latent: int, particles: int) -> None:
+        super().__init__()
+        self.net, self.latent, self.particles = net, latent, particles
+        self.bounds, self.half = bounds, (bounds[1] - bounds[0]) / 2
+        self.log_sigma = nn.Parameter(torch.tensor(math.log(SIGMA * self.half)))
+        self.log_eta = nn.Parameter(torch.full((latent,), math.log(ETA)))
+
+    def forward(self, z: Float[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
+        """Return G(z) in float32: the resolution of bfloat16 is of the size of sigma."""
+        with torch.autocast(z.device.type, enabled=False):
+            mean: Tensor = self.net(z)
+        return mean
+
+    def draw(self, n: int) -> tuple[Float[Tensor, "B C H W"], Float[Tensor, "B L"]]:
+        """Draw images and their latents by torch's global generator."""
+        z = torch.randn(n, self.latent, device=self.log_eta.device, dtype=self.log_eta.dtype)
+        mean = self(z)
+        return mean + self.log_sigma.exp() * torch.randn_like(mean), z
+
+    @torch.no_grad()
+    def entropy_gradient(self, x: Float[Tensor, "B C H W"], z: Float[Tensor, "B L"]) -> Float[Tensor, "B C H W"]:
+        """Estimate -grad_x log q(x) by self-normalised importance sampling.
+
+        The weights are those of log q(x|z_p) + log N(z_p; 0, I) - log N(z_p; z, diag eta^2), without constants.
+
+        Args:
+            x: drawn images.
+            z: their latents.
+        """
+        noise = torch.randn(self.particles, *z.shape, device=z.device, dtype=z.dtype)
+        z_p = z + self.log_eta.exp() * noise
+        difference = x - self(z_p.flatten(0, 1)).unflatten(0, z_p.shape[:2])
+        precision = torch.exp(-2 * self.log_sigma)
+        log_ratio = noise.square().sum(2) - z_p.square().sum(2) - precision * difference.square().flatten(2).sum(2)
+        weights = (log_ratio / 2).softmax(0)
+        return precision * (weights[:, :, None, None, None] * difference).sum(0)
+
+    def posterior_loss(self, x: Float[Tensor, "B C H W"], z: Float[Tensor, "B L"]) -> Tensor:
+        """Return -E[log q(x|z') + log N(z'; 0, I)] - H(N(z, diag eta^2)), z' from the latter, in nats.
+
+        Terms that do not depend on eta are left out.
+        """
+        z_p = z + self.log_eta.exp() * torch.randn_like(z)
+        surprise = torch.exp(-2 * self.log_sigma) * (x - self(z_p)).square().flatten(1).sum(1) + z_p.square().sum(1)
+        return surprise.mean() / 2 - self.log_eta.sum()
+
+    @torch.no_grad()
+    def clamp_sigma(self) -> None:
+        """Move sigma to within its bounds, as the code does after each step."""
+        self.log_sigma.clamp_(math.log(SMALLEST_SIGMA * self.half), math.log(LARGEST_SIGMA * self.half))

@@ -1,0 +1,144 @@
+"""VERA as a jembench model: an energy, a generator and a posterior, which are trained in turns.
+
+Legend: B batch, N samples, K classes, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from jembench.interfaces import Batch, Chains, Energies, Loss, Negatives, Phase
+from jembench.parts import LogitModel, marginal_energy
+from jembench.plugin import SpecError
+from jembench_vera.generator import Generator
+from jembench_vera.refinement import refined
+
+_SAMPLES_PER_PASS = 100
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Terms:
+    """The weights of the terms of the energy's loss, and that of the generator's entropy."""
+
+    classification: float = 100.0
+    gradient: float = 0.1
+    p_control: float = 0.0
+    n_control: float = 0.0
+    unlabelled: float = 0.0
+    entropy: float = 1e-4
+
+
+class VERA(LogitModel):
+    """A classifier whose energies are trained against the samples of a generator.
+
+    Args:
+        net: (B, C, H, W) -> (B, K), without batch norm.
+        generator: of the samples.
+        terms: the weights.
+        rates: the learning rates of the phases ``generator`` and ``posterior``.
+        refinement: the number of MALA steps of a sample.
+    """
+
+    chains: Chains = "none"
+    compiles = False  # the gradient penalty is differentiated twice
+
+    def __init__(
+        self, net: nn.Module, generator: Generator, terms: Terms, rates: Mapping[str, float], refinement: int = 0
+    ) -> None:
+        super().__init__(net)
+        self.generator, self.terms, self.rates, self.refinement = generator, terms, rates, refinement
+
+    def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """Return the loss of the energy, with E(x) = -logsumexp f(x) and samples x_g of the generator.
+
+        L = mean E(x) - mean E(x_g) + gradient mean |dE/dx|^2 / 2 + p_control mean E(x)^2
+          + n_control mean E(x_g)^2 + classification CE(f(x_l), y_l) + unlabelled mean H(p(y|x))
+        """
+        terms, x = self.terms, batch.x.detach().requires_grad_()
+        logits = self.logits(x)
+        data = marginal_energy(logits)
+        (slope,) = torch.autograd.grad(data.sum(), x, create_graph=True)
+        with torch.no_grad():
+            samples, _ = self.generator.draw(len(x))
+        if batch.x is batch.x_labelled:
+            labelled, of_samples = logits, self.logits(samples)
+        else:
+            both = self.logits(torch.cat([batch.x_labelled, samples]))
+            labelled, of_samples = both.split([len(batch.x_labelled), len(samples)])
+        energies = Energies(data, marginal_energy(of_samples))
+        parts = {
+            "energy_data": energies.data.mean(),
+            "energy_samples": energies.samples.mean(),
+            "gradient": slope.square().flatten(1).sum(1).mean() / 2,
+            "cross_entropy": F.cross_entropy(labelled.float(), batch.y_labelled),
+        }
+        total = parts["energy_data"] - parts["energy_samples"] + terms.gradient * parts["gradient"]
+        total = total + terms.classification * parts["cross_entropy"]
+        total = total + terms.p_control * energies.data.square().mean()
+        total = total + terms.n_control * energies.samples.square().mean()
+        if terms.unlabelled:
+            log_p = logits.float().log_softmax(1)
+            parts["class_entropy"] = -(log_p.exp() * log_p).sum(1).mean()
+            total = total + terms.unlabelled * parts["class_entropy"]
+        return Loss(total, {name: part.detach() for name, part in parts.items()}, energies)
+
+    def phases(self) -> dict[str, Phase]:
+        """Return the turns of the generator, with the noise of its pixels, and of the posterior's width."""
+        own = [parameter for parameter in self.generator.parameters() if parameter is not self.generator.log_eta]
+        return {
+            "generator": Phase(own, self.generator_loss, {"learning_rate": self.rates["generator"]}),
+            "posterior": Phase(
+                [self.generator.log_eta],
+                self.posterior_loss,
+                {"learning_rate": self.rates["posterior"], "betas": (0.9, 0.999)},
+            ),
+        }
+
+    def generator_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """Return mean E(x_g) - entropy H, the latter with the gradient of H but another value."""
+        self.generator.clamp_sigma()
+        x, z = self.generator.draw(len(batch.x))
+        towards = self.generator.entropy_gradient(x, z)
+        total = self.energy(x).mean() - self.terms.entropy * (towards * x).flatten(1).sum(1).mean()
+        return Loss(total, {"sigma": self.generator.log_sigma.detach().exp()})
+
+    def posterior_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
+        """Return the posterior's loss at new samples; its part ``eta`` is the mean standard deviation."""
+        with torch.no_grad():
+            x, z = self.generator.draw(len(batch.x))
+        loss = self.generator.posterior_loss(x, z)
+        return Loss(loss, {"eta": self.generator.log_eta.detach().exp().mean()})
+
+    def sample(
+        self, n: int, y: Int[Tensor, " N"] | None = None, *, generator: torch.Generator
+    ) -> Float[Tensor, "N C H W"]:
+        """Draw n mean images G(z) on the generator's device, or with ``refinement`` images G(z) + sigma eps.
+
+        These are the ends of chains on (z, eps), whose density is proportional to exp(-E(G(z) + sigma eps)), as in the
+        code: the prior of z and eps is their start alone.
+
+        Raises:
+            SpecError: for labels.
+        """
+        if y is not None:
+            raise SpecError("The generator of vera has no classes, so that its samples cannot be of a class.")
+        return torch.cat([self._draw(len(part), generator) for part in torch.arange(n).split(_SAMPLES_PER_PASS)])
+
+    def _draw(self, n: int, random: torch.Generator) -> Tensor:
+        z = torch.randn(n, self.generator.latent, generator=random, device=random.device)
+        if not self.refinement:
+            return self.generator(z)
+
+        def image(z: Tensor, eps: Tensor) -> Tensor:
+            return self.generator(z) + self.generator.log_sigma.exp() * eps
+
+        eps = torch.randn(self.generator(z).shape, generator=random, device=random.device)
+        start, step_size = (z, eps), 1 / self.generator.latent
+        ends = refined(lambda *latents: -self.energy(image(*latents)), start, step_size, self.refinement, random)
+        return image(*ends).clamp(*self.generator.bounds)

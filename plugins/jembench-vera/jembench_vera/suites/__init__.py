@@ -1,0 +1,1 @@
+"""The recipes of VERA, as TOML."""
