@@ -1,0 +1,1 @@
+"""The recipes that diffusion models are trained with: TOML files in ``recipes``."""

@@ -1,0 +1,131 @@
+"""The bound, its classifier and its samples, by the optimal predictor of Gaussian data; one training step in full."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from jembench.interfaces import Batch, DataSpec
+from jembench.plugin import SpecError, resolve
+from jembench_diffusion import diffusion
+from jembench_diffusion.model import DiffusionClassifier, DiffusionDensity, log_noise_to_signal
+
+DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
+SPREAD, D = 0.2, 4
+MEANS = torch.tensor([[-0.5, 0.1, 0.0, 0.3], [0.2, -0.3, 0.4, 0.0], [0.3, 0.3, -0.2, -0.4]]).view(3, 1, 2, 2)
+
+
+class Optimal(nn.Module):
+    """E[eps | x_t, y] for images N(mean_y, SPREAD^2)."""
+
+    def __init__(self, schedule, timesteps):
+        super().__init__()
+        gamma = log_noise_to_signal(schedule, timesteps)
+        self.register_buffer("signal", gamma.neg().sigmoid().float())
+
+    def forward(self, x, t, y):
+        signal = self.signal[t][:, None, None, None]
+        return (1 - signal).sqrt() * (x - signal.sqrt() * MEANS[y]) / (signal * SPREAD**2 + 1 - signal)
+
+
+def optimal(made=DiffusionDensity, schedule="linear", timesteps=1000, evaluations=1000, steps=1000, eta=0.0):
+    return made(DATA, Optimal(schedule, timesteps), timesteps, schedule, evaluations, steps, eta)
+
+
+@pytest.fixture
+def images():
+    generator = torch.Generator().manual_seed(0)
+    y = torch.arange(60) % 3
+    return MEANS[y] + SPREAD * torch.randn(60, *DATA.shape, generator=generator)
+
+
+def log_normal(x):
+    """log N(x; mean_y, SPREAD^2) of every class, (B, K)."""
+    squares = (x[:, None] - MEANS).flatten(2).square().sum(2)
+    return -squares / (2 * SPREAD**2) - D / 2 * math.log(2 * math.pi * SPREAD**2)
+
+
+def bound(x, model):
+    """The bound of every class with the expectation over eps in closed form."""
+    a2, s2 = model.alpha.double().square(), model.sigma.double().square()
+    squares = (x[:, None] - MEANS).flatten(2).square().sum(2).double()
+    total = -D / 2 * math.log(2 * math.pi * s2[0] / a2[0])
+    for t in range(len(a2)):
+        error = (a2[t] ** 2 * SPREAD**4 * D + s2[t] * a2[t] * squares) / (a2[t] * SPREAD**2 + s2[t]) ** 2
+        before = 1.0 if t == 0 else a2[t - 1] * s2[t] / (a2[t] * s2[t - 1]) - 1
+        total = total - before / 2 * error
+    kl = (s2[-1] + a2[-1] * x.double().square() - 1 - s2[-1].log()).flatten(1).sum(1) / 2
+    return total - kl[:, None]
+
+
+def test_the_bound_is_below_the_log_density_and_near_it_with_many_steps(images):
+    gaps = [
+        (log_normal(images) - bound(images, optimal(schedule="log-snr", timesteps=steps, evaluations=1))).mean()
+        for steps in (20, 100, 1000)
+    ]
+    assert gaps[0] > gaps[1] > gaps[2] > 0
+    assert gaps[2] < 0.15
+
+
+@pytest.mark.parametrize("schedule", ["linear", "cosine", "log-snr"])
+def test_its_estimate_agrees_with_the_expectation(images, schedule):
+    model = optimal(schedule=schedule, timesteps=400, evaluations=400, steps=1)
+    difference = (model.logits(images).double() - bound(images, model))[torch.arange(60), torch.arange(60) % 3]
+    assert difference.mean().abs() < 2.0  # noise that all images share
+    assert difference.std() < 1.5
+
+
+def test_both_classify_as_the_rule_of_bayes_does(images):
+    best = log_normal(images).argmax(1)
+    for made in (DiffusionClassifier, DiffusionDensity):
+        agree = (optimal(made).logits(images).argmax(1) == best).float().mean()
+        assert agree >= 0.95
+    model = optimal(evaluations=50)
+    expected = model.logits(images).logsumexp(1) - math.log(3)
+    assert torch.allclose(model.log_prob(images), expected)
+
+
+def test_uniform_logits_are_mean_squared_errors_with_noise_shared_by_classes(images):
+    model = optimal(DiffusionClassifier, timesteps=10, evaluations=10)
+    logits = model.logits(images)
+    assert torch.allclose(model.logits(images[7:9]), logits[7:9], atol=1e-5)
+    assert [t for t, _ in model.errors(images)] == list(range(10))
+    assert torch.allclose(-sum(e for _, e in model.errors(images)) / 10, logits)
+    assert not hasattr(model, "log_prob")
+
+
+@pytest.mark.parametrize("eta", [0.0, 1.0])
+def test_samples_have_the_moments_of_their_class(eta):
+    model = optimal(steps=300, eta=eta)
+    y = torch.arange(3).repeat_interleave(200)
+    x = model.sample(600, y, generator=torch.Generator().manual_seed(0)).view(3, 200, D)
+    assert torch.allclose(x.mean(1), MEANS.flatten(1), atol=0.04)
+    assert torch.allclose(x.std(1), torch.full((3, D), SPREAD), atol=0.03)
+
+
+def test_one_training_step_by_hand():
+    model = diffusion(DATA, net="mlp-8", timesteps=20, evaluations=2, sampling_steps=2)
+    x, y = torch.rand(5, *DATA.shape), torch.arange(5) % 3
+    torch.manual_seed(3)
+    loss = model.training_loss(Batch(x, x, y), None)
+    torch.manual_seed(3)
+    t, noise = torch.randint(20, (5,)), torch.randn(5, *DATA.shape)
+    signal = (1 - torch.linspace(1e-4, 0.02, 20, dtype=torch.float64) * 50).cumprod(0).float()[t][:, None, None, None]
+    expected = (model.net(signal.sqrt() * x + (1 - signal).sqrt() * noise, t, y) - noise).square().mean()
+    assert torch.allclose(loss.total, expected, atol=1e-6)
+    assert torch.allclose(loss.parts["error"], expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"net": "unet-12"}, "multiple of 8"),
+        ({"net": "resnet"}, "no net named 'resnet'.*mlp-WIDTH"),
+        ({"timesteps": 10}, "neither may exceed the timesteps, 10"),
+    ],
+)
+def test_what_cannot_be_built_is_refused(options, message):
+    with pytest.raises(SpecError, match=message):
+        diffusion(DATA, **options)
+    assert resolve("models", "diffusion:net=mlp-8").make(DATA)
