@@ -60,7 +60,8 @@ class Density(Protocol):
     def log_prob(self, x: Tensor, y: Tensor | None = None) -> Tensor:
         """Return log p(x), or log p(x|y) for labels y (B,): (B, C, H, W) -> (B,), nats. ``y`` as for ``energy``.
 
-        The density integrates to 1 over all of R^(C H W), like that of a flow, or over ``DataSpec.bounds``.
+        The density integrates to 1 over all of R^(C H W), like that of a flow, or over ``DataSpec.bounds``. A model
+        whose values are lower bounds of a log density, such as an ELBO, sets ``log_prob_is_bound: bool`` to True.
 
         Raises:
             SpecError: for labels, if the model has no classes.

@@ -6,7 +6,7 @@ Legend: N test images.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from jembench.catalog.spec import Scalar
 from jembench.interfaces import Evaluation, Measurement, Need, Planned, Quantity, Resampling, Source
@@ -24,7 +24,8 @@ class BitsPerDim(Metric):
 
     The density is taken at the middle of each 8-bit cell. Papers report the mean over images
     with uniform noise (Theis et al., 2016, arXiv:1511.01844), which is not smaller for a log-concave density; the
-    protocol says ``at=cell-middle``.
+    protocol says ``at=cell-middle``. Of a model that bounds log p(x) the value is an upper bound, and the protocol says
+    ``density=bound``.
     """
 
     name: ClassVar[str] = "bits-per-dim"
@@ -43,6 +44,12 @@ class BitsPerDim(Metric):
         energy = evaluation.predictions.read("energy").double()
         require_finite(energy, "log densities", "test images")
         return {self.name: dequantisation.bits_per_dim(-energy, evaluation.data.spec).cpu().numpy()}
+
+    def measurement(self, evaluation: Evaluation, arrays: Arrays, **others: Any) -> Measurement:
+        """Return a measurement, whose protocol says whether the density is a bound."""
+        bound = {"density": "bound"} if getattr(evaluation.model, "log_prob_is_bound", False) else {}
+        parts = describe_test_images(len(arrays[self.name])) | bound
+        return super().measurement(evaluation, arrays, **{"parts": parts, **others})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the mean over test images."""

@@ -1,4 +1,5 @@
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -28,3 +29,6 @@ def test_the_mean_over_the_test_images_with_an_interval(fake):
     assert (value.unit, value.better, value.n) == ("bits", "lower", 100)
     np.testing.assert_allclose(measured.arrays["bits-per-dim"], expected)
     assert "at=cell-middle" in measured.protocol
+    assert "density" not in measured.protocol
+    evaluation.model = SimpleNamespace(log_prob_is_bound=True)
+    assert "density=bound" in BitsPerDim().compute(evaluation).protocol

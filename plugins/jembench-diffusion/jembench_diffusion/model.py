@@ -155,6 +155,8 @@ class DiffusionDensity(densities.ByBayes, DiffusionClassifier):
     The estimate is unbiased over the pairs; for one image, that of few pairs may exceed the bound.
     """
 
+    log_prob_is_bound = True
+
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         """Return the bound of log p(x|y) of every class, in nats."""
         scale = self.timesteps / self.evaluations
