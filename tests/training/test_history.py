@@ -23,6 +23,7 @@ MODELS = (
     "ratio:steps=1,outlier_steps=1",
     "glow:hidden=8,levels=1,steps=1",
     "residual-flow:blocks=1,hidden=8,levels=1",
+    "diffusion:net=mlp-8",
     "vera:net=small-1,width=2,latent=2,particles=2",
 )
 
