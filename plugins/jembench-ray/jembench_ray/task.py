@@ -12,8 +12,8 @@ import subprocess
 import sys
 import tempfile
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -89,7 +89,7 @@ def log_name(unit: str) -> str:
 def _run(unit: Unit, store: Path, *options: str) -> Ended:
     """Run the worker process of a unit. Its log is kept unless all went well."""
     log = store / "works" / log_name(unit.id)
-    with log.open("ab") as errors:
+    with log.open("ab") as errors, _cancellations() as cancellations:
         worker = subprocess.Popen(
             [sys.executable, *unit.command[1:], *options],
             env={**os.environ, **unit.environment},
@@ -98,11 +98,7 @@ def _run(unit: Unit, store: Path, *options: str) -> Ended:
             encoding="utf-8",
             preexec_fn=_end_with_parent,
         )
-    try:
-        printed, is_stopped = _wait(worker)
-    except BaseException:  # Ray cancels the task in a moment in which nothing waits
-        worker.terminate()
-        raise
+        printed, is_stopped = _wait(worker, cancellations)
     ended = Ended(id=unit.id, how="stopped", host=platform.node()) if is_stopped else None
     for line in printed.splitlines():
         with suppress(ValueError, TypeError):  # printed by something else
@@ -120,16 +116,26 @@ def _end_with_parent() -> None:
         _LIBC.prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 
 
-def _wait(worker: subprocess.Popen[str]) -> tuple[str, bool]:
+@contextmanager
+def _cancellations() -> Iterator[list[int]]:
+    """Collect the interrupts of ray.cancel: one that ended the start of a worker would leave the worker running."""
+    seen: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: seen.append(number))
+    try:
+        yield seen
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _wait(worker: subprocess.Popen[str], cancellations: list[int]) -> tuple[str, bool]:
     """Wait for a process; return what it printed, and whether Ray has cancelled the task, which stops it cleanly."""
     node, is_stopped = os.getppid(), False
     while True:
+        if cancellations and not is_stopped:  # a second signal would end the worker before it has saved
+            worker.terminate()
+            is_stopped = True
         try:
             return worker.communicate(timeout=LOOK)[0], is_stopped
-        except KeyboardInterrupt:  # ray.cancel, which may come again
-            if not is_stopped:  # a second signal would end the worker before it has saved
-                worker.terminate()
-            is_stopped = True
         except subprocess.TimeoutExpired:
             if os.getppid() != node:  # the node's raylet died, and Ray starts the task elsewhere
                 worker.terminate()
