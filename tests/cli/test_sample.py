@@ -67,7 +67,7 @@ def test_a_sampler_draws_from_any_energy(sample):
         (["zoo_of_tests:painter", "--steps", "5"], "zoo_of_tests:painter draws its images directly, without a chain."),
         (["zoo_of_tests:jem", "--steps", "0"], "0 is not in the range x>=1"),
         (["zoo_of_tests:jem", "--output", "thesis.tex"], "--output is thesis.tex; its name must end in .png."),
-        (["jemm"], "Nearest: jem, timm, igebm."),
+        (["jemm"], "Nearest: jem, jem-tamed, timm."),
     ],
 )
 def test_what_cannot_be_is_told_before_anything_is_trained(sample, arguments, text):

@@ -91,7 +91,7 @@ def test_a_loaded_sampler_goes_on_as_the_first_would_have():
     go(first, 0)
     second.load_state_dict({name: tensor.clone() for name, tensor in first.state_dict().items()})
     for mine, its in zip(go(first, 1), go(second, 1), strict=True):
-        assert mine == its if isinstance(mine, int) else torch.equal(mine, its)
+        assert torch.equal(mine, its) if isinstance(mine, torch.Tensor) else mine == its
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from jembench.parts import Drawing, Planned, panels
-from jembench.report.figures.base import Result, figure_of, rows_of
+from jembench.report.figures.base import Drawing, Planned, Result, figure_of, rows_of
 from jembench_robustness.energy_shift import ATTACKS
 
 if TYPE_CHECKING:
@@ -26,6 +25,8 @@ def plan(results: list[Result]) -> Iterator[Planned]:
 
 def draw(results: Sequence[Result]) -> Drawing:
     """Draw a row for each model: energies of all images at the left, shifts at the right."""
+    from jembench.parts import panels
+
     protocol = results[0].protocol
     title = (
         f"Energies and their shifts by attacks within {protocol['eps']} ({protocol['norm']}): {results[0].trained_on}"
