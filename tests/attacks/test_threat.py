@@ -55,7 +55,7 @@ def test_each_image_has_a_radius_of_its_own():
 
 
 def test_ascent_climbs_to_the_farthest_point_of_the_ball():
-    """Of a linear score w x in L2 it is x + eps w / |w|; without a step it is the start, projected onto the ball."""
+    """Ascend a linear score w x in L2 to x + eps w / |w|; return the projected start if there is no step."""
     x, w = torch.full((2, 1, 2, 2), 0.5), torch.tensor([[[[3.0, 0.0], [0.0, -4.0]]]])
 
     def climb(steps, start=None):

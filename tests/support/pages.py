@@ -36,7 +36,7 @@ TINY = {
 """Environment variables that make every training and every attack a short one."""
 
 IMPORTED = ("matplotlib.backends.backend_agg", "scipy.stats", "sklearn.datasets", "torchvision", "jinja2", "PIL.Image")
-"""What takes long to import, and most commands need, beside all modules of jembench."""
+"""Modules beside jembench's own that most commands need and that take long to import."""
 
 CLIENT = """#!{python} -IS
 import json, os, socket, sys

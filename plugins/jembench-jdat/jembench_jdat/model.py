@@ -26,7 +26,7 @@ from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
 from jembench.parts import LogitModel, Weights, execution, hybrid_loss, marginal_energy, threat
 
 TINY = 1e-10
-"""What the authors' code adds to the norm of logits."""
+"""The constant that the authors' code adds to the norm of logits."""
 
 
 class Attack(NamedTuple):

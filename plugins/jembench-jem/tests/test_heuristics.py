@@ -27,7 +27,7 @@ def test_proper_sgld(check):
 
 @pytest.mark.parametrize("energies", ["clip", "drop"])
 def test_an_outlier_has_no_gradient_and_the_others_keep_theirs(energies):
-    """Of the median 3 and deviations 2, 1, 0, 1 and 97, the limit is 3 * 1.4826 above and below."""
+    """Check the limit of 3 * 1.4826 around the median 3 of deviations 2, 1, 0, 1 and 97."""
     model = TamedJEM(nn.Identity(), energies, 3.0)
     given = torch.tensor([1.0, 2.0, 3.0, 4.0, 100.0], requires_grad=True)
     mean = model.tamed_mean(given)
