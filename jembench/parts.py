@@ -7,13 +7,11 @@ module of the factory imports only :mod:`jembench.plugin` at its top.
 from jembench import seeds as seeds
 from jembench.attacks import threat as threat
 from jembench.data import dequantisation as dequantisation
-from jembench.data.pixels import Bounds as Bounds
 from jembench.drawing import panels as panels
 from jembench.models import densities as densities
 from jembench.models import execution as execution
 from jembench.models.energies import LogitModel as LogitModel
 from jembench.models.energies import marginal_energy as marginal_energy
-from jembench.models.nets import build_net as build_net
 from jembench.models.objective import Weights as Weights
 from jembench.models.objective import hybrid_loss as hybrid_loss
 from jembench.models.wide_resnet import in_full as in_full

@@ -10,6 +10,7 @@ from jembench.catalog.options import Content as Content
 from jembench.catalog.options import Incidental as Incidental
 from jembench.catalog.options import Names as Names
 from jembench.catalog.options import OnlyWith as OnlyWith
+from jembench.catalog.options import built_from as built_from
 from jembench.catalog.options import pretrained as pretrained
 from jembench.catalog.registry import resolve as resolve
 from jembench.catalog.validation import Range as Range
@@ -23,3 +24,4 @@ from jembench.metrics.base import Metric as Metric
 from jembench.metrics.base import mean as mean
 from jembench.metrics.base import share as share
 from jembench.metrics.ood_scores import PredictionScore as PredictionScore
+from jembench.models.factories import network as network

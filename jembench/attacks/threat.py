@@ -9,12 +9,15 @@ from typing import NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Generator, Tensor
+from torch import Generator, Tensor, nn
 
 from jembench.attacks.eps import Norm as Norm
 from jembench.attacks.eps import largest_distance, rounding
-from jembench.attacks.gradient import Classes, Images
+from jembench.attacks.gradient import Classes, Images, logits_of
 from jembench.attacks.target import Target
+from jembench.interfaces import DataSpec
+from jembench.models.energies import LogitModel
+from jembench.models.execution import mode
 
 
 def distance(x: Images, other: Images, norm: Norm) -> Float[Tensor, " N"]:
@@ -77,6 +80,54 @@ def ascend(
         for _ in range(steps):
             moved = project(moved + step_size * steepest(gradient(moved), norm), x, radius, norm)
     return moved
+
+
+class Attack(NamedTuple):
+    """Projected gradient ascent from training images; lengths in units of a pixel's range, 0 to 1."""
+
+    norm: Norm
+    eps: float
+    steps: int
+    step_size: float
+
+    def random_start(self, x: Images) -> Images:
+        """Draw an image uniformly from the ball around each image, which may leave [0, 1]."""
+        return x + self.eps * in_unit_ball(len(x), tuple(x.shape[1:]), self.norm, x.device)
+
+
+class AttackedModel(LogitModel):
+    """A classifier that is trained on attacks on it. Its attacks move images of [0, 1].
+
+    Args:
+        net: (B, C, H, W) -> (B, K).
+        data: the description of the images.
+    """
+
+    def __init__(self, net: nn.Module, data: DataSpec) -> None:
+        super().__init__(net)
+        self.data = data
+
+    def unit(self, x: Images) -> Images:
+        """Return images in [0, 1], to which they are clamped, so that adversarial images are valid."""
+        low, high = self.data.bounds
+        return ((x - low) / (high - low)).clamp(0, 1)
+
+    def logits_of_unit(self, x: Images) -> Float[Tensor, "N K"]:
+        """Return f(x) of images in [0, 1], in float32 or float64."""
+        return logits_of(self, self.data, x)
+
+    def attacked(
+        self, attack: Attack, x: Images, score: Callable[[Tensor], Tensor], start: Images | None = None
+    ) -> Images:
+        """Return the last images of :func:`ascend` from images in [0, 1], successful or not.
+
+        The network is in evaluation mode, so that the attack does not change the statistics of batch norm, and dropout
+        draws no new mask at each step.
+        """
+        with mode(self, train=False):
+            return ascend(
+                score, x, attack.eps, attack.norm, steps=attack.steps, step_size=attack.step_size, start=start
+            )
 
 
 def starts(restarts: int, shape: tuple[int, ...], norm: Norm, generator: Generator) -> Float[Tensor, "R C H W"]:

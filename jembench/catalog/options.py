@@ -20,6 +20,7 @@ from jembench.errors import PluginError
 
 Factory = TypeVar("Factory", bound=Callable[..., Any])
 Mark = TypeVar("Mark")
+Component = TypeVar("Component")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,39 @@ class Option(NamedTuple):
 
 REQUIRED = inspect.Parameter.empty
 """The default of an option without one."""
+
+
+def built_from(
+    part: Callable[..., Any], **defaults: Scalar
+) -> Callable[[Callable[..., Component]], Callable[..., Component]]:
+    """Give a factory the options of a part, and the part that they make as a positional argument after its others.
+
+    Args:
+        part: a factory such as that of a network, called with the positional arguments that it declares.
+        defaults: of the part's options, where they differ from its own.
+    """
+    takes = sum(one.kind is one.POSITIONAL_OR_KEYWORD for one in inspect.signature(part).parameters.values())
+    options = {
+        name: inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=defaults.get(name, option.default), annotation=option.hint
+        )
+        for name, option in options_of(part).items()
+    }
+
+    def decorate(factory: Callable[..., Component]) -> Callable[..., Component]:
+        @functools.wraps(factory)
+        def build(*context: Any, **arguments: Any) -> Component:
+            given = {name: arguments.pop(name, option.default) for name, option in options.items()}
+            return factory(*context, part(*context[:takes], **given), **arguments)
+
+        signature = inspect.signature(factory)
+        own = list(signature.parameters.values())
+        before = [one for one in own if one.kind is not one.KEYWORD_ONLY][:-1]
+        after = [one for one in own if one.kind is one.KEYWORD_ONLY]
+        build.__signature__ = signature.replace(parameters=[*before, *options.values(), *after])  # type: ignore[attr-defined]
+        return build
+
+    return decorate
 
 
 def pretrained(factory: Factory) -> Factory:

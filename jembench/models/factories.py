@@ -1,13 +1,34 @@
-"""The models and importers that core registers. Imports no torch until one is made."""
+"""The models and importers that core registers, and the part of others. Imports no torch until one is made."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from jembench.catalog.options import Names, OnlyWith
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from jembench.interfaces import DataSpec
     from jembench.models.importing import StateDict
     from jembench.models.kernels import KernelDensity
+
+
+def network(
+    data: DataSpec,
+    *,
+    net: Annotated[str, Names()] = "auto",
+    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
+    dropout: float = 0.0,
+    momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.1,
+) -> Module:
+    """Return the network of a model, see :func:`jembench.models.nets.build_net`.
+
+    ``momentum`` is the share of a batch in the running statistics of batch norm.
+    """
+    from jembench.models.nets import build_net
+
+    return build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
 
 
 def kde(data: DataSpec) -> KernelDensity:

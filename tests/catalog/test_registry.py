@@ -3,13 +3,16 @@
 Distributions are faked as ``NAME-VERSION.dist-info`` folders on ``sys.path``, see the fixture ``site``.
 """
 
+import inspect
 import re
 import sys
 from pathlib import Path
+from typing import Annotated
 
 import pytest
 
-from jembench.catalog import discovery, registry
+from jembench.catalog import discovery, options, registry
+from jembench.catalog.validation import Range
 from jembench.errors import Incompatible, PluginError, SpecError, Unavailable
 from jembench.interfaces import API
 
@@ -265,3 +268,27 @@ def test_what_is_no_component_of_its_kind_is_refused(tmp_path, monkeypatch, kind
             registry.resolve(kind, "own_made:build").make()
     finally:
         sys.modules.pop("own_made", None)
+
+
+def test_a_factory_has_the_options_of_its_parts_with_defaults_of_its_own():
+    def ball(*, size: float = 1):
+        return ("ball", size)
+
+    def box(data, *, width: Annotated[int, Range(least=1)] = 2, height: int = 3):
+        return (data, width, height)
+
+    @options.built_from(box, height=5)
+    @options.built_from(ball)
+    def build(data, in_box, in_ball, *, last: bool = False):
+        return (data, in_box, in_ball, last)
+
+    known = options.options_of(build)
+    assert [(name, option.default) for name, option in known.items()] == [
+        ("width", 2),
+        ("height", 5),
+        ("size", 1.0),
+        ("last", False),
+    ]
+    assert known["width"].hint == Annotated[int, Range(least=1)]
+    assert build("x", height=7, last=True) == ("x", ("x", 2, 7), ("ball", 1.0), True)
+    inspect.signature(build).bind("x", width=4)

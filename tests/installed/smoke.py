@@ -49,6 +49,7 @@ def lists():
     assert "hybrid" in run("list", "suites")
     models = {model["name"]: model for model in json.loads(run("list", "models", "--format", "json"))}
     assert {"jem", "jem-factored", "baseline", "adversarial", "igebm", "glow", "residual-flow"} <= models.keys()
+    assert {"vera", "dat", "eb-jdat", "energy-finetuned", "diffusion", "trades", "smoothadv"} <= models.keys()
     assert not any(model["problem"] for model in models.values()), models
     executors = {
         executor["name"]: executor["problem"] for executor in json.loads(run("list", "executors", "--format", "json"))
@@ -61,6 +62,7 @@ def lists():
         "igebm-digits",
         "glow-digits",
         "residual-flow-digits",
+        "vera-digits",
     } <= recipes.keys()
     assert not any(recipe["problem"] for recipe in recipes.values()), recipes
     run("plugin", "new", "model", "my-ebm", "--folder", "my-ebm")  # its templates came along

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from jembench.plugin import Names, OnlyWith, Range
+from jembench.plugin import Names, OnlyWith, Range, built_from, network
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from jembench.interfaces import DataSpec
     from jembench_dat.curriculum import Curriculum
     from jembench_dat.model import DAT
@@ -15,13 +17,11 @@ Count = Annotated[int, Range(least=0)]
 Positive = Annotated[float, Range(above=0)]
 
 
+@built_from(network)
 def dat(
     data: DataSpec,
+    net: Module,
     *,
-    net: Annotated[str, Names()] = "auto",
-    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
-    dropout: float = 0.0,
-    momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.1,
     freeze: Annotated[bool, OnlyWith("norm", "batch")] = True,
     logit: Literal["joint", "marginal"] = "joint",
     marginal: Positive = 0.5,
@@ -35,12 +35,11 @@ def dat(
     ``steps`` of ``step_size`` in L2 within ``eps``, in units of a pixel's range. ``freeze`` keeps the statistics of
     batch norm as they are, for a second stage that starts from a trained fit.
     """
-    from jembench.parts import build_net
-    from jembench_dat.model import DAT, Attack
+    from jembench.parts import threat
+    from jembench_dat.model import DAT
 
-    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
-    attack = Attack(eps=eps, steps=steps, step_size=step_size)
-    return DAT(network, data, attack, joint=logit == "joint", marginal=marginal, freeze=freeze)
+    attack = threat.Attack("l2", eps, steps, step_size)
+    return DAT(net, data, attack, joint=logit == "joint", marginal=marginal, freeze=freeze)
 
 
 def ascent_curriculum(

@@ -11,8 +11,6 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
@@ -20,26 +18,17 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from jembench.interfaces import Batch, Chains, DataSpec, Energies, Loss, Negatives
-from jembench.parts import LogitModel, execution, marginal_energy, threat
+from jembench.parts import execution, marginal_energy, threat
 from jembench_dat.curriculum import auroc
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attack:
-    """Projected gradient ascent in L2 from training images; lengths in units of a pixel's range, 0 to 1."""
-
-    eps: float
-    steps: int
-    step_size: float
-
-
-class DAT(LogitModel):
+class DAT(threat.AttackedModel):
     """A model trained by the loss above.
 
     Args:
         net: (B, C, H, W) -> (B, K).
         data: the description of the images.
-        attack: of training.
+        attack: of training, in L2.
         joint: E is E(x, y) = -f(x)[y] with the labels of the data, as in the authors' code; False: E(x), as in the
             paper.
         marginal: the weight w, .5 in the authors' code, whose binary cross-entropy is the mean over data and outliers.
@@ -47,10 +36,10 @@ class DAT(LogitModel):
     """
 
     def __init__(
-        self, net: nn.Module, data: DataSpec, attack: Attack, *, joint: bool, marginal: float, freeze: bool
+        self, net: nn.Module, data: DataSpec, attack: threat.Attack, *, joint: bool, marginal: float, freeze: bool
     ) -> None:
-        super().__init__(net)
-        self.data, self.attack, self.joint, self.marginal, self.freeze = data, attack, joint, marginal, freeze
+        super().__init__(net, data)
+        self.attack, self.joint, self.marginal, self.freeze = attack, joint, marginal, freeze
         self.chains: Chains = "conditional" if joint else "marginal"
 
     def train(self, mode: bool = True) -> DAT:
@@ -92,13 +81,8 @@ class DAT(LogitModel):
     def _attacked(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
         """Return the last images of an attack on the cross-entropy of images, which are first clamped to the bounds."""
         low, high = self.data.bounds
-        attack = self.attack
 
         def loss(unit: Tensor) -> Tensor:
-            logits = execution.at_least_float32(self.logits(unit * (high - low) + low))
-            return F.cross_entropy(logits, y, reduction="sum")
+            return F.cross_entropy(self.logits_of_unit(unit), y, reduction="sum")
 
-        unit = ((x - low) / (high - low)).clamp(0, 1)
-        with execution.mode(self, train=False):
-            moved = threat.ascend(loss, unit, attack.eps, "l2", steps=attack.steps, step_size=attack.step_size)
-        return moved * (high - low) + low
+        return self.attacked(self.attack, self.unit(x), loss) * (high - low) + low

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-from jembench.plugin import Names, OnlyWith, Range
+from jembench.plugin import Range, built_from, network
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from jembench.interfaces import DataSpec
     from jembench_energy_ood.model import EnergyFinetuned
 
 Share = Annotated[float, Range(least=0, most=1)]
 
 
+@built_from(network)
 def energy_finetuned(
     data: DataSpec,
+    net: Module,
     *,
-    net: Annotated[str, Names()] = "auto",
-    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
-    dropout: float = 0.0,
-    momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.1,
     weight: Annotated[float, Range(above=0)] = 0.1,
     m_in: float | None = None,
     m_out: float | None = None,
@@ -32,8 +32,6 @@ def energy_finetuned(
     ``m_out`` are the margins in nats, -25 and -7 in the authors' code. By default they are quantiles of the energies of
     the training images when training starts. ``weight`` is that of the squared distances beyond the margins.
     """
-    from jembench.parts import build_net
     from jembench_energy_ood.model import EnergyFinetuned, Margins
 
-    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
-    return EnergyFinetuned(network, Margins(m_in, m_out, quantile_in, quantile_out), weight=weight)
+    return EnergyFinetuned(net, Margins(m_in, m_out, quantile_in, quantile_out), weight=weight)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.interfaces import DataSpec
-from jembench.parts import Bounds, in_full
+from jembench.parts import in_full
 from jembench_igebm.spectral import SpectralConv2d
 
 SLOPE = 0.2
@@ -146,7 +146,7 @@ class EnergyNet(nn.Module):
         return in_full(self.head, features).squeeze(1)
 
 
-def to_unit(x: Float[Tensor, "B C H W"], bounds: Bounds) -> Float[Tensor, "B C H W"]:
+def to_unit(x: Float[Tensor, "B C H W"], bounds: tuple[float, float]) -> Float[Tensor, "B C H W"]:
     """Map ``bounds`` to [0, 1], the range of images in the published networks."""
     low, high = bounds
     return (x - low) / (high - low)

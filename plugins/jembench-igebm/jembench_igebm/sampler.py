@@ -12,7 +12,7 @@ import torch
 from torch import Generator, Tensor
 
 from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
-from jembench.parts import Bounds, Langevin, PersistentChains, langevin_step
+from jembench.parts import Langevin, PersistentChains, langevin_step
 
 NO_CLASS = -1
 """The label of a slot with a chain on E(x)."""
@@ -37,7 +37,7 @@ class NoiseFirst(Langevin):
         return state._replace(x=moved, steps=state.steps + 1), StepInfo(energy, grad)
 
 
-def from_unit(bounds: Bounds, *, steps: int, step_size: float, noise: float, clip: float) -> NoiseFirst:
+def from_unit(bounds: tuple[float, float], *, steps: int, step_size: float, noise: float, clip: float) -> NoiseFirst:
     """Return the update in the units of ``bounds``, given constants for x in [0, 1].
 
     With u = (x - low) / s and s = high - low, dE/du = s dE/dx: a step of size a in u is one of size a s^2 in x, and a

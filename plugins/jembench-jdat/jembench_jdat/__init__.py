@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from jembench.plugin import Names, OnlyWith, Range
+from jembench.plugin import Range, built_from, network
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from jembench.interfaces import DataSpec
     from jembench_jdat.model import EBJDAT
 
@@ -14,13 +16,11 @@ Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
 
 
+@built_from(network, momentum=0.9)
 def eb_jdat(
     data: DataSpec,
+    net: Module,
     *,
-    net: Annotated[str, Names()] = "auto",
-    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
-    dropout: float = 0.0,
-    momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.9,
     version: Literal["paper", "code"] = "paper",
     marginal: Positive = 1.0,
     gap: NotNegative = 1.0,
@@ -37,9 +37,8 @@ def eb_jdat(
     in units of a pixel's range. The four weights are those of the energies of data and samples, of the gap, and of the
     cross-entropies of images and of adversarial images.
     """
-    from jembench.parts import build_net
-    from jembench_jdat.model import EBJDAT, Attack, TermWeights
+    from jembench.parts import threat
+    from jembench_jdat.model import EBJDAT, TermWeights
 
-    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
     weights = TermWeights(marginal, gap, clean, adversarial)
-    return EBJDAT(network, data, Attack(eps, steps, step_size), weights, of_code=version == "code")
+    return EBJDAT(net, data, threat.Attack("linf", eps, steps, step_size), weights, of_code=version == "code")

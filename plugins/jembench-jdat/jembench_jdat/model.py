@@ -23,18 +23,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.parts import LogitModel, Weights, execution, hybrid_loss, marginal_energy, threat
+from jembench.parts import Weights, execution, hybrid_loss, marginal_energy, threat
 
 TINY = 1e-10
 """The constant that the authors' code adds to the norm of logits."""
-
-
-class Attack(NamedTuple):
-    """Steps along the sign of a gradient in L-inf, from a uniform start; lengths in units of a pixel's range."""
-
-    eps: float
-    steps: int
-    step_size: float
 
 
 class TermWeights(NamedTuple):
@@ -46,32 +38,32 @@ class TermWeights(NamedTuple):
     adversarial: float
 
 
-class EBJDAT(LogitModel):
+class EBJDAT(threat.AttackedModel):
     """EB-JDAT (Jiang et al., CVPR 2026), as its paper or as its code has it.
 
     Args:
         net: (B, C, H, W) -> (B, K).
         data: the description of the images.
-        attack: of training.
+        attack: of training, in L-inf.
         weights: of the terms.
         of_code: True for the signs and the attack of the code.
     """
 
     chains: Chains = "marginal"
 
-    def __init__(self, net: nn.Module, data: DataSpec, attack: Attack, weights: TermWeights, *, of_code: bool) -> None:
-        super().__init__(net)
-        self.data, self.attack, self.weights, self.of_code = data, attack, weights, of_code
+    def __init__(
+        self, net: nn.Module, data: DataSpec, attack: threat.Attack, weights: TermWeights, *, of_code: bool
+    ) -> None:
+        super().__init__(net, data)
+        self.attack, self.weights, self.of_code = attack, weights, of_code
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss, with the share of adversarial images that are classified correctly."""
         marginal, gap, clean, adversarial = self.weights
         loss = hybrid_loss(self, batch, negatives, Weights(cross_entropy=clean, marginal=marginal))
         assert loss.energies is not None
-        low, high = self.data.bounds
-        x = ((batch.x_labelled - low) / (high - low)).clamp(0, 1)
-        moved = self._adversarial(x, batch.y_labelled)
-        logits = self._logits_of_unit(moved)
+        moved = self._adversarial(self.unit(batch.x_labelled), batch.y_labelled)
+        logits = self.logits_of_unit(moved)
         energy, cross_entropy = marginal_energy(logits).mean(), F.cross_entropy(logits, batch.y_labelled)
         if self.of_code:
             difference = loss.energies.data.mean() - energy
@@ -83,33 +75,26 @@ class EBJDAT(LogitModel):
         return Loss(total, {**loss.parts, **{name: part.detach() for name, part in parts.items()}}, loss.energies)
 
     def _adversarial(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
-        """Return the last images of the attack on x in [0, 1]; the network is in evaluation mode, as in the code."""
-        eps, steps, step_size = self.attack
-        start = x + eps * threat.in_unit_ball(len(x), tuple(x.shape[1:]), "linf", x.device)
-        with execution.mode(self, train=False):
-            score = self._change(x, y) if self.of_code else self._energy_of_unit
-            radius = 1.0 if self.of_code else eps  # the pixel's range: no projection
-            return threat.ascend(score, x, radius, "linf", steps=steps, step_size=step_size, start=start.clamp(0, 1))
+        """Return the last images of the attack on x in [0, 1]."""
+        start = self.attack.random_start(x).clamp(0, 1)
+        if self.of_code:  # the radius is the pixel's range: no projection
+            return self.attacked(self.attack._replace(eps=1.0), x, self._change(x, y), start)
+        return self.attacked(self.attack, x, self._energy_of_unit, start)
 
     def _energy_of_unit(self, at: Tensor) -> Tensor:
         """Return the sum of E(x~)."""
-        return marginal_energy(self._logits_of_unit(at)).sum()
+        return marginal_energy(self.logits_of_unit(at)).sum()
 
     def _change(self, x: Tensor, y: Tensor) -> Callable[[Tensor], Tensor]:
         """Return the function from x~ to the sum of f(x~)[y] + |f(x)/|f(x)| - f(x~)/|f(x~)||^2."""
-        with torch.no_grad():
-            before = _normalised(self._logits_of_unit(x))
+        with execution.mode(self, train=False), torch.no_grad():
+            before = _normalised(self.logits_of_unit(x))
 
         def score(at: Tensor) -> Tensor:
-            logits = self._logits_of_unit(at)
+            logits = self.logits_of_unit(at)
             return logits.gather(1, y[:, None]).sum() + (before - _normalised(logits)).square().sum()
 
         return score
-
-    def _logits_of_unit(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return f(x) of images in [0, 1], in float32 or float64."""
-        low, high = self.data.bounds
-        return execution.at_least_float32(self.logits(x * (high - low) + low))
 
 
 def _normalised(logits: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:

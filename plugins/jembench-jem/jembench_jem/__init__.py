@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from jembench.plugin import Names, OnlyWith, Range
+from jembench.plugin import Range, built_from, network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from torch import Tensor
+    from torch.nn import Module
     from torch.optim import Optimizer
 
     from jembench.interfaces import DataSpec
@@ -18,51 +19,41 @@ if TYPE_CHECKING:
     from jembench_jem.importer import AuthorsCheckpoint
     from jembench_jem.model import JEM, FactoredJEM
 
-Norm = Literal["none", "batch", "instance", "layer", "act"]
-Net = Annotated[str, Names()]
-Momentum = Annotated[float, OnlyWith("norm", "batch")]
 Count = Annotated[int, Range(least=1)]
 Positive = Annotated[float, Range(above=0)]
 NotNegative = Annotated[float, Range(least=0)]
 
 
+@built_from(network, momentum=0.9)
 def jem(
     data: DataSpec,
+    net: Module,
     *,
-    net: Net = "auto",
-    norm: Norm = "none",
-    dropout: float = 0.0,
-    momentum: Momentum = 0.9,
-    marginal: Annotated[float, Range(above=0)] = 1.0,
+    marginal: Positive = 1.0,
 ) -> JEM:
     """JEM: one network that gives p(y|x) and p(x), trained on both.
 
     ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
     ``marginal`` is the weight of log p(x) beside log p(y|x), 1 in JEM (``--p_x_weight`` of the authors' code).
     """
-    from jembench.parts import build_net
     from jembench_jem.model import JEM
 
-    return JEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum), marginal)
+    return JEM(net, marginal)
 
 
-def jem_factored(
-    data: DataSpec, *, net: Net = "auto", norm: Norm = "none", dropout: float = 0.0, momentum: Momentum = 0.9
-) -> FactoredJEM:
+@built_from(network, momentum=0.9)
+def jem_factored(data: DataSpec, net: Module) -> FactoredJEM:
     """JEM's ablation that is trained on p(x|y) alone; p(y|x) follows by Bayes' rule."""
-    from jembench.parts import build_net
     from jembench_jem.model import FactoredJEM
 
-    return FactoredJEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
+    return FactoredJEM(net)
 
 
+@built_from(network, momentum=0.9)
 def jem_tamed(
     data: DataSpec,
+    net: Module,
     *,
-    net: Net = "auto",
-    norm: Norm = "none",
-    dropout: float = 0.0,
-    momentum: Momentum = 0.9,
     energies: Literal["clip", "drop"] = "clip",
     limit: Positive = 3.0,
 ) -> TamedJEM:
@@ -70,10 +61,9 @@ def jem_tamed(
 
     A sample is an outlier if its energy is more than ``limit`` robust standard deviations from the median of the batch.
     """
-    from jembench.parts import build_net
     from jembench_jem.heuristics import TamedJEM
 
-    return TamedJEM(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum), energies, limit)
+    return TamedJEM(net, energies, limit)
 
 
 def clipped_adam(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
-from jembench.plugin import Names, Range, SpecError
+from jembench.plugin import Names, Range, SpecError, network
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -38,7 +38,6 @@ def vera(
     The defaults are those of the authors' command for CIFAR-10: weights of the terms of the loss, learning rates of the
     generator and of the posterior's width. ``refinement`` is the number of MALA steps of a sample.
     """
-    from jembench.parts import build_net
     from jembench_vera.generator import Generator, ImageNet
     from jembench_vera.model import VERA, Terms
 
@@ -55,4 +54,4 @@ def vera(
     images = ImageNet(data, latent=latent, width=width)
     generator = Generator(images, data.bounds, latent=latent, particles=particles)
     rates = {"generator": generator_rate, "posterior": posterior_rate}
-    return VERA(build_net(net, data, dropout=dropout), generator, terms, rates, refinement)
+    return VERA(network(data, net=net, dropout=dropout), generator, terms, rates, refinement)

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.interfaces import DataSpec
-from jembench.parts import Bounds
 
 SMALLEST = 4
 """The least height and width of the maps that the first layer makes; each block doubles them."""
@@ -97,7 +96,7 @@ class Generator(nn.Module):
         particles: P.
     """
 
-    def __init__(self, net: nn.Module, bounds: Bounds, *, latent: int, particles: int) -> None:
+    def __init__(self, net: nn.Module, bounds: tuple[float, float], *, latent: int, particles: int) -> None:
         super().__init__()
         self.net, self.latent, self.particles = net, latent, particles
         self.bounds, self.half = bounds, (bounds[1] - bounds[0]) / 2

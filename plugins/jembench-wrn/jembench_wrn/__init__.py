@@ -9,28 +9,48 @@ from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from jembench.plugin import Names, OnlyWith, Range, SpecError
+from jembench.plugin import Range, SpecError, built_from, network
 
 if TYPE_CHECKING:
+    from torch.nn import Module
+
     from jembench.interfaces import DataSpec
-    from jembench_wrn.adversarial_training import Adversarial, Attack, Begin
+    from jembench.parts import threat as threats
+    from jembench_wrn.adversarial_training import Adversarial
     from jembench_wrn.model import Baseline
 
-Norm = Literal["none", "batch", "instance", "layer", "act"]
-Net = Annotated[str, Names()]
-Momentum = Annotated[float, OnlyWith("norm", "batch")]
 Steps = Annotated[int, Range(above=0)]
-StepSize = Annotated[float | None, Range(above=0)]
 Positive = Annotated[float, Range(above=0)]
 
 
+_REACH = 2.5  # length of all steps in units of eps, as in the evaluation of Madry et al. (2018)
+
+
+def attack_within(
+    *, threat: str = "linf@8/255", steps: Steps = 10, step_size: Annotated[float | None, Range(above=0)] = None
+) -> threats.Attack:
+    """Return the attack of a model; its norm and its size are one option because neither has a meaning alone.
+
+    Raises:
+        SpecError: if ``threat`` is no norm and size.
+    """
+    from jembench.parts import threat as threats
+
+    norm, _, size = threat.partition("@")
+    with suppress(ValueError, ZeroDivisionError, OverflowError):
+        eps = float(Fraction(size))
+        if norm in ("linf", "l2") and eps > 0:
+            return threats.Attack(norm, eps, steps, eps * (_REACH / steps if step_size is None else step_size))
+    raise SpecError(
+        f"{threat!r} is no threat: write the norm and the largest size of a change, above 0 in units of a pixel's "
+        "range, as in threat=linf@8/255 or outlier_threat=l2@0.5."
+    )
+
+
+@built_from(network)
 def baseline(
     data: DataSpec,
-    *,
-    net: Net = "auto",
-    norm: Norm = "none",
-    dropout: float = 0.0,
-    momentum: Momentum = 0.1,
+    net: Module,
 ) -> Baseline:
     """JEM's network, trained as a classifier, on p(y|x) alone.
 
@@ -38,22 +58,18 @@ def baseline(
     classifier gets one kind of batch and is more accurate with .1: on digits 98.9 % against 98.6 %, the mean of six
     seeds (small-8, 8 epochs).
     """
-    from jembench.parts import build_net
     from jembench_wrn.model import Baseline
 
-    return Baseline(build_net(net, data, norm=norm, dropout=dropout, momentum=momentum))
+    return Baseline(net)
 
 
+@built_from(network)
+@built_from(attack_within, steps=7)
 def adversarial(
     data: DataSpec,
+    net: Module,
+    attack: threats.Attack,
     *,
-    net: Net = "auto",
-    norm: Norm = "none",
-    dropout: float = 0.0,
-    momentum: Momentum = 0.1,
-    threat: str = "linf@8/255",
-    steps: Steps = 7,
-    step_size: StepSize = None,
     random_start: bool = True,
 ) -> Adversarial:
     """JEM's network, trained on p(y|x) of adversarial images within ``threat``, a norm and a radius.
@@ -61,48 +77,36 @@ def adversarial(
     The size is in units of a pixel's range, 0 to 1, and ``step_size`` in units of that size. By default all steps
     together have a length of 2.5 sizes.
     """
-    from jembench.parts import build_net
     from jembench_wrn import adversarial_training as training
 
-    attack = _attack("adversarial", threat, steps, step_size, "ball" if random_start else "image")
-    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
-    return training.Adversarial(network, data, partial(training.pgd, attack=attack))
+    return training.Adversarial(net, data, partial(training.pgd, attack=attack, random_start=random_start))
 
 
+@built_from(network)
+@built_from(attack_within)
 def trades(
     data: DataSpec,
+    net: Module,
+    attack: threats.Attack,
     *,
-    net: Net = "auto",
-    norm: Norm = "none",
-    dropout: float = 0.0,
-    momentum: Momentum = 0.1,
-    threat: str = "linf@8/255",
-    steps: Steps = 10,
-    step_size: StepSize = None,
     beta: Positive = 6.0,
 ) -> Adversarial:
     """TRADES: cross-entropy, and ``beta`` times the divergence of p(y|x) from that of adversarial images.
 
     The attack maximises the divergence. ``threat``, ``steps`` and ``step_size`` are as for `adversarial`.
     """
-    from jembench.parts import build_net
     from jembench_wrn import adversarial_training as training
 
-    attack = _attack("trades", threat, steps, step_size, "noise")
-    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
-    return training.Adversarial(network, data, partial(training.trades, attack=attack, beta=beta))
+    return training.Adversarial(net, data, partial(training.trades, attack=attack, beta=beta))
 
 
+@built_from(network)
+@built_from(attack_within)
 def weat(
     data: DataSpec,
+    net: Module,
+    attack: threats.Attack,
     *,
-    net: Net = "auto",
-    norm: Norm = "none",
-    dropout: float = 0.0,
-    momentum: Momentum = 0.1,
-    threat: str = "linf@8/255",
-    steps: Steps = 10,
-    step_size: StepSize = None,
     variant: Literal["nat", "adv"] = "nat",
     beta: Annotated[float | None, Range(above=0)] = None,
 ) -> Adversarial:
@@ -111,27 +115,22 @@ def weat(
     The cross-entropy is that of the image (``variant=nat``, ``beta`` 6) or of the adversarial one (``adv``, 7).
     ``threat``, ``steps`` and ``step_size`` are as for `adversarial`.
     """
-    from jembench.parts import build_net
     from jembench_wrn import adversarial_training as training
 
-    attack, adv = _attack("weat", threat, steps, step_size, "noise"), variant == "adv"
+    adv = variant == "adv"
     beta = (7.0 if adv else 6.0) if beta is None else beta
-    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
     return training.Adversarial(
-        network, data, partial(training.trades, attack=attack, beta=beta, weighted=True, of_adversarial=adv)
+        net, data, partial(training.trades, attack=attack, beta=beta, weighted=True, of_adversarial=adv)
     )
 
 
+@built_from(network)
+@built_from(attack_within, threat="l2@0.5")
 def ratio(
     data: DataSpec,
+    net: Module,
+    attack: threats.Attack,
     *,
-    net: Net = "auto",
-    norm: Norm = "none",
-    dropout: float = 0.0,
-    momentum: Momentum = 0.1,
-    threat: str = "l2@0.5",
-    steps: Steps = 10,
-    step_size: StepSize = None,
     outlier_threat: str = "l2@1",
     outlier_steps: Steps = 20,
     weight: Positive = 1.0,
@@ -141,27 +140,21 @@ def ratio(
     The outliers are the ends of the recipe's chains: of no steps, from starts that are not images of the classes. Their
     attack goes as many sizes far as that on images. ``threat``, ``steps`` and ``step_size`` are as for `adversarial`.
     """
-    from jembench.parts import build_net
     from jembench_wrn import adversarial_training as training
 
-    attack = _attack("ratio", threat, steps, step_size, "image")
-    length = None if step_size is None else step_size * steps / outlier_steps
-    outlier_attack = _attack("ratio", outlier_threat, outlier_steps, length, "image", "outlier_threat")
-    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
+    reach = attack.steps * attack.step_size / attack.eps
+    outlier_attack = attack_within(threat=outlier_threat, steps=outlier_steps, step_size=reach / outlier_steps)
     objective = partial(training.ratio, attack=attack, outlier_attack=outlier_attack, weight=weight)
-    return training.Adversarial(network, data, objective, chains="marginal")
+    return training.Adversarial(net, data, objective, chains="marginal")
 
 
+@built_from(network)
+@built_from(attack_within, threat="l2@0.5")
 def smoothadv(
     data: DataSpec,
+    net: Module,
+    attack: threats.Attack,
     *,
-    net: Net = "auto",
-    norm: Norm = "none",
-    dropout: float = 0.0,
-    momentum: Momentum = 0.1,
-    threat: str = "l2@0.5",
-    steps: Steps = 10,
-    step_size: StepSize = None,
     sigma: Positive = 0.25,
     draws: Steps = 2,
 ) -> Adversarial:
@@ -171,37 +164,9 @@ def smoothadv(
     the metric `certified:sigma=...`, and `smooth=...` of attacks. ``threat``, ``steps`` and ``step_size`` are as for
     `adversarial`.
     """
-    from jembench.parts import build_net
     from jembench_wrn import adversarial_training as training
 
-    attack = _attack("smoothadv", threat, steps, step_size, "image")
-    network = build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
-    return training.Adversarial(network, data, partial(training.smoothadv, attack=attack, sigma=sigma, draws=draws))
-
-
-_REACH = 2.5  # length of all steps in units of eps, as in the evaluation of Madry et al. (2018)
-
-
-def _attack(
-    model: str, threat: str, steps: int, step_size: float | None, begin: Begin, option: str = "threat"
-) -> Attack:
-    """Return an attack; its norm and its size are one option because neither has a meaning alone.
-
-    Raises:
-        SpecError: if ``threat`` is no norm and size.
-    """
-    from jembench_wrn.adversarial_training import Attack
-
-    norm, _, size = threat.partition("@")
-    with suppress(ValueError, ZeroDivisionError, OverflowError):
-        eps = float(Fraction(size))
-        if norm in ("linf", "l2") and eps > 0:
-            length = eps * (_REACH / steps if step_size is None else step_size)
-            return Attack(norm=norm, eps=eps, steps=steps, step_size=length, begin=begin)
-    raise SpecError(
-        f"{option} of {model} is {threat!r}; it must be the norm and the largest size of a change, above 0 in units "
-        "of a pixel's range: linf@8/255, l2@0.5."
-    )
+    return training.Adversarial(net, data, partial(training.smoothadv, attack=attack, sigma=sigma, draws=draws))
 
 
 def one_cycle(*, rise: Annotated[float, Range(least=0, most=1)] = 0.25) -> Callable[[int, int, int], float]:

@@ -15,8 +15,6 @@ Legend: B batch, O outliers, C channels, H height, W width, K classes, M draws o
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -24,48 +22,20 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
-from jembench.parts import LogitModel, execution, marginal_energy, threat
+from jembench.parts import execution, marginal_energy, threat
 
 Images = Float[Tensor, "B C H W"]
 Classes = Int[Tensor, " B"]
 Outliers = Float[Tensor, "O C H W"]
-Begin = Literal["image", "ball", "noise"]
-"""The start of an attack: the image, a point drawn uniformly from the ball, or the image with noise of ``NOISE``."""
-
 NOISE = 1e-3
-"""The noise of TRADES, without which the gradient of the divergence is 0 at the image."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Attack:
-    """Projected gradient ascent from training images; lengths in units of a pixel's range, 0 to 1."""
-
-    norm: threat.Norm
-    eps: float
-    steps: int
-    step_size: float
-    begin: Begin
-
-    def on(self, model: Adversarial, x: Images, score: Callable[[Tensor], Tensor]) -> Images:
-        """Return the last images of an ascent from x on the sum of a score, successful or not.
-
-        The network is in evaluation mode, so that the attack does not change the statistics of batch norm, and dropout
-        draws no new mask at each step.
-        """
-        start = None
-        if self.begin == "ball":
-            start = x + self.eps * threat.in_unit_ball(len(x), tuple(x.shape[1:]), self.norm, x.device)
-        elif self.begin == "noise":
-            start = x + NOISE * torch.randn_like(x)
-        with execution.mode(model, train=False):
-            return threat.ascend(score, x, self.eps, self.norm, steps=self.steps, step_size=self.step_size, start=start)
+"""The noise of the starts of TRADES, without which the gradient of the divergence is 0 at the image."""
 
 
 Objective = Callable[["Adversarial", Tensor, Tensor, Tensor | None], Loss]
 """A loss of a model, images x and their classes y, and outliers if the loss has some, all images in [0, 1]."""
 
 
-class Adversarial(LogitModel):
+class Adversarial(threat.AttackedModel):
     """A classifier trained on the images of attacks on it.
 
     Args:
@@ -78,29 +48,28 @@ class Adversarial(LogitModel):
     generates = False
 
     def __init__(self, net: nn.Module, data: DataSpec, objective: Objective, chains: Chains = "none") -> None:
-        super().__init__(net)
-        self.data = data
+        super().__init__(net, data)
         self.objective = objective
         self.chains: Chains = chains
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return the loss of the labelled images, clamped to the bounds, so that adversarial images are valid."""
-        outliers = None if negatives is None else self._unit(negatives.x)
-        return self.objective(self, self._unit(batch.x_labelled), batch.y_labelled, outliers)
-
-    def logits_of_unit(self, x: Images) -> Float[Tensor, "B K"]:
-        """Return f(x) of images in [0, 1], in float32 or float64."""
-        low, high = self.data.bounds
-        return execution.at_least_float32(self.logits(x * (high - low) + low))
-
-    def _unit(self, x: Images) -> Images:
-        low, high = self.data.bounds
-        return ((x - low) / (high - low)).clamp(0, 1)
+        """Return the loss of the labelled images, clamped to the bounds."""
+        outliers = None if negatives is None else self.unit(negatives.x)
+        return self.objective(self, self.unit(batch.x_labelled), batch.y_labelled, outliers)
 
 
-def pgd(model: Adversarial, x: Images, y: Classes, outliers: Outliers | None, *, attack: Attack) -> Loss:
+def pgd(
+    model: Adversarial,
+    x: Images,
+    y: Classes,
+    outliers: Outliers | None,
+    *,
+    attack: threat.Attack,
+    random_start: bool,
+) -> Loss:
     """Return CE(f(x~), y)."""
-    logits = model.logits_of_unit(_misled(model, x, y, attack))
+    start = attack.random_start(x) if random_start else None
+    logits = model.logits_of_unit(_misled(model, x, y, attack, start))
     return _loss(logits, y, cross_entropy=F.cross_entropy(logits, y))
 
 
@@ -110,7 +79,7 @@ def trades(
     y: Classes,
     outliers: Outliers | None,
     *,
-    attack: Attack,
+    attack: threat.Attack,
     beta: float,
     weighted: bool = False,
     of_adversarial: bool = False,
@@ -133,7 +102,7 @@ def trades(
     def divergence(at: Tensor) -> Tensor:
         return F.kl_div(model.logits_of_unit(at).log_softmax(dim=1), fixed, reduction="sum")
 
-    moved = attack.on(model, x, divergence)
+    moved = model.attacked(attack, x, divergence, x + NOISE * torch.randn_like(x))
     clean, adversarial = model.logits_of_unit(x), model.logits_of_unit(moved)
     cross_entropy = F.cross_entropy(adversarial if of_adversarial else clean, y, reduction="none")
     kl = F.kl_div(adversarial.log_softmax(1), clean.log_softmax(1), reduction="none", log_target=True).sum(dim=1)
@@ -147,8 +116,8 @@ def ratio(
     y: Classes,
     outliers: Outliers | None,
     *,
-    attack: Attack,
-    outlier_attack: Attack,
+    attack: threat.Attack,
+    outlier_attack: threat.Attack,
     weight: float,
 ) -> Loss:
     """Return (CE(f(x~), y) + weight CE(f(o~), uniform)) / 2, where o~ maximises the second term.
@@ -161,7 +130,7 @@ def ratio(
         return -model.logits_of_unit(at).log_softmax(dim=1).mean(dim=1).sum()
 
     moved = _misled(model, x, y, attack)
-    images = torch.cat([moved, outlier_attack.on(model, outliers, far_from_uniform)])
+    images = torch.cat([moved, model.attacked(outlier_attack, outliers, far_from_uniform)])
     logits, other = model.logits_of_unit(images).split([len(x), len(outliers)])
     uniform = -other.log_softmax(dim=1).mean()
     return _loss(logits, y, cross_entropy=F.cross_entropy(logits, y) / 2, outliers=weight * uniform / 2)
@@ -173,7 +142,7 @@ def smoothadv(
     y: Classes,
     outliers: Outliers | None,
     *,
-    attack: Attack,
+    attack: threat.Attack,
     sigma: float,
     draws: int,
 ) -> Loss:
@@ -187,14 +156,14 @@ def smoothadv(
         log_p = model.logits_of_unit((at + noise).flatten(0, 1)).log_softmax(dim=1).view(draws, *at.shape[:1], -1)
         return F.nll_loss(log_p.logsumexp(dim=0), y, reduction="sum")  # up to the constant log M
 
-    logits = model.logits_of_unit((attack.on(model, x, through_smoothing) + noise).flatten(0, 1))
+    logits = model.logits_of_unit((model.attacked(attack, x, through_smoothing) + noise).flatten(0, 1))
     labels = y.repeat(draws)
     return _loss(logits, labels, cross_entropy=F.cross_entropy(logits, labels))
 
 
-def _misled(model: Adversarial, x: Images, y: Classes, attack: Attack) -> Images:
+def _misled(model: Adversarial, x: Images, y: Classes, attack: threat.Attack, start: Images | None = None) -> Images:
     """Return the images of an attack on the cross-entropy."""
-    return attack.on(model, x, lambda at: F.cross_entropy(model.logits_of_unit(at), y, reduction="sum"))
+    return model.attacked(attack, x, lambda at: F.cross_entropy(model.logits_of_unit(at), y, reduction="sum"), start)
 
 
 def _loss(adversarial: Float[Tensor, "B K"], y: Classes, **terms: Tensor) -> Loss:

@@ -10,14 +10,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from jembench import seeds
-from jembench.attacks.threat import distance
+from jembench.attacks.threat import Attack, distance
 from jembench.catalog import registry
 from jembench.errors import SpecError
 from jembench.experiment.plan import resolve_model
 from jembench.experiment.recipe import Optimizer, Recipe, TrainingData, load
 from jembench.interfaces import Batch, Classifier, DataSpec, Density, Energy, Generative, Split, Trainable
 from jembench.training.loop import Trainer
-from jembench_wrn.adversarial_training import Adversarial, Attack, pgd
+from jembench_wrn.adversarial_training import Adversarial, pgd
 
 DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3)
 PIXELS = DataSpec(name="pixels", shape=(1, 1, 2), num_classes=2)  # which are the logits of nn.Flatten
@@ -29,8 +29,8 @@ def make(options="", data=DATA):
 
 
 def by_hand(net, data=PIXELS, **changed):
-    attack = Attack(**{"norm": "linf", "eps": 0.1, "steps": 3, "step_size": 0.05, "begin": "image", **changed})
-    return Adversarial(net, data, partial(pgd, attack=attack))
+    attack = Attack(**{"norm": "linf", "eps": 0.1, "steps": 3, "step_size": 0.05, **changed})
+    return Adversarial(net, data, partial(pgd, attack=attack, random_start=False))
 
 
 def attack_of(model):
@@ -87,7 +87,7 @@ def test_steps_are_a_share_of_the_size(options, eps, step_size):
     "threat", ["l2", "0.5", "l1@0.5", "l2@", "l2@half", "linf@0", "linf@-8/255", "@0.5", "l2@0.5@1"]
 )
 def test_size_has_a_norm_and_a_norm_has_a_size(threat):
-    with pytest.raises(SpecError, match=f"threat of adversarial is '{threat}'.* linf@8/255, l2@0.5"):
+    with pytest.raises(SpecError, match=f"'{threat}' is no threat.* threat=linf@8/255 or outlier_threat=l2@0.5"):
         make(f",threat={threat}")
 
 
