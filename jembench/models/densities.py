@@ -26,13 +26,17 @@ class ByBayes:
 
     data: DataSpec
     logits: Callable[[Tensor], Tensor]
-    """(B, C, H, W) -> (B, K): log p(x|y) of every class, in nats."""
+    """(B, C, H, W) -> (B, K): log p(x|y) of every class, in nats; their softmax is p(y|x)."""
     draw: Callable[[Tensor, Generator], Tensor]
     """Classes (N,) -> samples (N, C, H, W), one of each class given."""
 
+    def log_prob_by_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """Return log p(x|y) of every class, in nats: the logits, unless these leave out a term of all classes."""
+        return self.logits(x)
+
     def log_prob(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
         """Return log p(x|y) if labels are given, else log p(x), in nats."""
-        by_class = self.logits(x)
+        by_class = self.log_prob_by_class(x)
         if y is None:
             return by_class.logsumexp(dim=1) - math.log(self.data.num_classes)
         return by_class.gather(1, y[:, None]).squeeze(1)

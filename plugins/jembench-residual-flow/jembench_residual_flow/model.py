@@ -18,7 +18,7 @@ from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
 from jembench.parts import densities, dequantisation, seeds
 from jembench.plugin import Diverged, SpecError
 from jembench_residual_flow.flow import Flow
-from jembench_residual_flow.log_det import LogDet, Truncated, Unbiased, exact
+from jembench_residual_flow.log_det import LogDet, Truncated, Unbiased, exact, omitted
 
 _SAMPLES_PER_PASS = 100
 
@@ -130,7 +130,11 @@ class ConditionalResidualFlow(densities.ByBayes, ResidualFlow):
         super().__init__(data, flow, terms, probes, data.num_classes)
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        """Return log p(x|y) of every class, in nats; their softmax is p(y|x)."""
+        """Return log p(x|y) of every class without the determinants, which they share; their softmax is p(y|x)."""
+        return self._log_prob_by_component(x, omitted)
+
+    def log_prob_by_class(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
+        """Return log p(x|y) of every class, in nats."""
         return self._log_prob_by_component(x, self._evaluation())
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
