@@ -184,6 +184,7 @@ def test_bayes_rule_from_one_evaluation_for_each_class():
     assert (each[:, 0] - each[:, 1]).abs().min() > 1e-3
     torch.testing.assert_close(model.log_prob(x).exp(), each.exp().mean(dim=1))
     torch.testing.assert_close(model.logits(x).softmax(1), each.exp() / each.exp().sum(1, keepdim=True))
+    torch.testing.assert_close(model.log_prob_by_class(x), each)
 
 
 def test_uniform_density_has_eight_bits():
@@ -197,12 +198,12 @@ def test_uniform_density_has_eight_bits():
 def test_density_is_the_same_whenever_and_beside_whatever_it_is_asked_for(terms, probes):
     model, x = make(wild=1.0, terms=terms, probes=probes), draw()
     state = torch.get_rng_state()
-    whole = model.logits(x)
-    assert torch.equal(model.logits(x), whole)
-    torch.testing.assert_close(whole[2:3], model.logits(x[2:3]), atol=1e-4, rtol=0)
-    torch.testing.assert_close(whole.flip(0), model.logits(x.flip(0)), atol=1e-4, rtol=0)
+    whole = model.log_prob_by_class(x)
+    assert torch.equal(model.log_prob_by_class(x), whole)
+    torch.testing.assert_close(whole[2:3], model.log_prob_by_class(x[2:3]), atol=1e-4, rtol=0)
+    torch.testing.assert_close(whole.flip(0), model.log_prob_by_class(x.flip(0)), atol=1e-4, rtol=0)
     assert torch.equal(torch.get_rng_state(), state)
-    assert torch.equal(make(wild=1.0, terms=terms, probes=probes).train().logits(x), whole)
+    assert torch.equal(make(wild=1.0, terms=terms, probes=probes).train().log_prob_by_class(x), whole)
 
 
 @torch.no_grad()
