@@ -20,6 +20,7 @@ CORE = "jembench"
 FIRST_PARTY = {
     CORE,
     "jembench-dat",
+    "jembench-density",
     "jembench-diffusion",
     "jembench-energy-ood",
     "jembench-glow",

@@ -25,6 +25,29 @@ SOURCES = [
 KIT = sorted((ROOT / "jembench/testing").rglob("*.py"))
 SURFACE = {"jembench.interfaces", "jembench.plugin", "jembench.parts"}
 BESIDE = {
+    "jembench-density": {
+        "jembench.catalog.spec",
+        "jembench.data.grid",
+        "jembench.data.pixels",
+        "jembench.drawing",
+        "jembench.interfaces.data",
+        "jembench.interfaces.evaluation",
+        "jembench.metrics.base",
+        "jembench.metrics.classification",
+        "jembench.metrics.densities",
+        "jembench.metrics.feature_scores",
+        "jembench.metrics.neighbours",
+        "jembench.metrics.sample_protocol",
+        "jembench.models.capabilities",
+        "jembench.models.energies",
+        "jembench.models.predictions",
+        "jembench.progress",
+        "jembench.report.figures.base",
+        "jembench.report.figures.images",
+        "jembench.report.rows",
+        "jembench.sampling.starts",
+        "jembench.stats.intervals",
+    },
     "jembench-jem": {"jembench.models"},
     "jembench-ray": {
         "jembench.interfaces.running",

@@ -14,7 +14,7 @@ from jembench.data.pixels import to_float
 from jembench.errors import SpecError
 from jembench.interfaces import Dataset
 from jembench.interfaces.data import Truth
-from jembench.metrics.truth import all_cells
+from jembench_density.truth import all_cells
 
 PLANES = ("checkerboard", "gaussians", "rings")
 WIDTH = level_width((-1, 1))

@@ -10,12 +10,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from jembench.catalog.options import Names
 from jembench.catalog.spec import Scalar
-from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import ChainState, Evaluation, Measurement, Need, Quantity, Resampling
-from jembench.metrics.base import MOST, Arrays, Count, Estimate, Metric, OptionalCount, Resamples, mean
+from jembench.metrics.base import MOST, Arrays, Count, OptionalCount, Resamples
 from jembench.metrics.sample_protocol import features_spec, pool_of
+from jembench.plugin import Estimate, Metric, Names, NotApplicable, SpecError, mean
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +83,7 @@ class ChainDrift(Metric):
         import numpy as np
 
         from jembench.metrics.densities import energies
-        from jembench.sampling import chain
+        from jembench.parts import chain
 
         sampler = chain.require_chains(evaluation.sampler)
         times = self.times(sampler.steps)
@@ -125,8 +124,8 @@ class ChainDrift(Metric):
         """
         import torch
 
-        from jembench import seeds
         from jembench.data.pixels import to_float
+        from jembench.parts import seeds
 
         test, kept, bounds = evaluation.data.part("test"), sampler.kept(), evaluation.data.spec.bounds
         if kept is None and self.start == "buffer":
@@ -152,12 +151,11 @@ class ChainDrift(Metric):
         """Run chains, add their energies and distances at each number of steps to the arrays, and return the images."""
         import torch
 
-        from jembench import seeds
         from jembench.data.pixels import to_uint8
         from jembench.metrics.neighbours import nearest
         from jembench.models.energies import grad_energy
         from jembench.models.predictions import batched
-        from jembench.sampling import chain
+        from jembench.parts import chain, seeds
 
         data, device, begin = evaluation.data.spec, evaluation.device, state.x
         seed = int(torch.randint(2**62, (), generator=evaluation.services.generator(f"{self.name} {start}")))

@@ -13,11 +13,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from jembench.catalog.validation import Range
 from jembench.interfaces import Evaluation, Generative, Measurement, Need, Planned, Quantity, Resampling, Source
-from jembench.metrics.base import MOST, Array, Arrays, Count, Estimate, Metric, describe_test_images
+from jembench.metrics.base import MOST, Array, Arrays, Count, describe_test_images
 from jembench.metrics.classification import require_finite
 from jembench.metrics.sample_protocol import SamplerSpec
+from jembench.plugin import Estimate, Metric, Range
 
 if TYPE_CHECKING:
     from torch import Generator, Tensor
@@ -74,7 +74,7 @@ class LogZ(Metric):
         """Anneal in both directions."""
         import numpy as np
 
-        from jembench.data import dequantisation
+        from jembench.parts import dequantisation
 
         arrays, details, source = self._anneal(evaluation)
         energy = evaluation.predictions.read("energy").double()
@@ -123,8 +123,8 @@ class LogZ(Metric):
         """Return each chain's estimate of log Z by direction, details, and the source of the samples."""
         from jembench.models.energies import grad_energy
         from jembench.models.predictions import batched
-        from jembench.sampling.annealing import Annealing
         from jembench.sampling.starts import UniformStart
+        from jembench_density.annealing import Annealing
 
         data, uniform = evaluation.data.spec, UniformStart(evaluation.data.spec)
         generator = evaluation.services.generator(self.name)
@@ -144,8 +144,8 @@ class LogZ(Metric):
         """Return samples and their source: direct ones inside of the box if there are enough, else those of chains."""
         import torch
 
-        from jembench import seeds
         from jembench.data.pixels import to_float
+        from jembench.parts import seeds
 
         device, (low, high) = evaluation.device, evaluation.data.spec.bounds
         if isinstance(evaluation.model, Generative) and not self.sampler:

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from torch import Generator, Tensor
 
 from jembench import progress
-from jembench.data.pixels import Bounds
 from jembench.interfaces import GradEnergy
 
 ACCEPTANCE = 0.65
@@ -36,6 +35,7 @@ JITTER = 0.9
 left."""
 
 Numbers = NDArray[np.float64]
+Bounds = tuple[float, float]
 
 
 def inverse_temperatures(place: Numbers) -> Numbers:

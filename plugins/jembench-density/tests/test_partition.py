@@ -5,16 +5,17 @@ import math
 import numpy as np
 import pytest
 import torch
+from fake_evaluation import FakeEvaluation
 from scipy.special import logsumexp
 from scipy.stats import kstest, norm, truncnorm
 
 from jembench.data.dequantisation import bits_per_dim
 from jembench.data.pixels import to_uint8
 from jembench.interfaces import DataSpec
-from jembench.metrics.partition import LogZ
 from jembench.models.energies import grad_energy
-from jembench.sampling.annealing import Annealing, Chains, reflected
 from jembench.sampling.starts import UniformStart
+from jembench_density.annealing import Annealing, Chains, reflected
+from jembench_density.partition import LogZ
 
 PLANE = DataSpec(name="plane", shape=(1, 1, 2), num_classes=0, bounds=(-1.0, 2.0))
 MEAN, SCALE = 0.2, 0.6  # the walls cut off a part
@@ -40,13 +41,13 @@ class Banana:
         return -torch.logaddexp(-((b - a**2) ** 2) / 0.08 - a**2, 1.0 - ((a - 1) ** 2 + (b + 0.5) ** 2) / 0.1)
 
 
-def of_plane(fake, model, **given):
+def of_plane(model, **given):
     x = UniformStart(PLANE).draw(300, None, torch.Generator().manual_seed(5))
-    return fake.Evaluation(model=model, spec=PLANE, test_energies=model.energy(x), sampled=to_uint8(x, PLANE.bounds))
+    return FakeEvaluation(model=model, spec=PLANE, test_energies=model.energy(x), sampled=to_uint8(x, PLANE.bounds))
 
 
-def test_the_integral_of_a_gaussian_in_a_box_and_the_likelihood_of_images(fake):
-    evaluation = of_plane(fake, Gaussian())
+def test_the_integral_of_a_gaussian_in_a_box_and_the_likelihood_of_images():
+    evaluation = of_plane(Gaussian())
     found = LogZ(temperatures=30, leapfrog=2).compute(evaluation)
     assert {*found.values} == {"log-z-lower", "log-z-upper", "log-z", "log-likelihood"}
     assert "source=exact" in found.protocol
@@ -61,21 +62,21 @@ def test_the_integral_of_a_gaussian_in_a_box_and_the_likelihood_of_images(fake):
     assert min(found.details["acceptance"]) > 0.5
 
 
-def test_an_integral_by_quadrature_from_samples_of_chains(fake, monkeypatch):
+def test_an_integral_by_quadrature_from_samples_of_chains(monkeypatch):
     places = (torch.arange(1000, dtype=torch.float64) + 0.5) * 3 / 1000 - 1
     energy = Banana().energy(torch.cartesian_prod(places, places))
     expected = float((-energy).logsumexp(0)) + 2 * math.log(3 / 1000)
     metric = LogZ(temperatures=40, leapfrog=2)
-    found = metric.compute(of_plane(fake, Banana()))
+    found = metric.compute(of_plane(Banana()))
     assert found.values["log-z"].low <= expected <= found.values["log-z"].high
     assert found.values["log-z"].high - found.values["log-z"].low < 0.5
     monkeypatch.setenv("JEMBENCH_BATCH", "60")
-    again = metric.compute(of_plane(fake, Banana()))
+    again = metric.compute(of_plane(Banana()))
     for way in ("forward", "reverse"):
         np.testing.assert_allclose(again.arrays[way], found.arrays[way], atol=1e-4)
 
 
-def test_the_integral_of_a_mixture_on_64_pixels(fake):
+def test_the_integral_of_a_mixture_on_64_pixels():
     data, scale = DataSpec(name="mixture", shape=(1, 8, 8), num_classes=0), 0.5
     signs = torch.randn(3, 64, generator=torch.Generator().manual_seed(0)).sign()
     means = torch.linspace(-0.3, 0.3, 3)[:, None] * signs
@@ -94,28 +95,28 @@ def test_the_integral_of_a_mixture_on_64_pixels(fake):
             return torch.from_numpy(x).float().view(n, 1, 8, 8)
 
     x = UniformStart(data).draw(100, None, torch.Generator().manual_seed(5))
-    evaluation = fake.Evaluation(model=Mixture(), spec=data, test_energies=Mixture().energy(x))
+    evaluation = FakeEvaluation(model=Mixture(), spec=data, test_energies=Mixture().energy(x))
     found = LogZ(temperatures=60, leapfrog=2).compute(evaluation).values["log-z"]
     assert found.low <= expected <= found.high
     assert found.value == pytest.approx(expected, abs=0.3)
 
 
-def test_where_the_bounds_differ_the_reason_stands_in_place_of_a_number(fake):
+def test_where_the_bounds_differ_the_reason_stands_in_place_of_a_number():
     class Narrow(Gaussian):
         def energy(self, x, y=None):
             return 400 * super().energy(x)
 
-    found = LogZ(chains=20, temperatures=2, leapfrog=1).compute(of_plane(fake, Narrow()))
+    found = LogZ(chains=20, temperatures=2, leapfrog=1).compute(of_plane(Narrow()))
     assert {*found.values} == {"log-z-lower", "log-z-upper"}
     assert {*found.details["undefined"]} == {"log-z", "log-likelihood"}
     assert found.details["undefined"]["log-z"].startswith("not converged: the bounds of log Z, ")
 
 
-def test_of_100_simulations_at_least_95_intervals_cover_log_z(fake, monkeypatch):
+def test_of_100_simulations_at_least_95_intervals_cover_log_z(monkeypatch):
     generator, metric, evaluation = (
         torch.Generator().manual_seed(1),
         LogZ(chains=50, resamples=300),
-        of_plane(fake, Gaussian()),
+        of_plane(Gaussian()),
     )
     path = Annealing(grad_energy(Gaussian()), PLANE.bounds, temperatures=10, leapfrog=1)
     uniform = UniformStart(PLANE)

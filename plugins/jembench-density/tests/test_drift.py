@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from fake_evaluation import FakeDataset, FakeEvaluation, random_images
 from scipy.linalg import sqrtm
 from scipy.spatial.distance import cdist
 
 from jembench.data.pixels import to_float, to_uint8
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Split
-from jembench.metrics.drift import ChainDrift
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin, ShortRun
+from jembench_density.drift import ChainDrift
 
 RATE = 0.02
 
@@ -28,15 +29,15 @@ class Quadratic:
 
 
 @pytest.fixture
-def evaluation(fake):
-    train, test = fake.images(90, 1), fake.images(40, 2)
+def evaluation():
+    train, test = random_images(90, 1), random_images(40, 2)
     langevin = Langevin(steps=4, step_size=RATE, noise=0.0)
-    sampler = PersistentChains(fake.Evaluation().spec, langevin, buffer_size=30, reinit=0.0)
+    sampler = PersistentChains(FakeEvaluation().spec, langevin, buffer_size=30, reinit=0.0)
     sampler.init(1, generator=torch.Generator().manual_seed(3))
     energies = Quadratic().energy(to_float(test, (-1, 1)))
     splits = {"train": Split(train, None), "test": Split(test, None)}
-    made = fake.Evaluation(model=Quadratic(), sampler=sampler, test_energies=energies)
-    return made.but(sets={"train": train, "test": test}, dataset=fake.Dataset(made.spec, splits))
+    made = FakeEvaluation(model=Quadratic(), sampler=sampler, test_energies=energies)
+    return made.but(sets={"train": train, "test": test}, dataset=FakeDataset(made.spec, splits))
 
 
 def frechet(first, second):
@@ -104,7 +105,7 @@ def test_a_list_of_steps_that_is_none_is_refused(at):
         ChainDrift(at="5+10", steps=30)
 
 
-def test_without_kept_chains_there_is_no_start_at_the_buffer(evaluation, fake):
+def test_without_kept_chains_there_is_no_start_at_the_buffer(evaluation):
     evaluation.sampler = ShortRun(evaluation.spec, Langevin(steps=2, step_size=RATE, noise=0.0))
     assert len(ChainDrift(steps=3, resamples=0).compute(evaluation).values) == 2 * 2 * 4
     with pytest.raises(NotApplicable, match="keeps no chains"):

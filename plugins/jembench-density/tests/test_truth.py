@@ -9,8 +9,8 @@ from scipy.stats import norm
 from jembench.data.factories import digits, toy
 from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Split
-from jembench.metrics.truth import DensityError
 from jembench.running.check import PlannedFit
+from jembench_density.truth import DensityError
 
 PLANE = DataSpec(name="plane", shape=(2, 1, 1), num_classes=1)
 TEST = torch.tensor([[100, 120], [130, 128], [140, 90], [128, 128]], dtype=torch.uint8).view(-1, 2, 1, 1)

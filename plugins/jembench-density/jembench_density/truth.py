@@ -10,11 +10,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Evaluation, Measurement, Need, Planned, Quantity, Resampling, Value
 from jembench.interfaces.data import Truth
-from jembench.metrics.base import Arrays, Estimate, Metric
+from jembench.metrics.base import Arrays
 from jembench.metrics.densities import log_px
+from jembench.plugin import Estimate, Metric, NotApplicable
 
 if TYPE_CHECKING:
     from torch import Tensor

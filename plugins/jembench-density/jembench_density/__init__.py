@@ -1,0 +1,1 @@
+"""Checks of the density of a model: its normalising constant, its long chains, and its error where p(x) is known."""
