@@ -79,7 +79,7 @@ class Processes:
     def _gpus(self) -> list[str]:
         import torch
 
-        named = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+        named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
         count = torch.cuda.device_count()
         return named if len(named) == count else [str(number) for number in range(count)]
 

@@ -116,6 +116,14 @@ def test_each_worker_has_a_gpu(open_processes, started, gpus):
     assert places(started)[2:] == [("c", "1")]
 
 
+def test_workers_share_an_only_gpu_that_cuda_was_given_no_name_for(open_processes, started, gpus):
+    gpus(1)
+    executor = open_processes(jobs=2)
+    executor.submit(jobs("ab"))
+    executor.ended(0)
+    assert places(started) == [("a", "0"), ("b", "0")]
+
+
 def test_several_workers_share_a_gpu_by_the_names_that_cuda_was_given(open_processes, started, gpus, monkeypatch):
     gpus(2)
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,GPU-7")

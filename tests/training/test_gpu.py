@@ -20,8 +20,8 @@ pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(),
 
 
 @pytest.fixture(autouse=True)
-def _rounding_of_float32(monkeypatch):
-    """Convolve in float32 and by the same algorithm in each call, so that two trainers differ by rounding alone."""
+def _same_arithmetic(monkeypatch):
+    """Convolve in float32 and by the same algorithm in each call, so that two trainers compute the same numbers."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
 
@@ -58,10 +58,9 @@ def test_the_host_never_waits_within_an_iteration(dropout, compile):
 
 
 def compare(found, expected):
-    """Two trainers after the same iterations: their chains, to rounding, and how far their generators have come."""
+    """Two trainers after the same iterations: the same chains, bit for bit, and generators that have come as far."""
     assert torch.equal(found.generator.get_state(), expected.generator.get_state())
-    difference = (found.sampler.buffer.images - expected.sampler.buffer.images).abs().flatten(1).amax(1)
-    assert float((difference < 1e-2).float().mean()) > 0.95  # a few chains may go other ways
+    assert torch.equal(found.sampler.buffer.images, expected.sampler.buffer.images)
 
 
 @pytest.mark.parametrize(
@@ -75,6 +74,7 @@ def compare(found, expected):
     ],
 )
 def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resume(model, overrides):
+    """Images of digits are so small that nothing is compiled: a capture alone changes no bit."""
     plain, fast, resumed = (
         trainer("compute.precision=float32", f"compute.compile={compile}", *overrides, model=model)
         for compile in ("off", "auto", "auto")
@@ -82,8 +82,7 @@ def test_iterations_with_a_captured_chain_are_those_without_and_so_after_a_resum
     for part in ([fast], [fast, resumed]):
         for _ in range(WARM_UP + 3):
             expected = float(plain.iterate()["loss"])
-            found = [float(one.iterate()["loss"]) for one in part]
-            assert found == pytest.approx([expected] * len(part), rel=1e-2)
+            assert [float(one.iterate()["loss"]) for one in part] == [expected] * len(part)
         for one in part:
             compare(one, plain)
             assert one.computed["captured"], one.computed["not_captured"]
@@ -104,7 +103,7 @@ def test_a_sampler_that_waits_for_the_device_goes_step_by_step(when):
     with pytest.warns(Fallback, match="Chains run step by step"):
         assert len([(plain.iterate(), fast.iterate()) for _ in range(WARM_UP + 1)]) == WARM_UP + 1
     for _ in range(3):
-        assert float(fast.iterate()["loss"]) == pytest.approx(float(plain.iterate()["loss"]), rel=1e-2)
+        assert float(fast.iterate()["loss"]) == float(plain.iterate()["loss"])
     compare(fast, plain)
     assert len(fast.computed["not_captured"]) == 1
 
