@@ -1,13 +1,17 @@
-"""The bound, its classifier and its samples, by the optimal predictor of Gaussian data; one training step in full."""
+"""The bound, its classifier and its samples, by the optimal predictor of Gaussian data; a training step by hand."""
 
 import math
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from jembench.interfaces import Batch, DataSpec
+from jembench import seeds
+from jembench.experiment import recipe as recipes
+from jembench.interfaces import DataSpec, Split
 from jembench.plugin import SpecError, resolve
+from jembench.training.loop import Trainer
 from jembench_diffusion import diffusion
 from jembench_diffusion.model import DiffusionClassifier, DiffusionDensity, log_noise_to_signal
 
@@ -104,17 +108,46 @@ def test_samples_have_the_moments_of_their_class(eta):
     assert torch.allclose(x.std(1), torch.full((3, D), SPREAD), atol=0.03)
 
 
-def test_one_training_step_by_hand():
-    model = diffusion(DATA, net="mlp-8", timesteps=20, evaluations=2, sampling_steps=2)
-    x, y = torch.rand(5, *DATA.shape), torch.arange(5) % 3
-    torch.manual_seed(3)
-    loss = model.training_loss(Batch(x, x, y), None)
-    torch.manual_seed(3)
-    t, noise = torch.randint(20, (5,)), torch.randn(5, *DATA.shape)
-    signal = (1 - torch.linspace(1e-4, 0.02, 20, dtype=torch.float64) * 50).cumprod(0).float()[t][:, None, None, None]
-    expected = (model.net(signal.sqrt() * x + (1 - signal).sqrt() * noise, t, y) - noise).square().mean()
-    assert torch.allclose(loss.total, expected, atol=1e-6)
-    assert torch.allclose(loss.parts["error"], expected, atol=1e-6)
+class Affine(nn.Module):
+    """eps = W x + u t + b_y, of which the gradient is known."""
+
+    def __init__(self):
+        super().__init__()
+        draw = torch.Generator().manual_seed(4)
+        self.weight, self.slope, self.bias = (
+            nn.Parameter(torch.randn(shape, generator=draw) / 2) for shape in ((D, D), (D,), (3, D))
+        )
+
+    def forward(self, x, t, y):
+        return (x.flatten(1) @ self.weight.T + t[:, None] * self.slope + self.bias[y]).view_as(x)
+
+
+def test_a_training_step_is_that_of_adam_on_the_gradient_in_closed_form():
+    """Draw t and the noise as the step does; loss, gradient, Adam and averaged weights are written out in NumPy."""
+    model = DiffusionClassifier(DATA, Affine(), 20, "linear", 2, 2, 0.0)
+    pixels = torch.randint(256, (5, *DATA.shape), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    recipe = recipes.load("diffusion-digits", ["batch_size=5", "data.noise=0", "schedule.warmup_iterations=0"])
+    trainer = Trainer(model, DATA, Split(pixels, torch.arange(5) % 3), recipe, seed=0, device=torch.device("cpu"))
+    batch = trainer.batches.draw()
+    trainer.batches.draw = lambda: batch
+    with seeds.drawing(0, trainer._chance("network")):
+        t, noise = torch.randint(20, (5,)).numpy(), torch.randn(5, D).double().numpy()
+    weight, slope, bias = before = [each.detach().double().numpy() for each in model.net.parameters()]
+    x, y = batch.x_labelled.double().flatten(1).numpy(), np.eye(3)[batch.y_labelled.numpy()]
+
+    signal = np.cumprod(1 - 50 * np.linspace(1e-4, 0.02, 20))[t, None]
+    noisy = np.sqrt(signal) * x + np.sqrt(1 - signal) * noise
+    error = noisy @ weight.T + t[:, None] * slope + y @ bias - noise
+    towards = 2 * error / error.size
+    rate = trainer.learning_rate
+    row = trainer.iterate()
+    assert float(row["loss"]) == pytest.approx((error**2).mean(), rel=1e-5)
+    averaged = list(trainer.weights().values())
+    gradients = towards.T @ noisy, t @ towards, y.T @ towards
+    for old, gradient, new, mean in zip(before, gradients, model.net.parameters(), averaged, strict=True):
+        stepped = old - rate * gradient / (np.abs(gradient) + 1e-8)  # both moments of the first step are unbiased
+        np.testing.assert_allclose(new.detach().numpy(), stepped, atol=1e-6)
+        np.testing.assert_allclose(mean.numpy(), 0.1 * old + 0.9 * stepped, atol=1e-6)  # .1 is the first decay
 
 
 @pytest.mark.parametrize(

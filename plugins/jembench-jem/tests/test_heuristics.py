@@ -1,5 +1,6 @@
 """The heuristics of Appendix H.3 and proper SGLD, against computations that are written out."""
 
+import copy
 import math
 
 import pytest
@@ -37,30 +38,43 @@ def test_an_outlier_has_no_gradient_and_the_others_keep_theirs(energies):
     assert grad.tolist() == pytest.approx([share] * 4 + [0])
 
 
-def test_the_loss_is_that_of_jem_with_another_mean_and_the_guard_sees_all_energies():
+@pytest.mark.parametrize("energies", ["clip", "drop"])
+def test_the_loss_and_a_step_by_hand_and_the_guard_sees_all_energies(energies):
+    """One sample lies beyond the limit; clipped, its energy is a constant, as the median and the spread are."""
     torch.manual_seed(0)
     net = nn.Sequential(nn.Flatten(), nn.Linear(4, 3))
-    model = TamedJEM(net, "drop", 3.0)
-    x, far = torch.randn(5, *DATA.shape), torch.randn(5, *DATA.shape)
-    far[0] *= 1000
-    y = torch.tensor([0, 1, 2, 0, 1])
-    loss = model.training_loss(Batch(x, x, y), Negatives(far, None))
-    energy = -net(far).logsumexp(1)
-    inliers = energy[1:]
-    spread = 1.4826 * (energy - energy.median()).abs().median()
-    assert (energy - energy.median()).abs()[0] > 3 * spread
-    kept = inliers[(inliers - energy.median()).abs() <= 3 * spread]
-    expected = nn.functional.cross_entropy(net(x), y) - net(x).logsumexp(1).mean() - kept.mean()
+    other = copy.deepcopy(net)
+    x, samples, y = torch.randn(5, *DATA.shape), torch.randn(5, *DATA.shape), torch.tensor([0, 1, 2, 0, 1])
+    samples[0] *= 1000
+    loss = TamedJEM(net, energies, 3.0).training_loss(Batch(x, x, y), Negatives(samples, None))
+
+    energy = -other(samples).logsumexp(1)
+    middle = energy.detach().median()
+    away = (energy.detach() - middle).abs()
+    limit = 3 * 1.4826 * away.median()
+    assert (away > limit).tolist() == [True, False, False, False, False]
+    inliers = energy[1:].sum()
+    bound = middle + limit * torch.sign(energy[0].detach() - middle)
+    mean = (inliers + bound) / 5 if energies == "clip" else inliers / 4
+    expected = nn.functional.cross_entropy(other(x), y) - other(x).logsumexp(1).mean() - mean
     torch.testing.assert_close(loss.total, expected, rtol=1e-4, atol=1e-4)
     torch.testing.assert_close(loss.energies.samples, energy)
+    for weight, same, grad in zip(
+        net.parameters(), other.parameters(), torch.autograd.grad(expected, other.parameters()), strict=True
+    ):
+        (found,) = torch.autograd.grad(loss.total, weight, retain_graph=True)
+        torch.testing.assert_close(weight - 0.1 * found, same - 0.1 * grad, rtol=1e-4, atol=1e-5)
 
 
-def test_a_step_of_clipped_adam_is_one_of_adam_on_the_scaled_gradient():
-    ours, plain = (nn.Parameter(torch.tensor([3.0, -4.0])) for _ in range(2))
+def test_a_step_of_clipped_adam_is_one_of_adam_on_the_gradient_scaled_in_common():
+    """The norm is that of all parameters together: 50, which is clipped to 1, and then .5."""
+    ours, plain = ([nn.Parameter(torch.tensor([value])) for value in (3.0, -4.0)] for _ in range(2))
     options = {"lr": 0.1, "betas": (0.9, 0.999), "weight_decay": 0.0}
-    first, second = clipped_adam([ours], **options, norm=1.0), torch.optim.Adam([plain], **options)
-    for gradient, scaled in (([30.0, -40.0], [0.6, -0.8]), ([0.3, 0.4], [0.3, 0.4])):
-        ours.grad, plain.grad = torch.tensor(gradient), torch.tensor(scaled)
+    first, second = clipped_adam(ours, **options, norm=1.0), torch.optim.Adam(plain, **options)
+    for gradients, scaled in (([30.0, -40.0], [0.6, -0.8]), ([0.3, 0.4], [0.3, 0.4])):
+        for parameters, values in ((ours, gradients), (plain, scaled)):
+            for parameter, value in zip(parameters, values, strict=True):
+                parameter.grad = torch.tensor([value])
         first.step(), second.step()
     torch.testing.assert_close(ours, plain)
 

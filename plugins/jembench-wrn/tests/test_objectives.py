@@ -1,4 +1,4 @@
-"""The losses TRADES, WEAT, RATIO and SmoothAdv and one training step of each, against the same written out."""
+"""Each loss on adversarial images and one training step of it, against the same written out."""
 
 import pytest
 import torch
@@ -68,6 +68,18 @@ def check_step(spec, expected_of, negatives=None):
     torch.testing.assert_close(after_step(model, loss.total), after_step(other, expected), atol=1e-5, rtol=1e-4)
     torch.testing.assert_close(dict(model.named_buffers()), dict(other.named_buffers()), atol=1e-6, rtol=1e-5)
     return loss
+
+
+@pytest.mark.parametrize(("norm", "eps"), [("linf", 0.1), ("l2", 0.5)])
+def test_adversarial(norm, eps):
+    def expected(net):
+        def surprise(at):
+            return -logits(net, at).log_softmax(dim=1)[torch.arange(6), Y]
+
+        return surprise(ascent(net, lambda at: surprise(at).sum(), X, X, eps, 3, 0.4 * eps, norm)).mean()
+
+    options = f"threat={norm}@{eps},steps=3,step_size=0.4,random_start=false"
+    check_step(f"adversarial:net=small-4,norm=batch,{options}", expected)
 
 
 @pytest.mark.parametrize(
