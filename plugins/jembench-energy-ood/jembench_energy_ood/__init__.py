@@ -1,4 +1,4 @@
-"""Energy fine-tuning against outliers (Liu et al., NeurIPS 2020, arXiv:2010.03759), as a jembench model."""
+"""Out-of-distribution detection after JEM: energy fine-tuning (Liu et al., NeurIPS 2020), scores from features."""
 
 from __future__ import annotations
 

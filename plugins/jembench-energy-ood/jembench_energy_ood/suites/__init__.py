@@ -1,1 +1,1 @@
-"""The recipes of energy fine-tuning, as TOML."""
+"""The recipes of energy fine-tuning and the suite ``openood``, as TOML."""

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from jembench.catalog.validation import Range
-from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Evaluation, Need, Quantity
 from jembench.metrics.base import Count, OptionalCount
+from jembench.plugin import NotApplicable, Range, SpecError
 
 if TYPE_CHECKING:
     from torch import Tensor, nn

@@ -10,15 +10,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from jembench.catalog import registry
-from jembench.catalog.options import Names, Neutral
+from jembench.catalog.options import Neutral
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar, stable_hash
-from jembench.catalog.validation import Range
 from jembench.interfaces import Evaluation, Measurement, Need, Planned, Quantity, Resampling
 from jembench.interfaces.metrics import Adaptation
-from jembench.metrics.base import Array, Arrays, Estimate, describe_test_images
+from jembench.metrics.base import Array, Arrays, describe_test_images
 from jembench.metrics.classification import ECE, binned_error, labelled_logits
 from jembench.metrics.scored import ScoredClasses
+from jembench.plugin import Estimate, Names, Range
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 class Shift(ScoredClasses):
     """Accuracy and ECE in % on shifted images, and AUROC of a score of the test images against them.
 
-    ``set`` is an OOD set with labels, or a dataset whose classes have the same names. Those of the plugin
-    jembench-robustness are corrupted, cifar10-c and cifar10.1. Each corruption at each severity that a set stands for
+    ``set`` is an OOD set with labels, such as corrupted, cifar10-c and cifar10.1, or a dataset whose classes have the
+    same names. Each corruption at each severity that a set stands for
     is measured on all images, and the values are means over them: of corrupted:severity=3 over fifteen corruptions, of
     corrupted:by=fog over five severities. The mean corruption error of Hendrycks & Dietterich (2019), arXiv:1903.12261,
     is 100 % - accuracy here, since no error is divided by that of AlexNet. Intervals draw an image with all of its
@@ -136,9 +136,9 @@ def adapted_logits(adaptation: Resolved, evaluation: Evaluation, images: str, no
 
     import torch
 
-    from jembench import seeds
     from jembench.data.pixels import content_hash, to_float
     from jembench.models import predictions
+    from jembench.parts import seeds
 
     pixels, data, device = evaluation.data.images(images), evaluation.data.spec, evaluation.device
     name = f"adapted-{adaptation.id}-{content_hash(pixels)}-noise={noise:g}"

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from fake_evaluation import FakeEvaluation, random_images
 from scipy.special import logsumexp
 from sklearn.covariance import EmpiricalCovariance
 from sklearn.neighbors import NearestNeighbors
@@ -11,22 +12,22 @@ from torch import nn
 from jembench.catalog import registry
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, SpecError
-from jembench.metrics.feature_ood import layer_and_input
 from jembench.metrics.ood import OutOfDistribution
 from jembench.models.energies import LogitModel
+from jembench_energy_ood.feature_scores import layer_and_input
 
 FITTED = ["knn:k=5", "vim:dim=4", "mahalanobis", "react:percentile=80"]
 SCORES = [*FITTED, "ash:percentile=60", "kl-grad-norm"]
 
 
 @pytest.fixture
-def evaluation(fake):
+def evaluation():
     """16 pixels, 9 features, 3 classes, of which the training images have two."""
     net = nn.Sequential(nn.Flatten(), nn.Linear(16, 9), nn.ReLU(), nn.Linear(9, 3))
     nn.init.constant_(net[1].bias, 0.5)
-    sets = {"train": fake.images(150, 1), "test": fake.images(20, 2), "inverted": fake.images(15, 3, high=200)}
+    sets = {"train": random_images(150, 1), "test": random_images(20, 2), "inverted": random_images(15, 3, high=200)}
     labels = torch.arange(150) % 2 * 2
-    return fake.Evaluation(
+    return FakeEvaluation(
         model=LogitModel(net), sets=sets, set_labels={"train": labels}, labels=torch.zeros(20, dtype=torch.long)
     )
 

@@ -3,18 +3,19 @@
 import numpy as np
 import pytest
 import torch
+from fake_evaluation import FakeEvaluation
 
 from jembench.catalog.discovery import Component
 from jembench.catalog.registry import Resolved
 from jembench.errors import NotApplicable
-from jembench.metrics.shift import Shift
+from jembench_robustness.shift_metric import Shift
 
 SETS = [f"corrupted:by=fog,severity={severity}" for severity in range(1, 6)]
 TEST, SHIFTED, CLASSES, BINS = 30, 40, 3, 4
 
 
 @pytest.fixture
-def evaluation(fake):
+def evaluation():
     """Random logits and energies of five sets, each with labels of its own."""
     rng, shape = torch.Generator().manual_seed(0), (SHIFTED, CLASSES)
     labels = {name: torch.randint(CLASSES, (SHIFTED,), generator=rng) for name in SETS}
@@ -22,7 +23,7 @@ def evaluation(fake):
     readings |= {("energy", name): torch.randn(SHIFTED, generator=rng).mul(4).round() for name in SETS}
     pictures = {name: torch.full((SHIFTED, 1, 4, 4), place, dtype=torch.uint8) for place, name in enumerate(SETS)}
     energies = torch.randn(TEST, generator=rng).mul(4).round()
-    return fake.Evaluation(test_energies=energies, sets=pictures, set_labels=labels, readings=readings)
+    return FakeEvaluation(test_energies=energies, sets=pictures, set_labels=labels, readings=readings)
 
 
 def by_hand(evaluation, inside, shifted):
