@@ -8,11 +8,6 @@ def test_jem(check):
     check()
 
 
-@parametrize(check_model("jem:net=small-4,norm=batch,dropout=0.1"))
-def test_jem_with_batch_norm_and_dropout(check):
-    check()
-
-
 @parametrize(check_model("jem-factored:net=small-4"))
 def test_the_factored_ablation(check):
     check()

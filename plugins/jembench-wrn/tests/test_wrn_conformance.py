@@ -13,18 +13,8 @@ def test_with_batch_norm_and_dropout(check):
     check()
 
 
-@parametrize(check_model("baseline:net=small-4,norm=layer"))
-def test_with_layer_norm(check):
-    check()
-
-
 @parametrize(check_model("adversarial:net=small-4,steps=2"))
 def test_trained_adversarially(check):
-    check()
-
-
-@parametrize(check_model("trades:net=small-4,steps=2"))
-def test_trades(check):
     check()
 
 
