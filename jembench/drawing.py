@@ -76,6 +76,7 @@ _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")
 _LETTERS = 14  # per inch
 _LINE = 0.13  # height of a line of text in inches
 _PANEL = 1.5  # smallest width of a panel in inches
+_HANDLE, _LEGEND = 0.6, 0.4  # width before the text of a legend, height that a figure has for one, in inches
 
 HAIR = 0.5
 """The width of auxiliary lines, in points."""
@@ -158,12 +159,15 @@ def wrapped(text: str, width: float) -> str:
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:
-    """Add the legend of the axes below the figure, in at most ``columns`` columns that fit its width."""
+    """Add the legend of the axes below the figure, which grows by it, in at most ``columns`` columns that fit."""
     handles, labels = axes.get_legend_handles_labels()
+    labels = [wrapped(label, figure.get_figwidth() - _HANDLE) for label in labels]
     longest_first = sorted((max(map(len, label.splitlines())) + 8 for label in labels), reverse=True)
     room = figure.get_figwidth() * _LETTERS
     fitting = [count for count in range(1, columns + 1) if sum(longest_first[:count]) <= room]
-    figure.legend(handles, labels, loc="outside lower center", ncols=max(fitting, default=1))
+    legend = figure.legend(handles, labels, loc="outside lower center", ncols=max(fitting, default=1))
+    height = legend.get_window_extent().height / figure.dpi
+    figure.set_figheight(figure.get_figheight() + max(0, height - _LEGEND))
 
 
 def panels(

@@ -21,8 +21,8 @@ Texts = Collection[str]
 """Specs or labels, in any order."""
 
 Names = Mapping[tuple[str, str], str]
-"""Display names by the canonical spec of a model and the label of its recipe; headings by "" and what is headed: a
-metric, or the label of a value."""
+"""Display names by the canonical spec of a model and the label of its recipe; by "" and a text the name of a recipe or
+a dataset, or the heading of a metric or a value."""
 
 NO_NAMES: Names = MappingProxyType({})
 

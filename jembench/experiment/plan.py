@@ -125,7 +125,6 @@ class Part(NamedTuple):
     metrics: tuple[str, ...]  # canonical specs
     grids: tuple[Grid, ...]
     rows: dict[Fit, tuple[str, ...]]  # the metrics of each fit
-    labels: dict[str, str]  # label of a recipe with settings -> its name in tables
 
 
 @dataclass(frozen=True)
@@ -360,7 +359,7 @@ def _presentation(
     """
     parts: dict[str, Part] = {}
     for run in runs:
-        part = parts.get(run.title, Part(run.title, (), (), {}, {}))
+        part = parts.get(run.title, Part(run.title, (), (), {}))
         metrics = tuple(dict.fromkeys((*part.metrics, *run.metrics)))
         grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
         parts[run.title] = part._replace(metrics=metrics, grids=grids)
@@ -370,7 +369,7 @@ def _presentation(
     found: dict[tuple[str, str], dict[str, None]] = {}
     for run, fit in fits:
         if run.label:
-            parts[run.title].labels[fit.recipe.label] = run.label
+            found.setdefault(("", fit.recipe.label), {})[run.label] = None
         if run.name:
             found.setdefault((str(fit.model), fit.recipe.label), {})[run.name] = None
     return tuple(parts.values()), {key: " / ".join(names) for key, names in found.items()}

@@ -81,7 +81,7 @@ def build(
         return respects.rows_of(chosen, means, beside(published, means)[0])
 
     def found(significance: Significance | None) -> tuple[list[Table], list[Table]]:
-        return tables(means, parts, published, order, significance, joined() if joint else None)
+        return tables(means, parts, published, order, significance, names, joined() if joint else None)
 
     def tests() -> Significance | None:
         from jembench.report.comparison import Significance  # slow to import, and to use
@@ -130,6 +130,7 @@ def tables(
     published: Sequence[Published],
     labels: Sequence[str],
     significance: Significance | None,
+    names: Names,
     joined: Sequence[Row] | None = None,
 ) -> tuple[list[Table], list[Table]]:
     """Return our tables, and the published tables that have numbers without a place in ours.
@@ -140,16 +141,16 @@ def tables(
         published: the numbers of papers to be shown beside or below ours.
         labels: the order of the columns; empty: that of the metrics.
         significance: finds the best values; None: none are marked.
+        names: display names of recipes.
         joined: the rows of the joint view, which is then the table of ours; None: it is not.
     """
     notes = Footnotes()
     found, left = beside(published, rows)
     if joined is None:
-        ours = list(
-            Tables([*rows, *found], parts, labels, notes, significance.best if significance else None).of_parts()
-        )
+        best = significance.best if significance else None
+        ours = list(Tables([*rows, *found], parts, labels, notes, best, names).of_parts())
     else:
-        view = respects.table(Tables(joined, parts, labels, notes, None), significance)
+        view = respects.table(Tables(joined, parts, labels, notes, None, names), significance)
         ours = [view] if view else []
     nothing = Table(title="Results", footnotes=(Footnote(NO_RESPECT if rows else NOTHING),))
     return ours or [nothing], [published_table(rest, rows, notes) for rest in left]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from jembench.experiment.names import Fit
+from jembench.experiment.names import Fit, Names
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, bare_name, covers
 from jembench.report import headings
@@ -36,6 +36,7 @@ class Tables:
         labels: the order of the columns; empty: that of the metrics.
         notes: of all tables that are shown together.
         best: finds the best values; None: none are marked.
+        names: display names of recipes.
     """
 
     rows: Sequence[Row]
@@ -43,6 +44,7 @@ class Tables:
     labels: Sequence[str]
     notes: Footnotes
     best: Best | None
+    names: Names
 
     def of_parts(self) -> Iterator[Table]:
         """Yield the tables of each part; without parts, one of metrics of one value and one of each other metric."""
@@ -64,7 +66,7 @@ class Tables:
     @cached_property
     def _recipes(self) -> dict[str, str]:
         """The names that a suite gives to recipes, by their labels."""
-        return {label: name for part in self.parts for label, name in part.labels.items()}
+        return {label: name for (model, label), name in self.names.items() if not model}
 
     def main(self, title: str, metrics: Sequence[str], rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table with a column for each value of some metrics."""

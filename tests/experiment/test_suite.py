@@ -86,9 +86,9 @@ def test_a_block_is_crossed_by_itself_and_takes_what_it_leaves_out_from_the_head
         ("cifar10", OTHER, "fast+epochs=20", 7),
     ]
     assert (metrics_on(plan, "digits"), metrics_on(plan, "cifar10")) == (["nll"], ["nll", "ece:bins=9"])
-    assert plan.names == {(OTHER, "fast+epochs=20"): "Ours"} == presentation(plan.suite, [])[1]
+    short = ("", "digits+epochs=20+chains.sampler=sgld:steps=7")
+    assert plan.names == {(OTHER, "fast+epochs=20"): "Ours", short: "short-run"} == presentation(plan.suite, [])[1]
     (part,) = plan.parts
-    assert part.labels == {"digits+epochs=20+chains.sampler=sgld:steps=7": "short-run"}
     assert part.rows[OTHER, "cifar10", "fast+epochs=20"] == ("ece:bins=9",)
     assert fit_names_of(plan.suite) == [(*fit.key.names, fit.seed) for fit in plan.fits]
 
@@ -101,7 +101,7 @@ def test_the_command_line_stands_in_place_of_what_blocks_say(installed):
     label = "code+epochs=1+chains.sampler=sgld:steps=2"
     assert fits_of(plan) == [("digits", ANY, label, 5)]
     assert [(str(cell.metric), cell.limit) for cell in plan.cells] == [("ece:bins=4", 3)]
-    assert plan.parts[0].labels == {label: "short-run"}
+    assert plan.names == {("", label): "short-run"}
     twice = few.replaced(datasets=["cifar10"], models=[OTHER, ANY])  # of a block's own models, those remain
     assert [(model, recipe) for _, model, recipe, _ in dict.fromkeys(fits_of(make_plan(twice)))] == [
         *([(OTHER, "paper+epochs=20")] * 2),
@@ -327,7 +327,8 @@ def test_an_experiment_is_named_by_its_path_in_errors(tmp_path):
 def test_each_way_to_train_is_there_guarded_and_unguarded(name, dataset):
     blocks = [(run.label, run.settings) for run in suites.load(name).runs if covers(run.datasets, dataset)]
     guarded = [(label or "as the recipe has it", own) for label, own in blocks if "guard.mode=watch" not in own]
-    unguarded = [block for block in blocks if "guard.mode=watch" in block[1] and not block[0].endswith(", watched")]
+    unguarded = [block for block in blocks if block[0].endswith("unguarded")]
+    assert all("guard.mode=watch" in own for label, own in blocks if label.endswith((", watched", "unguarded")))
     assert [(f"{label}, unguarded", (*own, "guard.mode=watch")) for label, own in guarded] == unguarded
     assert "stability" in suites.load(name).metric_names
 

@@ -45,7 +45,7 @@ def cells(cell):
 
 def test_columns_of_one_label_are_told_apart_and_explained(cells):
     metrics = tuple(cell.metric for cell in cells)
-    document = build(cells, parts=[Part("", metrics, (), {cells[0].fit.names: metrics}, {})])
+    document = build(cells, parts=[Part("", metrics, (), {cells[0].fit.names: metrics})])
     assert columns(document)[:2] == [("Inception score", "digits CNN ↑"), ("Inception score*", "digits CNN ↑")]
     notes = [note.text for note in document.tables()[0].footnotes]
     assert [note for note in notes if note.startswith("Inception score*")] == [f"Inception score*: {metrics[1]}."]

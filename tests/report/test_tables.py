@@ -28,12 +28,12 @@ def notes(table):
     return {note.mark: note.text for note in table.footnotes if note.mark}
 
 
-def part(cells, *metrics, grids=(), title="", labels=None):
+def part(cells, *metrics, grids=(), title=""):
     def asked(dataset):
         of_grids = [place.metric for grid in grids if covers(grid.datasets, dataset) for place in grid.places]
         return tuple(metric for metric in (*metrics, *of_grids) if not compares_with_itself(metric, dataset))
 
-    return Part(title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells}, labels or {})
+    return Part(title, metrics, tuple(grids), {cell.fit.names: asked(cell.fit.dataset) for cell in cells})
 
 
 def only(tables):
@@ -113,7 +113,8 @@ def test_what_models_share_is_in_the_title_and_the_rest_in_columns(cell):
 
 def test_a_variant_is_called_by_its_name_with_its_recipe_below(cell):
     cells = [cell(recipe=recipe, accuracy=Value(9.0, 8.0, 10.0, 9)) for recipe in ("digits", "digits+epochs=7")]
-    table = only(build(cells, parts=[part(cells, "accuracy", labels={"digits+epochs=7": "longer"})]).tables())
+    names = {("", "digits+epochs=7"): "longer"}
+    table = only(build(cells, parts=[part(cells, "accuracy")], names=names).tables())
     assert texts(table)[1][:2] == ["jem", "longer"]
     assert "longer: recipe digits+epochs=7." in [note.text for note in table.footnotes]
 

@@ -135,7 +135,7 @@ def display_names(fits: Iterable[FitKey], names: Names) -> Names:
     for model, dataset, recipe in keys:
         name = names.get((model, recipe), model)
         if named[dataset, name] > 1:
-            found[model, recipe] = f"{name} ({recipe})"
+            found[model, recipe] = f"{name} ({names.get(('', recipe), recipe)})"
     return found
 
 

@@ -172,7 +172,8 @@ def _scale(axes: Axes, values: Numbers) -> None:
     if sizes.max(initial=0) > _SPAN * low:
         if (values < 0).any():
             linear = 10.0 ** math.ceil(math.log10(low))  # a power of ten, so that the ticks beside 0 are apart from it
-            axes.set_yscale("symlog", linthresh=linear)
+            decades = math.log10(sizes.max() / linear)
+            axes.set_yscale("symlog", linthresh=linear, linscale=max(1, decades / 8))
             axes.locator_params(axis="y", numticks=7)
         else:
             axes.set_yscale("log")

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from jembench.data.grid import GROUND
-from jembench.experiment.names import Fit
+from jembench.experiment.names import NO_NAMES, Fit
 from jembench.experiment.sweep import bare_name
 from jembench.report import respects
 from jembench.report.headings import distinct
@@ -72,7 +72,7 @@ def overview(
         significance: tests differences between values; None: none are marked.
     """
     notes = Footnotes()
-    table = respects.table(Tables(rows, (), (), notes, None), significance)
+    table = respects.table(Tables(rows, (), (), notes, None, NO_NAMES), significance)
     if table is None:
         return None
     why = {row.fit: row.reason for row in rows if row.status == "na" and bare_name(row.metric) in _OF_SAMPLES}

@@ -5,6 +5,7 @@ import dataclasses
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jembench import drawing
 from jembench.report.figures import base
 from jembench.store.outcome import FitKey
 
@@ -58,10 +59,23 @@ def test_a_model_has_its_recipe_where_another_has_its_name():
         ({}, ["jem (paper)", "jem (digits+epochs=5)"]),
         ({("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM"}, ["JEM (paper)", "JEM (digits+epochs=5)"]),
         ({("jem", "paper"): "JEM", ("jem", "digits+epochs=5"): "JEM, short"}, ["JEM", "JEM, short"]),
+        ({("", "digits+epochs=5"): "five epochs"}, ["jem (paper)", "jem (five epochs)"]),
     ):
         shown = base.display_names([paper, short], names)
         assert [base.model_of(one, shown) for one in (paper, short)] == expected
     assert base.model_of(short, base.display_names([short, dataclasses.replace(short, seed=1)], {})) == "jem"
+
+
+def test_a_legend_of_long_names_stays_within_its_figure_and_has_room_below_the_axes():
+    figure, (axes,) = drawing.panels("title", 2.0)
+    for name in "abcdefgh":
+        axes.plot([], [], label=f"{name} " * 40)
+    drawing.legend_below(figure, axes, columns=4)
+    figure.draw_without_rendering()
+    legend, width = figure.legends[0].get_window_extent(), figure.get_figwidth() * figure.dpi
+    assert legend.x0 >= 0
+    assert legend.x1 <= width
+    assert axes.get_window_extent().height > 0.3 * 2.0 * figure.dpi
 
 
 def test_a_dataset_has_its_options_where_another_has_its_name():
