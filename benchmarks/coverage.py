@@ -35,9 +35,9 @@ from jembench.metrics.ood_group import OutOfDistributionGroup
 from jembench.metrics.pretrained import InceptionFeatures
 from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared
-from jembench.metrics.selective import Selective
 from jembench.stats import ranking
 from jembench.stats.paired import Difference, bootstrap_difference, from_intervals, seed_difference
+from jembench_energy_ood.selective import Selective
 from jembench_robustness.gradient_checks import BY_STEPS, _largest_rise
 from jembench_robustness.shift_metric import Shift
 

@@ -50,8 +50,14 @@ BESIDE = {
     },
     "jembench-energy-ood": {
         "jembench.data.pixels",
+        "jembench.drawing",
         "jembench.metrics.base",
+        "jembench.metrics.classification",
+        "jembench.metrics.scored",
         "jembench.models",
+        "jembench.report.figures.base",
+        "jembench.report.rows",
+        "jembench.stats.intervals",
     },
     "jembench-jem": {"jembench.models"},
     "jembench-ray": {

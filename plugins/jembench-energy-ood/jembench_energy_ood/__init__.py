@@ -1,4 +1,4 @@
-"""Out-of-distribution detection after JEM: energy fine-tuning (Liu et al., NeurIPS 2020), scores from features."""
+"""Detection by scores, after JEM: energy fine-tuning (Liu et al., NeurIPS 2020), features, selective prediction."""
 
 from __future__ import annotations
 

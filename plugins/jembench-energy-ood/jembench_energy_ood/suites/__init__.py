@@ -1,1 +1,1 @@
-"""The recipes of energy fine-tuning and the suite ``openood``, as TOML."""
+"""The recipes of energy fine-tuning and the suites ``openood`` and ``selective``, as TOML."""

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from jembench import drawing
-from jembench.metrics.selective import best_curve, curve, ranks_of
 from jembench.report.figures.base import Drawing, Planned, Result, figure_of, rows_of
 from jembench.report.rows import grouped
+from jembench_energy_ood.selective import best_curve, curve, ranks_of
 
 _RISKS = ("selective", "generalised")
 

@@ -9,12 +9,11 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 
-from jembench.catalog.options import Names
-from jembench.catalog.validation import Range
 from jembench.interfaces import Evaluation, Measurement, Resampling
-from jembench.metrics.base import Array, Arrays, Estimate, describe_test_images
+from jembench.metrics.base import Array, Arrays, describe_test_images
 from jembench.metrics.classification import labelled_logits
 from jembench.metrics.scored import ScoredClasses
+from jembench.plugin import Estimate, Names, Range
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
 import torch
+from fake_evaluation import FakeEvaluation
 
-from jembench.metrics.selective import Selective
+from jembench_energy_ood.selective import Selective
 
 LABELS = ("aurc", "augrc")
 
@@ -61,9 +62,9 @@ def test_an_order_of_the_scores_is_all_that_counts_and_a_resample_has_the_values
     assert {label: one.resampling.statistic(drawn)[0] for label, one in found.items()} == pytest.approx(expected)
 
 
-def test_of_a_model_it_withdraws_by_the_score_and_counts_the_predicted_class(fake):
+def test_of_a_model_it_withdraws_by_the_score_and_counts_the_predicted_class():
     logits = torch.tensor([[4.0, 0.0], [0.0, 3.0], [2.0, 0.0], [0.0, 1.0]])
-    evaluation = fake.Evaluation(test_logits=logits, labels=torch.tensor([0, 1, 0, 0]))
+    evaluation = FakeEvaluation(test_logits=logits, labels=torch.tensor([0, 1, 0, 0]))
     measurement = Selective(coverage=0.5).compute(evaluation)
     assert measurement.arrays["correct"].tolist() == [True, True, True, False]
     assert measurement.values["excess-aurc"].value == 0
@@ -71,6 +72,6 @@ def test_of_a_model_it_withdraws_by_the_score_and_counts_the_predicted_class(fak
     assert (risk.value, risk.low, risk.unit, risk.better) == (0, 0, "%", "lower")
     assert "coverage=0.5" in measurement.protocol
     assert "score=max-py" in measurement.protocol
-    evaluation = fake.Evaluation(test_logits=logits, labels=torch.tensor([0, 1, 0, 1]))
+    evaluation = FakeEvaluation(test_logits=logits, labels=torch.tensor([0, 1, 0, 1]))
     without_error = Selective(coverage=0.5).compute(evaluation).values["selective-risk@0.5"]
     assert without_error.high == pytest.approx(65.8, abs=0.1)  # Wilson's, of none of the two that are kept
