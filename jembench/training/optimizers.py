@@ -56,7 +56,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], options: Optimizer) -> to
 
 
 def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -> None:
-    """Load the state of an optimiser, its tensors in the memory layout of their parameters.
+    """Load a copy of the state of an optimiser, its tensors in the memory layout of their parameters.
 
     A fused step goes through the memory of both in the same order: in another layout it would combine a weight with the
     momentum of another one.
@@ -64,8 +64,9 @@ def load_optimizer(optimizer: torch.optim.Optimizer, state: Mapping[str, Any]) -
     optimizer.load_state_dict(dict(state))
     for parameter, values in optimizer.state.items():
         for name, value in values.items():
-            if isinstance(value, Tensor) and value.shape == parameter.shape:
-                values[name] = torch.empty_like(parameter, dtype=value.dtype, device=value.device).copy_(value)
+            if isinstance(value, Tensor):
+                like = parameter if value.shape == parameter.shape else value
+                values[name] = torch.empty_like(like, dtype=value.dtype, device=value.device).copy_(value)
 
 
 @contextmanager

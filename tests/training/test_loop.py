@@ -13,16 +13,14 @@ from tests.training.conftest import DATA, linear
 
 
 @pytest.mark.parametrize("name", ["jem", "factored", "classifier"])
-def test_a_loaded_state_goes_on_bit_for_bit(name, make_trainer, toy_models):
-    straight, stopped, resumed = (make_trainer(toy_models[name]) for _ in range(3))
-    expected = [straight.iterate() for _ in range(14)][7:]
+def test_a_loaded_state_goes_on_bit_for_bit_beside_its_origin(name, make_trainer, toy_models):
+    straight, resumed = (make_trainer(toy_models[name]) for _ in range(2))
     for _ in range(7):  # in the middle of an epoch of 9 iterations
-        stopped.iterate()
-    resumed.load_state_dict(stopped.state_dict())
-    got = [resumed.iterate() for _ in range(7)]
-    assert [{k: float(v) for k, v in row.items()} for row in got] == [
-        {k: float(v) for k, v in row.items()} for row in expected
-    ]
+        straight.iterate()
+    resumed.load_state_dict(straight.state_dict())
+    for _ in range(7):
+        expected, got = straight.iterate(), resumed.iterate()
+        assert {k: float(v) for k, v in got.items()} == {k: float(v) for k, v in expected.items()}
     for name, value in straight.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name])
 
