@@ -90,8 +90,9 @@ class Block(nn.Module):
         hidden = self.conv2(F.leaky_relu_(self.norm2(hidden), LEAK))
         if self.stride > 1:
             # not a stride of the 1x1 convolution, whose weight gradient PyTorch 2.14 and 2.15 write past its memory on
-            # CPUs, in the channels-last layout, where it has few channels (oneDNN issue 6035)
-            x = x[..., :: self.stride, :: self.stride]
+            # CPUs, in the channels-last layout, where it has few channels (oneDNN issue 6035); not a slice, whose
+            # gradient is contiguous, so that all former layers would convert theirs
+            x = F.avg_pool2d(x, 1, self.stride)
         return cast(Tensor, hidden.add_(self.shortcut(x)))
 
 

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from jembench.errors import SpecError
 from jembench.models.nets import small, wide
-from jembench.models.wide_resnet import ActNorm, ResidualNet
+from jembench.models.wide_resnet import ActNorm, Block, ResidualNet
 
 
 def images(*shape, seed=0):
@@ -92,6 +92,14 @@ def test_first_and_second_derivatives_agree_with_the_definition():
         if mine is not None:
             torch.testing.assert_close(mine, expected)
     assert ours[1].abs().sum() > 0
+
+
+def test_the_gradient_of_a_strided_block_keeps_the_layout_of_its_images():
+    """One contiguous gradient would make all layers before it convert theirs, which takes time."""
+    block = Block(4, 8, 2, lambda channels: torch.nn.Identity(), 0.0).to(memory_format=torch.channels_last)
+    x = images(3, 4, 6, 6).to(memory_format=torch.channels_last).requires_grad_()
+    (grad,) = torch.autograd.grad(block(x).sum(), x)
+    assert grad.is_contiguous(memory_format=torch.channels_last)
 
 
 @pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer", "act"])
