@@ -1,1 +1,1 @@
-"""The suite of densities that are known, and its recipe."""
+"""The suite of densities that are known."""
