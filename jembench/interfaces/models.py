@@ -85,6 +85,14 @@ class Batch(NamedTuple):
     x_labelled: Tensor  #: (B, C, H, W) for p(y|x)
     y_labelled: Tensor  #: int64 (B,)
     logits: Tensor | None = None  #: (B, K) of x, with gradients, if x passed through the network before the chains
+    iteration: Tensor | None = None  #: (): the number of this training's iterations before this one, on the device
+
+    def ramp(self, iterations: int) -> Tensor | float:
+        """Return the factor, 0 to 1, of a weight that rises linearly from 0 over the first iterations of a training.
+
+        It is 1 with ``iterations=0``, and for a batch outside of a training.
+        """
+        return (self.iteration / iterations).clamp(max=1) if iterations and self.iteration is not None else 1.0
 
 
 class Negatives(NamedTuple):

@@ -34,6 +34,7 @@ class Weights:
     cross_entropy: float = 0.0
     marginal: float = 0.0  # of log p(x)
     conditional: float = 0.0  # of log p(x|y)
+    ramp: int = 0  # the first iterations of a training, over which the weight of log p(x) rises from 0
 
 
 def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, weights: Weights) -> Loss:
@@ -76,7 +77,8 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
     if weights.marginal:
         energies = Energies(marginal_energy(logits["data"]), marginal_energy(logits["samples"]))
         parts |= {"energy_data": energies.data.mean(), "energy_samples": energies.samples.mean()}
-        terms.append(weights.marginal * (parts["energy_data"] - parts["energy_samples"]))
+        weight = weights.marginal * batch.ramp(weights.ramp)
+        terms.append(weight * (parts["energy_data"] - parts["energy_samples"]))
     return Loss(torch.stack(terms).sum(), {name: part.detach() for name, part in parts.items()}, energies)
 
 

@@ -202,7 +202,8 @@ class Trainer:
         The network's own randomness, such as dropout, depends on the seed and the iteration only, also after a resume.
         """
         whole, values = self.batches.draw(), dict[str, Tensor]()
-        batch = self.group.cut(whole)
+        iteration = torch.full((), float(self.iteration), device=self.device)
+        batch = self.group.cut(whole)._replace(iteration=iteration)
         with seeds.drawing(self.seed, self._chance("network"), self.device):
             self.model.train()
             first = batch

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from jembench.plugin import Names, OnlyWith, Range, built_from, network
+from jembench.plugin import Names, Neutral, OnlyWith, Range, built_from, network
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -25,13 +25,15 @@ def dat(
     freeze: Annotated[bool, OnlyWith("norm", "batch")] = True,
     logit: Literal["joint", "marginal"] = "joint",
     marginal: Positive = 0.5,
+    ramp: Annotated[int, Range(least=0), Neutral()] = 0,
     eps: Positive = 0.5,
     steps: Count = 10,
     step_size: Positive = 0.1,
 ) -> DAT:
     """DAT: a classifier of attacked images that also tells data from ascended outliers by its energies.
 
-    ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper. The attack takes
+    ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper; it rises
+    linearly from 0 over the first ``ramp`` iterations. The attack takes
     ``steps`` of ``step_size`` in L2 within ``eps``, in units of a pixel's range. ``freeze`` keeps the statistics of
     batch norm as they are, for a second stage that starts from a trained fit.
     """
@@ -39,7 +41,7 @@ def dat(
     from jembench_dat.model import DAT
 
     attack = threat.Attack("l2", eps, steps, step_size)
-    return DAT(net, data, attack, joint=logit == "joint", marginal=marginal, freeze=freeze)
+    return DAT(net, data, attack, joint=logit == "joint", marginal=marginal, ramp=ramp, freeze=freeze)
 
 
 def ascent_curriculum(

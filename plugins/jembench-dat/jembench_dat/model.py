@@ -32,14 +32,23 @@ class DAT(threat.AttackedModel):
         joint: E is E(x, y) = -f(x)[y] with the labels of the data, as in the authors' code; False: E(x), as in the
             paper.
         marginal: the weight w, .5 in the authors' code, whose binary cross-entropy is the mean over data and outliers.
+        ramp: the first iterations of a training, over which w rises from 0.
         freeze: batch norm uses its running statistics in training too, and keeps them.
     """
 
     def __init__(
-        self, net: nn.Module, data: DataSpec, attack: threat.Attack, *, joint: bool, marginal: float, freeze: bool
+        self,
+        net: nn.Module,
+        data: DataSpec,
+        attack: threat.Attack,
+        *,
+        joint: bool,
+        marginal: float,
+        ramp: int,
+        freeze: bool,
     ) -> None:
         super().__init__(net, data)
-        self.attack, self.joint, self.marginal, self.freeze = attack, joint, marginal, freeze
+        self.attack, self.joint, self.marginal, self.ramp, self.freeze = attack, joint, marginal, ramp, freeze
         self.chains: Chains = "conditional" if joint else "marginal"
 
     def train(self, mode: bool = True) -> DAT:
@@ -73,7 +82,7 @@ class DAT(threat.AttackedModel):
             "auroc": auroc(energies),
         }
         detached = {name: part.detach() for name, part in parts.items()}
-        return Loss(cross_entropy + self.marginal * binary, detached, energies)
+        return Loss(cross_entropy + self.marginal * batch.ramp(self.ramp) * binary, detached, energies)
 
     def _energy(self, logits: Float[Tensor, "B K"], y: Int[Tensor, " B"] | None) -> Float[Tensor, " B"]:
         return -logits.gather(1, y[:, None]).squeeze(1) if self.joint and y is not None else marginal_energy(logits)

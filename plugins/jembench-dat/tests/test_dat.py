@@ -70,11 +70,12 @@ def by_hand(net, x, y, outliers, outlier_labels, *, joint, weight, eps, steps, s
 
 @pytest.mark.parametrize(
     ("options", "joint", "weight", "steps"),
-    [("", True, 0.5, 10), (",logit=marginal,marginal=1", False, 1.0, 10), (",steps=0", True, 0.5, 0)],
+    [("", True, 0.5, 10), (",logit=marginal,marginal=1", False, 1.0, 10), (",steps=0,ramp=4", True, 0.375, 0)],
 )
 def test_loss_and_gradient_are_those_written_out_in_plain_torch(options, joint, weight, steps):
     model = make(options)
     given, negatives = batch()
+    given = given._replace(iteration=torch.tensor(3.0))
     if not joint:
         negatives = negatives._replace(y=None)
     loss = model.training_loss(given, negatives)
@@ -112,6 +113,7 @@ def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_s
     drawn = []
     run.sampler.starts.draw = lambda *arguments: drawn.append(start(*arguments)) or drawn[-1]
     run.window(1)
+    assert shown[0][0].iteration == 2
     (given, negatives), y = shown[0], shown[0][0].y_labelled
     assert torch.equal(negatives.y, y)
     x = drawn[0].clone().requires_grad_()

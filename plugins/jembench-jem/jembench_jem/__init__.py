@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from jembench.plugin import Range, built_from, network
+from jembench.plugin import Neutral, Range, built_from, network
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -30,15 +30,17 @@ def jem(
     net: Module,
     *,
     marginal: Positive = 1.0,
+    ramp: Annotated[int, Range(least=0), Neutral()] = 0,
 ) -> JEM:
     """JEM: one network that gives p(y|x) and p(x), trained on both.
 
     ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
     ``marginal`` is the weight of log p(x) beside log p(y|x), 1 in JEM (``--p_x_weight`` of the authors' code).
+    It rises linearly from 0 over the first ``ramp`` iterations.
     """
     from jembench_jem.model import JEM
 
-    return JEM(net, marginal)
+    return JEM(net, marginal, ramp)
 
 
 @built_from(network, momentum=0.9)

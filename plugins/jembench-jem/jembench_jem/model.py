@@ -14,13 +14,14 @@ class JEM(LogitModel):
     Args:
         net: see :class:`~jembench.parts.LogitModel`.
         marginal: the weight of log p(x), 1 in JEM.
+        ramp: the first iterations of a training, over which the weight rises from 0.
     """
 
     chains: Chains = "marginal"
 
-    def __init__(self, net: nn.Module, marginal: float = 1.0) -> None:
+    def __init__(self, net: nn.Module, marginal: float = 1.0, ramp: int = 0) -> None:
         super().__init__(net)
-        self.weights = Weights(cross_entropy=1, marginal=marginal)
+        self.weights = Weights(cross_entropy=1, marginal=marginal, ramp=ramp)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return CE(f(x_l), y_l) + marginal (mean E(x_p) - mean E(x_q))."""
