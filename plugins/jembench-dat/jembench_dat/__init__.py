@@ -33,9 +33,9 @@ def dat(
     """DAT: a classifier of attacked images that also tells data from ascended outliers by its energies.
 
     ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper; it rises
-    linearly from 0 over the first ``ramp`` iterations. The attack takes
-    ``steps`` of ``step_size`` in L2 within ``eps``, in units of a pixel's range. ``freeze`` keeps the statistics of
-    batch norm as they are, for a second stage that starts from a trained fit.
+    linearly from 0 over the first ``ramp`` iterations. The attack takes ``steps`` of ``step_size`` in L2 within
+    ``eps``, in units of a pixel's range. ``freeze`` keeps the statistics of batch norm as they are, for a second stage
+    that starts from a trained fit.
     """
     from jembench.parts import threat
     from jembench_dat.model import DAT
