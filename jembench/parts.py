@@ -14,7 +14,6 @@ from jembench.models.energies import LogitModel as LogitModel
 from jembench.models.energies import marginal_energy as marginal_energy
 from jembench.models.objective import Weights as Weights
 from jembench.models.objective import hybrid_loss as hybrid_loss
-from jembench.models.wide_resnet import in_full as in_full
 from jembench.report.figures.base import Drawing as Drawing
 from jembench.report.figures.base import Planned as Planned
 from jembench.sampling import chain as chain

@@ -9,7 +9,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar, cast
 
 import torch
 from torch import nn
@@ -67,6 +67,17 @@ def unchanged_buffers(model: nn.Module) -> Iterator[None]:
 def at_least_float32(x: torch.Tensor) -> torch.Tensor:
     """Convert bfloat16 and float16 to float32; return float32 and float64 unchanged."""
     return x if x.element_size() >= 4 else x.float()
+
+
+def in_full(head: nn.Linear, features: torch.Tensor) -> torch.Tensor:
+    """Apply the last layer, (B, D) -> (B, K), in the precision of its weights, regardless of the caller's autocast.
+
+    The resolution of bfloat16 around 64 is half a nat, too coarse for differences of energies.
+    """
+    if features.is_meta:  # a device without autocast, on which operations are counted
+        return cast(torch.Tensor, head(features))
+    with torch.autocast(features.device.type, enabled=False):
+        return cast(torch.Tensor, head(features))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

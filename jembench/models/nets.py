@@ -9,8 +9,8 @@ from torch import Tensor, nn
 from jembench.catalog import discovery
 from jembench.errors import PluginError, SpecError, error_text
 from jembench.interfaces import DataSpec
-from jembench.models.execution import mode
-from jembench.models.wide_resnet import MOMENTUM, ResidualNet, Shape, in_full
+from jembench.models.execution import in_full, mode
+from jembench.models.wide_resnet import MOMENTUM, ResidualNet, Shape
 
 _FORMS = (
     "Write, with numbers below 10,000, wrn-DEPTH-WIDTH (wrn-28-10), small-WIDTH (small-12), half-WIDTH (half-48), "

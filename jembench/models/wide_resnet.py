@@ -17,7 +17,7 @@ from torch.nn import functional as F
 
 from jembench.errors import SpecError
 from jembench.models.densities import FirstBatch
-from jembench.models.execution import at_least_float32
+from jembench.models.execution import at_least_float32, in_full
 
 LEAK = 0.2
 """The slope of every LeakyReLU below 0."""
@@ -159,14 +159,3 @@ class ResidualNet(nn.Module):
         hidden = self.layer3(self.layer2(self.layer1(self.conv1(x))))
         hidden = F.leaky_relu_(self.norm(hidden), LEAK)
         return in_full(self.class_output, hidden.mean(dim=(2, 3), dtype=self.class_output.weight.dtype))
-
-
-def in_full(head: nn.Linear, features: Float[Tensor, "B D"]) -> Float[Tensor, "B K"]:
-    """Apply the last layer in the precision of its weights, regardless of the caller's autocast.
-
-    The resolution of bfloat16 around 64 is half a nat, too coarse for differences of energies.
-    """
-    if features.is_meta:  # a device without autocast, on which operations are counted
-        return cast(Tensor, head(features))
-    with torch.autocast(features.device.type, enabled=False):
-        return cast(Tensor, head(features))

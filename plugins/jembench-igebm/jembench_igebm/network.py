@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.interfaces import DataSpec
-from jembench.parts import in_full
+from jembench.parts import execution
 from jembench_igebm.spectral import SpectralConv2d
 
 SLOPE = 0.2
@@ -143,7 +143,7 @@ class EnergyNet(nn.Module):
         for block in self.blocks.values():
             maps = block(maps, y)
         features = F.leaky_relu(maps, self.end_slope).sum((2, 3), dtype=self.head.weight.dtype)
-        return in_full(self.head, features).squeeze(1)
+        return execution.in_full(self.head, features).squeeze(1)
 
 
 def to_unit(x: Float[Tensor, "B C H W"], bounds: tuple[float, float]) -> Float[Tensor, "B C H W"]:
