@@ -129,6 +129,17 @@ class Guard:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Selection:
+    """The metric that selects the checkpoint; its test images are the validation images.
+
+    Without a metric it is the accuracy. Of equal checkpoints the latest is selected.
+    """
+
+    metric: str = ""  # spec
+    steps: tuple[Count, ...] = ()  # lengths of new chains to select from, for all images that the fit generates
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Recipe:
     """The training of a model, as data.
 
@@ -148,6 +159,7 @@ class Recipe:
     energy_l2: NotNegative = 0.0  # weight of the mean squared energies of data and samples, against divergence
     compute: Compute = Compute()
     guard: Guard = Guard()
+    selection: Selection = Selection()
     model: Mapping[str, Option] = field(default_factory=dict)  # options of the model that its spec leaves out
     least_iterations: Count = 0  # smallest number of iterations, for small datasets
     processes: AtLeast1 = 1  # number of processes that train together, each with other noise
@@ -171,6 +183,7 @@ class Recipe:
             "optimizers": self.optimizer.name,
             "schedules": self.schedule.name,
             "augmentations": self.data.augmentation,
+            "metrics": self.selection.metric,
         }
         return [discovery.find(kind, spec.parse(text).name) for kind, text in named.items() if text]
 
@@ -184,11 +197,12 @@ class Recipe:
     def identity(self) -> dict[str, Any]:
         """All settings that determine the trained model; of the guard, only the ladder in the mode ``repair``.
 
-        ``start_from`` is left out where training starts from random weights.
+        ``start_from`` is left out where training starts from random weights, ``selection`` where it is by accuracy.
         """
         ladder = self.guard.ladder if self.guard.mode == "repair" else ()
         settings = self.settings | {"guard": {"ladder": ladder}}
-        return {key: value for key, value in settings.items() if value or key != "start_from"}
+        absent = {"start_from": "", "selection": dataclasses.asdict(Selection())}
+        return {key: value for key, value in settings.items() if key not in absent or value != absent[key]}
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -235,6 +249,11 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
         raise SpecError(
             f"In recipe {recipe.name}, data.shared trains p(x) on the images of p(y|x), and data.labelled on different "
             "ones. Leave one of them out."
+        )
+    if recipe.selection.metric and not recipe.data.validation:
+        raise SpecError(
+            f"In recipe {recipe.name}, selection.metric is {recipe.selection.metric}, and no images are held out to "
+            "measure it on. Set data.validation."
         )
     if recipe.checkpoint_every % recipe.log_every:
         raise SpecError(

@@ -223,12 +223,12 @@ def generated(evaluation: Evaluation, features: str, asked: SampleProtocol) -> G
 def passes(samples: Samples) -> float | None:
     """Return the mean network passes of a sample: the steps of its chain, or 1 if it was drawn directly.
 
-    None: the age of its chain is not known.
+    None: the age of its chain is not known, or each fit has selected its own number of steps.
     """
     if samples.ages is not None:
         return float(samples.ages.double().mean()) or None  # ages of imported chains are 0
     steps = "1" if samples.source == "direct" else dict(parse(samples.source).arguments).get("steps")
-    return float(steps) if steps else None
+    return float(steps) if steps and steps != "selected" else None
 
 
 def _read(evaluation: Evaluation, quantity: Quantity, samples: Tensor) -> Tensor:

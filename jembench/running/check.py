@@ -23,6 +23,7 @@ from jembench.models import devices
 from jembench.models.capabilities import capabilities, has_energy_gradient, is_fitted, require_gradients
 from jembench.models.objective import PlainClassifier
 from jembench.models.settings import isolated
+from jembench.running import selection
 from jembench.running.caches import FeatureBank
 from jembench.running.estimate import attack_seconds
 from jembench.running.evaluation import FRESH_SAMPLES, check_source, limited, no_validation
@@ -150,6 +151,11 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
         start = {"model": model, "sampler": sampler, "validation": held, "buffers": buffers}
         start |= {"pretrained": fit.is_pretrained, "content": "" if fit.absent else fit.dataset.content}
         planned = replace(data, **start)
+        for selecting in selection.metrics(fit.recipe).values() if iterations else ():
+            on_held = replace(planned, test=trainer.held.validation or planned.test)
+            on_held.require(selecting.requires)
+            if isinstance(selecting, Checked):
+                selecting.check(on_held)
         reasons: dict[str, Unavailable] = {}
         for name, metric in {str(cell.metric): cell.metric for fit in fits for cell in plan.cells_of(fit)}.items():
             with isolated(f"The metric {name}", _ignore):

@@ -7,8 +7,8 @@ Legend: N examples, C channels, H height, W width, K classes.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, cast
 
@@ -64,6 +64,7 @@ class TrainedFit:
     pretrained: bool = False  # trained elsewhere: its training data and buffers are unknown
     wanted: frozenset[Quantity] = frozenset()  # to read of test images and OOD sets in one pass
     deadline: float | None = None  # UTC, at which long metrics stop
+    steps: int | None = None  # of new chains, as the recipe's metric selected; None: as in training
     ood_sets: dict[str, Split] = field(default_factory=dict, init=False)  # by their specs
     known: dict[str, dict[Quantity, Tensor]] = field(default_factory=dict, init=False)  # by the content of the images
     drawn: dict[Source, Samples] = field(default_factory=dict, init=False)
@@ -140,6 +141,9 @@ class TrainedFit:
     def _fresh(self, source: Source) -> Samples:
         """Return the ends of new chains. The sampler's state does not change."""
         sampler, data = self.sampler, self.dataset.spec
+        selected = source.steps is None and source.sampler is None and self.steps is not None
+        if selected:
+            source = replace(source, steps=self.steps)
         named = registry.resolve("samplers", source.sampler) if source.sampler else None
         if named:
             sampler = chain.make(named, data, self.held.train if self.held else self.dataset.split("train"))
@@ -149,7 +153,7 @@ class TrainedFit:
         conditional = as_trained if source.conditional is None else source.conditional
         unusual = {} if conditional == as_trained else {"conditional": conditional}
         options = {**(named.arguments if named else {}), **unusual, "steps": steps}
-        name = str(Spec(named.name if named else "chains", tuple((k, format_value(o)) for k, o in options.items())))
+        name = _spec(named, options)
 
         def run() -> dict[str, Tensor]:
             generator = self.generator(name, self.device)
@@ -160,11 +164,17 @@ class TrainedFit:
             return {"images": images} | ({} if labels is None else {"labels": labels})
 
         drawn = self.cache.once(drawn_name(n, steps, conditional, named), run)
+        if selected:  # under one protocol, although the seeds may have selected several lengths
+            name = _spec(named, options | {"steps": "selected"})
         return Samples(drawn["images"], drawn.get("labels"), name)
 
     def _as_samples(self, state: ChainState, source: str) -> Samples:
         labels, ages = (None if part is None else part.cpu() for part in (state.y, state.ages))
         return Samples(to_uint8(state.x, self.dataset.spec.bounds).cpu(), labels, source, ages)
+
+
+def _spec(sampler: registry.Resolved | None, options: Mapping[str, Any]) -> str:
+    return str(Spec(sampler.name if sampler else "chains", tuple((k, format_value(o)) for k, o in options.items())))
 
 
 def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved | None) -> str:

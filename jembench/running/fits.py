@@ -31,6 +31,7 @@ from jembench.running import provenance
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Report
+from jembench.running.selection import selector
 from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
 from jembench.store.fits import HISTORY, RECORD, FitRecord, age
@@ -212,10 +213,13 @@ class FitWork:
             trainer = make_trainer(self.fit, self.bank.dataset, self.bank.device, model)
         check = functools.partial(self.store.check_lease, self.fit.key.id)
         with group.leading(self.fit.key.id):
-            fitted = train(trainer, folder, self.report, deadline=self.deadline, check=check)
+            select = selector(self.fit, self.bank, trainer)
+            fitted = train(trainer, folder, self.report, deadline=self.deadline, check=check, select=select)
         passes = sum(row["passes"] * row["iterations"] for row in fitted.history)
         other_load = max(0.0, os.getloadavg()[0] - (os.cpu_count() or 1))  # processes that wait for a processor
         about = {"execution": trainer.computed, "other_load": other_load, "passes": passes}
+        if fitted.selected:
+            about["selected"] = fitted.selected._asdict()
         return blank._replace(
             iteration=fitted.iteration,
             validation_accuracy=fitted.validation_accuracy,
@@ -304,6 +308,7 @@ class FitWork:
             deadline=self.deadline,
             cache=TensorCache(self.store.readings_of(fit.key.id, weights)),
             pretrained=fit.is_pretrained,
+            steps=record.provenance.get("selected", {}).get("steps"),
         )
 
 

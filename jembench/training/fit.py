@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jembench import progress, stopping
 from jembench.errors import CheckpointError, DamagedError, Diverged, OutOfTime
@@ -36,11 +36,21 @@ LOSSES = {"loss": "loss", "energy_data": "E(data)", "energy_samples": "E(samples
 _MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
 
 
+class Selected(NamedTuple):
+    """The measurement that a checkpoint is selected by."""
+
+    label: str
+    value: float
+    better: Literal["higher", "lower"]
+    steps: int | None = None  # of the chains that were measured, if the recipe selects among lengths
+
+
 class Fitted(NamedTuple):
     """The record of a finished fit, without its weights."""
 
     iteration: int  # of the chosen weights
     validation_accuracy: float | None
+    selected: Selected | None  # None: by accuracy
     seconds: float  # spent in logged iterations, over all runs of the fit, abandoned ones included
     history: list[dict[str, float]]  # one row a window of ``log_every`` iterations
     interventions: list[Intervention]
@@ -58,8 +68,9 @@ class _Run:
     checkpoints: Checkpoints
     guarded: bool
     ladder: tuple[Remedy, ...]
+    select: Callable[[], Selected] | None
     history: list[dict[str, float]] = field(default_factory=list)
-    best: dict[str, Any] | None = None  # iteration and validation accuracy of the chosen model
+    best: dict[str, Any] | None = None  # iteration, validation accuracy and measurement of the chosen model
     interventions: list[Intervention] = field(default_factory=list)
     unrepaired: Divergence | None = None  # the first divergence, where the guard only watches
     doubtful: bool = False  # whether the newest checkpoint is doubtful, see guard.is_doubtful
@@ -78,12 +89,13 @@ def train(
     *,
     deadline: float | None = None,
     check: Callable[[], None] = lambda: None,
+    select: Callable[[], Selected] | None = None,
 ) -> Fitted:
     """Train to the end of the recipe's budget, from the folder's newest checkpoint if there is one.
 
-    The model with the highest validation accuracy is kept, the latest of equals; without validation images, the last
-    one. On divergence the guard goes back to a good state and applies the recipe's remedies in turn; with
-    ``guard.mode = "watch"`` it only records the divergence.
+    The model with the best measurement of ``select`` is kept, or else with the highest validation accuracy, the latest
+    of equals; without validation images, the last one. On divergence the guard goes back to a good state and applies
+    the recipe's remedies in turn; with ``guard.mode = "watch"`` it only records the divergence.
 
     In a group of processes rank 0 calls this function, as :meth:`~jembench.training.processes.Group.leading`, and the
     others call :meth:`~jembench.training.processes.Group.follow`.
@@ -96,6 +108,7 @@ def train(
             divergence if nothing is repaired.
         deadline: the time at which training stops, UTC in seconds since 1970; the next call continues.
         check: called before anything is written; raises a StoreError if another process trains this fit now.
+        select: measures the trainer's model; None: the checkpoint is selected by accuracy.
 
     Raises:
         Diverged: if training diverges and no remedy is left.
@@ -103,7 +116,8 @@ def train(
         StoreError: if a file cannot be written. The previous checkpoint is kept.
     """
     ladder = guard.remedies(trainer.recipe, chains=trainer.sampler is not None)
-    run = _Run(trainer, folder, report, check, Checkpoints(folder), trainer.recipe.guard.mode != "off", ladder)
+    guarded = trainer.recipe.guard.mode != "off"
+    run = _Run(trainer, folder, report, check, Checkpoints(folder), guarded, ladder, select)
     with stopping.deferred(), progress.phase(guard.TRAINING, unit="iterations") as shown:
         _resume(run)
         for row in run.history:  # a tracker may lack some; those that it has are repeated with equal values
@@ -302,15 +316,19 @@ def _choose(run: _Run) -> dict[str, float]:
     """Validate, and keep the model if it is the best so far; without validation images, keep the last one.
 
     Returns:
-        the accuracy and NLL on the validation images, for the history.
+        the accuracy and NLL on the validation images, and the measurement that selects, for the history.
     """
     trainer = run.trainer
     validation = trainer.validate()
-    if not validation and trainer.iteration < trainer.iterations:
+    selected = run.select() if run.select else None
+    if not validation and not selected and trainer.iteration < trainer.iterations:
         return {}  # only the last model is kept
-    accuracy = validation.get("accuracy")
-    if run.best is None or accuracy is None or accuracy >= run.best["accuracy"]:
-        run.best = {"iteration": trainer.iteration, "accuracy": accuracy}
+    accuracy = rank = validation.get("accuracy")
+    if selected:
+        validation[selected.label] = selected.value
+        rank = selected.value if selected.better == "higher" else -selected.value
+    if run.best is None or rank is None or rank >= run.best["rank"]:
+        run.best = {"iteration": trainer.iteration, "accuracy": accuracy, "rank": rank, "selected": selected}
         checkpoint.write(run.folder / _SAMPLER, trainer.chains())
         checkpoint.write(run.folder / _MODEL, trainer.weights(), age=trainer.iteration)
     return {f"validation_{name}": value for name, value in validation.items()}
@@ -363,4 +381,6 @@ def _finish(run: _Run) -> Fitted:
             remedies=tuple(intervention.remedy for intervention in run.interventions),
             ended_with=", ".join(filter(None, [changed, away])),
         )
-    return Fitted(run.best["iteration"], run.best["accuracy"], seconds, run.history, run.interventions, stability)
+    selected = Selected(*run.best["selected"]) if run.best["selected"] else None
+    best = run.best["iteration"], run.best["accuracy"], selected
+    return Fitted(*best, seconds, run.history, run.interventions, stability)

@@ -65,7 +65,8 @@ class Trainer:
         self.recipe = recipe
         self.seed = seed
         self.device = device
-        train, self.validation = holdout(images, recipe.data.validation, stratified=recipe.data.stratified)
+        self.held = holdout(images, recipe.data.validation, stratified=recipe.data.stratified)
+        train, self.validation = self.held
         self.batches = Batches(train, data, recipe, seed=seed, device=device)
         self.iterations = effects.iterations(recipe, self.batches.per_epoch)
         self.sampler = make_sampler(model, data, recipe, train)

@@ -199,6 +199,11 @@ def test_a_file_that_is_not_there():
             '[guard]\nladder = ["pray"]\n[optimizer]',
             "ladder[0] is 'pray'; it must be one of seed, steps",
         ),
+        (
+            "validation = 10\n",
+            'validation = 0\n[selection]\nmetric = "nll"\n',
+            "In recipe mine, selection.metric is nll, and no images are held out to measure it on.",
+        ),
         ('"sgd"', '"lion"', "There is no optimizer named 'lion'. Known: adam, clipped-adam, sgd."),
         (
             "[optimizer]",

@@ -10,7 +10,7 @@ from jembench import progress
 from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
 from jembench.models.nets import small
 from jembench.models.wide_resnet import ResidualNet
-from jembench.training.fit import train
+from jembench.training.fit import Selected, train
 from tests.training.conftest import ToyPhased
 
 
@@ -184,6 +184,22 @@ def test_a_fit_whose_chosen_model_was_removed_begins_anew(make_trainer, tmp_path
     assert fitted.interventions == []
     train(make_trainer(), tmp_path / "straight")
     assert_equal_weights(tmp_path, tmp_path / "straight")
+
+
+@pytest.mark.parametrize(("better", "kept"), [("higher", 16), ("lower", 32)])
+def test_the_measurement_of_a_metric_selects_also_after_a_kill(better, kept, make_trainer, tmp_path):
+    values = {8: 0.5, 16: 0.9, 24: 0.3, 32: 0.3, 36: 0.4}
+
+    def trained(report):
+        trainer = make_trainer()
+        return train(trainer, tmp_path, report, select=lambda: Selected("x", values[trainer.iteration], better))
+
+    for stop in (20, 28):
+        with pytest.raises(Killed):
+            trained(kill_from(stop))
+    fitted = trained(lambda _: None)
+    assert (fitted.iteration, fitted.selected) == (kept, Selected("x", values[kept], better))
+    assert [float(row["validation_x"]) for row in rows(tmp_path) if row["validation_x"]] == list(values.values())
 
 
 @pytest.mark.parametrize("kind", ["plain", "average"])

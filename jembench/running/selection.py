@@ -1,0 +1,86 @@
+"""The selection of a checkpoint, and of the length of chains that generate images, by a metric on validation images."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import NamedTuple
+
+from jembench.catalog import registry
+from jembench.catalog.spec import Spec, parse
+from jembench.errors import SpecError
+from jembench.experiment.plan import FitPlan
+from jembench.experiment.recipe import Recipe
+from jembench.interfaces import Dataset, DataSpec, Split
+from jembench.interfaces.data import SplitName
+from jembench.interfaces.metrics import Metric
+from jembench.models import execution
+from jembench.running.caches import FeatureBank
+from jembench.running.evaluation import TrainedFit
+from jembench.training.fit import Selected
+from jembench.training.loop import Trainer
+
+
+class HeldOut(NamedTuple):
+    """A dataset whose test images are the validation images of a training."""
+
+    dataset: Dataset
+    validation: Split
+
+    @property
+    def spec(self) -> DataSpec:
+        """The description of the images."""
+        return self.dataset.spec
+
+    def split(self, name: SplitName) -> Split:
+        """Return the whole training split, or the validation images."""
+        return self.validation if name == "test" else self.dataset.split(name)
+
+
+def metrics(recipe: Recipe) -> dict[int | None, Metric]:
+    """Make the metric by which a recipe selects, for each length of chains or for None; {}: it selects by accuracy.
+
+    Raises:
+        SpecError: if there is no such metric or option.
+    """
+    if not recipe.selection.metric:
+        return {}
+    named = parse(recipe.selection.metric)
+    made = dict[int | None, Metric]()
+    for steps in recipe.selection.steps or (None,):
+        further = () if steps is None else (("steps", str(steps)),)
+        made[steps] = registry.resolve("metrics", str(Spec(named.name, named.arguments + further))).make()
+    return made
+
+
+def selector(fit: FitPlan, bank: FeatureBank, trainer: Trainer) -> Callable[[], Selected] | None:
+    """Return the function that measures the model of a trainer, with averaged weights if the recipe has them.
+
+    None: the recipe selects by accuracy.
+    """
+    candidates, validation = metrics(fit.recipe), trainer.held.validation
+    if not candidates or validation is None:  # a recipe with such a metric holds images out
+        return None
+
+    def select() -> Selected:
+        average = trainer.average.in_place_of(trainer.model) if trainer.average else nullcontext()
+        with average, execution.mode(trainer.model, train=False):
+            measured = TrainedFit(
+                model=trainer.model,
+                sampler=trainer.sampler,
+                dataset=HeldOut(bank.dataset, validation),
+                device=trainer.device,
+                seed=fit.seed,
+                bank=bank,
+                held=trainer.held,
+                conditional=fit.recipe.chains.conditional,
+            )
+            found = [_measured(metric, steps, measured) for steps, metric in candidates.items()]
+        return (max if found[0].better == "higher" else min)(found, key=lambda one: one.value)
+
+    return select
+
+
+def _measured(metric: Metric, steps: int | None, fit: TrainedFit) -> Selected:
+    label, value = next(iter(metric.compute(fit.evaluation()).values.items()))
+    if not value.better:
+        raise SpecError(f"selection.metric is {metric.name}, of which neither high nor low values are better.")
+    return Selected(label, value.value, value.better, steps)
