@@ -395,7 +395,7 @@ def inception_truth() -> float:
 def compared(a: Resampling, b: Resampling, rng: Generator, *, paired: bool = True) -> Difference:
     """Return the difference of two models with its interval, as a comparison does."""
     value_a, value_b = (float(one.statistic(*(np.arange(n)[None] for n in one.sizes))[0]) for one in (a, b))
-    return bootstrap_difference(a, b, value_a - value_b, paired=paired, rng=rng, resamples=1000)
+    return bootstrap_difference(a, b, value_a - value_b, paired=paired, seed=int(rng.integers(2**63)), resamples=1000)
 
 
 def difference_of_shares(rng: Generator, a: float, b: float) -> Difference:

@@ -10,7 +10,7 @@ Legend: N images, R resamples.
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -328,17 +328,14 @@ def _images(
     """
     if read is None:
         raise Unavailable("it has no interval")
-    of_a = _resampling(a, seeds, read)
-    of_b = _constant(b, of_a) if isinstance(b, float) else _resampling(b, seeds, read)
-    both = [a] if isinstance(b, float) else [a, b]
-    fits = [_cell(side[seed]).fit.id for side in both for seed in seeds]
-    key = stable_hash([sorted(fits), *a[seeds[0]].place], 16)
+    of_a = _resampling(tuple(a[seed] for seed in seeds), read)
+    of_b = _constant(b, of_a) if isinstance(b, float) else _resampling(tuple(b[seed] for seed in seeds), read)
+    of_column = int(stable_hash(a[seeds[0]].place, 16), 16)  # the same resamples for all models
     alike = of_a.sizes == of_b.sizes
     for count in (min(PILOT, resamples), resamples):
-        rng = np.random.default_rng(int(key, 16))
         try:
             found = paired.bootstrap_difference(
-                of_a, of_b, difference, paired=alike, rng=rng, resamples=count, null=null
+                of_a, of_b, difference, paired=alike, seed=of_column, resamples=count, null=null
             )
         except ValueError as error:
             raise Unavailable(str(error)) from error
@@ -352,25 +349,26 @@ def _images(
     return found, "paired bootstrap" if alike else "bootstrap"
 
 
-def _resampling(side: Side, seeds: Sequence[int], read: Read) -> Resampling:
-    """Return the mean over the seeds as one statistic: every seed is given the same resamples.
+@lru_cache(maxsize=512)
+def _resampling(rows: tuple[Row, ...], read: Read) -> Resampling:
+    """Return the mean over the rows, of one seed each, as one statistic: every seed is given the same resamples.
 
     Raises:
         JembenchError: if the metric has no statistic behind its value, cannot be made or is code that only the store
             names, or the store has no per-example values.
     """
-    text = side[seeds[0]].metric
-    trust.refuse_code([text], f"The cell {_cell(side[seeds[0]]).id} of the store")
+    text = rows[0].metric
+    trust.refuse_code([text], f"The cell {_cell(rows[0]).id} of the store")
     metric = _metric(text)
     if not isinstance(metric, Resampled):
         raise Unavailable("no per-example values")
     found = []
-    for seed in seeds:
-        arrays = read(_cell(side[seed]))
+    for row in rows:
+        arrays = read(_cell(row))
         if not arrays:
             raise Unavailable("the store has no per-example values of it")
         try:
-            found.append(metric.resamplings(arrays)[side[seed].label])
+            found.append(metric.resamplings(arrays)[row.label])
         except (KeyError, ValueError) as error:
             raise Unavailable(f"its per-example values are not what {text} makes its value of ({error})") from error
     if len({resampling.sizes for resampling in found}) > 1:

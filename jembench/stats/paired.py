@@ -5,6 +5,7 @@ Legend: N images, R resamples, S seeds.
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ def bootstrap_difference(
     difference: float,
     *,
     paired: bool,
-    rng: np.random.Generator,
+    seed: int,
     resamples: int = 10_000,
     null: float = 0.0,
 ) -> Difference:
@@ -69,7 +70,7 @@ def bootstrap_difference(
         b: the statistic of the second.
         difference: A - B on the images themselves.
         paired: True if the images are the same: both models then have the same resamples, otherwise each its own.
-        rng: the generator of the resamples.
+        seed: of the resamples. Differences of many models with one seed share those of each model.
         resamples: R; no p value is below 1 / (R + 1).
         null: the difference that the p value tests.
 
@@ -81,11 +82,7 @@ def bootstrap_difference(
         raise ValueError(f"{a.sizes} images and {b.sizes} cannot be paired")
     if min(*a.sizes, *b.sizes) < 2 or resamples < 1:
         raise ValueError(f"{resamples} resamples of {a.sizes} and {b.sizes} observations give no p value")
-    if paired:
-        drawn = resampled(lambda *indices: a.statistic(*indices) - b.statistic(*indices), a.sizes, rng, resamples)
-    else:
-        first, second = rng.spawn(2)
-        drawn = resampled(a.statistic, a.sizes, first, resamples) - resampled(b.statistic, b.sizes, second, resamples)
+    drawn = _drawn(a, (seed, 0), resamples) - _drawn(b, (seed, 0 if paired else 1), resamples)
     trials, within = min(a.trials, b.trials), (a.within[0] - b.within[1], a.within[1] - b.within[0])
     if not trials and agree(drawn):
         raise ValueError("all resamples agree, so that they determine no interval")
@@ -95,6 +92,11 @@ def bootstrap_difference(
     if trials:
         p = max(p, score_p(difference, float(drawn.std()), trials, null, within))
     return Difference(difference, *around(difference, drawn, within=within, trials=trials), p)
+
+
+@lru_cache(maxsize=512)
+def _drawn(of: Resampling, seed: tuple[int, int], resamples: int) -> NDArray[np.float64]:
+    return resampled(of.statistic, of.sizes, np.random.default_rng(seed), resamples)
 
 
 def from_intervals(a: tuple[float, float, float], b: tuple[float, float, float], null: float = 0.0) -> Difference:

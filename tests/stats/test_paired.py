@@ -42,7 +42,7 @@ def test_images_must_be_the_same():
     with pytest.raises(ValueError, match="3 images and 4"):
         mcnemar(np.ones(3, bool), np.ones(4, bool))
     with pytest.raises(ValueError, match="cannot be paired"):
-        bootstrap_difference(mean(np.ones(3)), mean(np.ones(4)), 0.0, paired=True, rng=np.random.default_rng(0))
+        bootstrap_difference(mean(np.ones(3)), mean(np.ones(4)), 0.0, paired=True, seed=0)
 
 
 def mean(values):
@@ -50,8 +50,7 @@ def mean(values):
 
 
 def compare(a, b, paired=True, resamples=2000, seed=0):
-    rng = np.random.default_rng(seed)
-    return bootstrap_difference(mean(a), mean(b), a.mean() - b.mean(), paired=paired, rng=rng, resamples=resamples)
+    return bootstrap_difference(mean(a), mean(b), a.mean() - b.mean(), paired=paired, seed=seed, resamples=resamples)
 
 
 def test_what_all_images_share_is_no_noise_where_they_are_paired():
@@ -84,9 +83,7 @@ def number(value, beside):
 @pytest.mark.parametrize("right", [397, 396, 200, 0])
 def test_a_share_beside_a_number_has_wilson_s_interval_in_claims_too(right):
     one = share(np.arange(397) < right)
-    found = bootstrap_difference(
-        one, number(0.5, one), right / 397 - 0.5, paired=True, rng=np.random.default_rng(0), resamples=4000
-    )
+    found = bootstrap_difference(one, number(0.5, one), right / 397 - 0.5, paired=True, seed=0, resamples=4000)
     low, high = wilson(right, 397)
     assert found.low <= low - 0.5 + 1e-3
     assert found.high >= high - 0.5 - 1e-3
@@ -96,10 +93,10 @@ def test_a_share_beside_a_number_has_wilson_s_interval_in_claims_too(right):
 def test_models_that_are_always_right_may_differ_on_other_images():
     """If .01 of all images are wrong, 397 without a wrong one are as rare as .02."""
     one = share(np.ones(397, bool))
-    found = bootstrap_difference(one, one, 0.0, paired=True, rng=np.random.default_rng(0), resamples=100, null=-0.01)
+    found = bootstrap_difference(one, one, 0.0, paired=True, seed=0, resamples=100, null=-0.01)
     assert (found.low, found.high) == pytest.approx((-0.0096, 0.0096), abs=1e-4)
     assert 0.01 < found.p < 0.05
-    nearer = bootstrap_difference(one, one, 0.0, paired=True, rng=np.random.default_rng(0), resamples=100, null=-0.005)
+    nearer = bootstrap_difference(one, one, 0.0, paired=True, seed=0, resamples=100, null=-0.005)
     assert nearer.p > 0.1
 
 
@@ -110,7 +107,7 @@ def test_p_is_below_05_where_the_interval_leaves_the_null_out(only_a, only_b, bo
     right_b = np.array([0] * only_a + [1] * only_b + [0] * both_wrong + [1] * 100)
     a, b = share(right_a), share(right_b)
     value = right_a.mean() - right_b.mean()
-    found = bootstrap_difference(a, b, value, paired=True, rng=np.random.default_rng(0), resamples=1000)
+    found = bootstrap_difference(a, b, value, paired=True, seed=0, resamples=1000)
     if found.p < 0.03:
         assert not found.low <= 0 <= found.high
     if not found.low <= 0 <= found.high:
