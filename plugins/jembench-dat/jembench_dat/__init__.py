@@ -26,6 +26,7 @@ def dat(
     logit: Literal["joint", "marginal"] = "joint",
     marginal: Positive = 0.5,
     ramp: Annotated[int, Range(least=0), Neutral()] = 0,
+    clean: Annotated[float, Range(least=0), Neutral()] = 0.0,
     eps: Positive = 0.5,
     steps: Count = 10,
     step_size: Positive = 0.1,
@@ -33,7 +34,8 @@ def dat(
     """DAT: a classifier of attacked images that also tells data from ascended outliers by its energies.
 
     ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper; it rises
-    linearly from 0 over the first ``ramp`` iterations. The attack takes ``steps`` of ``step_size`` in L2 within
+    linearly from 0 over the first ``ramp`` iterations. ``clean`` is the weight of a further cross-entropy, of the
+    images before the attack. The attack takes ``steps`` of ``step_size`` in L2 within
     ``eps``, in units of a pixel's range. ``freeze`` keeps the statistics of batch norm as they are, for a second stage
     that starts from a trained fit.
     """
@@ -41,7 +43,7 @@ def dat(
     from jembench_dat.model import DAT
 
     attack = threat.Attack("l2", eps, steps, step_size)
-    return DAT(net, data, attack, joint=logit == "joint", marginal=marginal, ramp=ramp, freeze=freeze)
+    return DAT(net, data, attack, joint=logit == "joint", marginal=marginal, ramp=ramp, clean=clean, freeze=freeze)
 
 
 def ascent_curriculum(

@@ -33,6 +33,8 @@ class DAT(threat.AttackedModel):
             paper.
         marginal: the weight w, .5 in the authors' code, whose binary cross-entropy is the mean over data and outliers.
         ramp: the first iterations of a training, over which w rises from 0.
+        clean: the weight of a further cross-entropy, of the images before the attack, which then serve both terms; 0 in
+            the paper.
         freeze: batch norm uses its running statistics in training too, and keeps them.
     """
 
@@ -45,9 +47,11 @@ class DAT(threat.AttackedModel):
         joint: bool,
         marginal: float,
         ramp: int,
+        clean: float,
         freeze: bool,
     ) -> None:
         super().__init__(net, data)
+        self.clean = clean
         self.attack, self.joint, self.marginal, self.ramp, self.freeze = attack, joint, marginal, ramp, freeze
         self.chains: Chains = "conditional" if joint else "marginal"
 
@@ -66,7 +70,7 @@ class DAT(threat.AttackedModel):
         All images pass through the network together.
         """
         assert negatives is not None
-        y, x = batch.y_labelled, batch.x_labelled if self.joint else batch.x
+        y, x = batch.y_labelled, batch.x_labelled if self.joint or self.clean else batch.x
         images = self._attacked(batch.x_labelled, y), x, negatives.x
         logits = execution.at_least_float32(self.logits(torch.cat(images)))
         attacked, inside, outside = logits.split([len(part) for part in images])
@@ -81,8 +85,12 @@ class DAT(threat.AttackedModel):
             f"{of}_samples": energies.samples.mean(),
             "auroc": auroc(energies),
         }
+        total = cross_entropy + self.marginal * batch.ramp(self.ramp) * binary
+        if self.clean:
+            parts["clean_cross_entropy"] = F.cross_entropy(inside, y)
+            total = total + self.clean * parts["clean_cross_entropy"]
         detached = {name: part.detach() for name, part in parts.items()}
-        return Loss(cross_entropy + self.marginal * batch.ramp(self.ramp) * binary, detached, energies)
+        return Loss(total, detached, energies)
 
     def _energy(self, logits: Float[Tensor, "B K"], y: Int[Tensor, " B"] | None) -> Float[Tensor, " B"]:
         return -logits.gather(1, y[:, None]).squeeze(1) if self.joint and y is not None else marginal_energy(logits)

@@ -45,7 +45,7 @@ def batch():
     return Batch(x, x, y), Negatives(images(seed=1), y)
 
 
-def by_hand(net, x, y, outliers, outlier_labels, *, joint, weight, eps, steps, step_size):
+def by_hand(net, x, y, outliers, outlier_labels, *, joint, weight, eps, steps, step_size, clean=0):
     """The loss as the paper writes it, in float64 where it can be, without a line of jembench."""
     moved = x.clone()
     for _ in range(steps):
@@ -65,14 +65,19 @@ def by_hand(net, x, y, outliers, outlier_labels, *, joint, weight, eps, steps, s
 
     inside, outside = energy(x, y), energy(outliers, outlier_labels)
     binary = (1 + inside.exp()).log().mean() + (1 + (-outside).exp()).log().mean()
-    return -net(moved).log_softmax(1)[torch.arange(len(x)), y].mean() + weight * binary
+    attacked, before = (-net(images).log_softmax(1)[torch.arange(len(x)), y].mean() for images in (moved, x))
+    return attacked + clean * before + weight * binary
 
 
 @pytest.mark.parametrize(
-    ("options", "joint", "weight", "steps"),
-    [("", True, 0.5, 10), (",logit=marginal,marginal=1", False, 1.0, 10), (",steps=0,ramp=4", True, 0.375, 0)],
+    ("options", "joint", "weight", "steps", "clean"),
+    [
+        ("", True, 0.5, 10, 0),
+        (",logit=marginal,marginal=1,clean=2", False, 1.0, 10, 2),
+        (",steps=0,ramp=4", True, 0.375, 0, 0),
+    ],
 )
-def test_loss_and_gradient_are_those_written_out_in_plain_torch(options, joint, weight, steps):
+def test_loss_and_gradient_are_those_written_out_in_plain_torch(options, joint, weight, steps, clean):
     model = make(options)
     given, negatives = batch()
     given = given._replace(iteration=torch.tensor(3.0))
@@ -84,7 +89,7 @@ def test_loss_and_gradient_are_those_written_out_in_plain_torch(options, joint, 
     model.zero_grad()
     expected = by_hand(
         model.net, given.x, given.y_labelled, negatives.x, given.y_labelled, joint=joint, weight=weight, eps=0.5,
-        steps=steps, step_size=0.1,
+        steps=steps, step_size=0.1, clean=clean,
     )  # fmt: skip
     expected.backward()
     torch.testing.assert_close(loss.total, expected)
