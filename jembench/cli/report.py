@@ -9,7 +9,7 @@ from jembench.api import comparison
 from jembench.api.arguments import selection
 from jembench.api.results import Results
 from jembench.cli import options, show
-from jembench.cli.output import emit, plugins_aside
+from jembench.cli.output import check_file, emit, plugins_aside
 from jembench.cli.parameters import COUNT, DATASET, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
 from jembench.report.formats import TERMINAL
@@ -55,6 +55,8 @@ def report(
     experiment, shows the models, data, recipes and seeds that the file names.
     """
     format = options.labelled(format, label, output)
+    if output:  # refused now, not after the work
+        check_file(output, output.suffix, force=force)
     with plugins_aside():
         which = selection(**selected)
     if claims:

@@ -7,7 +7,7 @@ import torch
 
 from jembench.catalog import registry
 from jembench.experiment import recipe as recipes
-from jembench.training.fit import train
+from jembench.training.fit import Selected, train
 from jembench.training.loop import Trainer
 
 GUIDE = Path(__file__).parents[2] / "docs" / "how-to" / "watch.md"
@@ -18,6 +18,7 @@ MODELS = (
     "igebm",
     "adversarial:steps=1",
     "eb-jdat:steps=1",
+    "dat:clean=1,steps=1",
     "energy-finetuned",
     "trades:steps=1",
     "ratio:steps=1,outlier_steps=1",
@@ -58,7 +59,7 @@ def logged(digits):
 
 
 def test_the_guide_lists_every_column_in_its_order(make_trainer, tmp_path, logged):
-    train(make_trainer(**{"guard.mode": "watch"}), tmp_path)
+    train(make_trainer(**{"guard.mode": "watch"}), tmp_path, select=lambda: Selected("LABEL", 1.0, "higher"))
     written = columns(tmp_path / "history.csv")
     assert {*written, *logged} == documented().keys()
     assert written == [name for name in documented() if name in written]
