@@ -23,6 +23,7 @@ FIRST_PARTY = {
     "jembench-density",
     "jembench-diffusion",
     "jembench-energy-ood",
+    "jembench-generation",
     "jembench-glow",
     "jembench-igebm",
     "jembench-jdat",

@@ -59,6 +59,15 @@ BESIDE = {
         "jembench.report.rows",
         "jembench.stats.intervals",
     },
+    "jembench-generation": {
+        "jembench.metrics.base",
+        "jembench.metrics.feature_scores",
+        "jembench.metrics.generation",
+        "jembench.metrics.neighbours",
+        "jembench.metrics.pretrained",
+        "jembench.metrics.sample_protocol",
+        "jembench.stats.intervals",
+    },
     "jembench-jem": {"jembench.models"},
     "jembench-ray": {
         "jembench.interfaces.running",

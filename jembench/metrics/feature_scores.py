@@ -1,6 +1,6 @@
-"""Statistics of features of generated images: IS, FID, KID, precision and recall, density and coverage.
+"""Statistics of features of generated images: IS, FID, KID, precision and recall.
 
-torch-fidelity computes the first five. Their resamples are computed by the implementations here, which are many times
+torch-fidelity computes their values. The resamples are computed by the implementations here, which are many times
 faster and agree with torch-fidelity's.
 
 Legend: N generated images, M reference images, D features, K logits, S splits, R resamples.
@@ -144,28 +144,6 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
     return distances
 
 
-PARTS = (1, 2, 3)
-"""Numbers of equal parts of the sets, whose mean FIDs are extrapolated."""
-
-
-def extrapolated_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:
-    """Return FID at infinitely many images as a statistic of index matrices (R, N) and (R, M).
-
-    The bias of FID is nearly a / N + b / M, so it is k times as large for a k-th of both sets. A line in k is fitted to
-    the mean FIDs of both sets divided into k parts in their order, and evaluated at k = 0.
-    """
-    fids, weights = resampled_fid(generated, reference), np.linalg.pinv(np.vander(PARTS, 2))[1]
-
-    def distances(drawn_samples: Indices, drawn_real: Indices) -> NDArray[np.float64]:
-        extrapolated = np.zeros(len(drawn_samples))
-        for weight, parts in zip(weights, PARTS, strict=True):
-            cut = zip(*(np.array_split(drawn, parts, axis=1) for drawn in (drawn_samples, drawn_real)), strict=True)
-            extrapolated += weight * np.mean([fids(*both) for both in cut], axis=0)
-        return extrapolated
-
-    return distances
-
-
 # --- kernel distance --------------------------------------------------------------------------------------------------
 
 
@@ -231,9 +209,6 @@ _KEPT_PER_NEIGHBOUR = 12
 """Neighbours kept per neighbour needed: a resample holds 63 % of the images, and fewer than k of the 12 k nearest once
 in a million or less."""
 
-_ROUNDING = 1e-6
-"""The relative error of distances between float32 features; one on the border of an open ball is outside."""
-
 
 def precision_recall(
     generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], neighbours: int
@@ -248,35 +223,21 @@ def precision_recall(
 class Balls:
     """Balls around M images, each up to its k-th nearest other image, and the N points inside them.
 
-    Open balls, those of Naeem et al.'s code, do not hold the points at their border.
-
     A resample holds copies, at distance 0, which would shrink the balls around their neighbours. The k-th neighbour is
     therefore the k-th nearest *other image* that was drawn. The spread of the resamples is then that of independent
     sets of images (checked by simulation), and their mean is nearly the same.
     """
 
-    def __init__(self, points: Tensor, centres: Tensor, neighbours: int, *, is_open: bool = False) -> None:
-        self.neighbours, self.is_open = neighbours, is_open
-        self.distance = torch.cdist(points, centres).numpy() / (1 - _ROUNDING if is_open else 1)
+    def __init__(self, points: Tensor, centres: Tensor, neighbours: int) -> None:
+        self.neighbours = neighbours
+        self.distance = torch.cdist(points, centres).numpy()
         self.others, self.indices = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
 
     def precision(self) -> Statistic:
         """Return the share of points inside a ball, in %: Kynkäänniemi et al. (2019), (2)."""
-        return self._statistic(lambda inside, points, _: 100 * points @ inside.any(axis=1) / points.sum())
+        return self.statistic(lambda inside, points, _: 100 * points @ inside.any(axis=1) / points.sum())
 
-    def density(self) -> Statistic:
-        """Return the mean number of balls around a point, divided by k: Naeem et al. (2020), Section 3."""
-
-        def density(inside: Matrix, points: Matrix, balls: Matrix) -> Any:
-            return (points @ inside @ balls) * (balls > 0).sum() / (points.sum() * balls.sum() * self.neighbours)
-
-        return self._statistic(density)
-
-    def coverage(self) -> Statistic:
-        """Return the share of balls that hold a point, in %: Naeem et al. (2020), Section 3."""
-        return self._statistic(lambda inside, points, balls: 100 * inside[points > 0].any(axis=0) @ balls / balls.sum())
-
-    def _statistic(self, value: Callable[[Matrix, Matrix, Matrix], Any]) -> Statistic:
+    def statistic(self, value: Callable[[Matrix, Matrix, Matrix], Any]) -> Statistic:
         """Return a value of index matrices (R, N) and (R, M).
 
         Args:
@@ -287,18 +248,20 @@ class Balls:
             points = multiplicities(drawn_points, len(self.distance)).astype(float)  # faster products
             balls = multiplicities(drawn_centres, len(self.distance.T)).astype(float)
             rows = progress.track(list(zip(points, balls, strict=True)), "", "resamples")
-            return np.array([value(self._inside(of_balls > 0), of_points, of_balls) for of_points, of_balls in rows])
+            return np.array([value(self.inside(of_balls > 0), of_points, of_balls) for of_points, of_balls in rows])
 
         return values
 
-    def _inside(self, drawn: NDArray[np.bool_]) -> Matrix:
-        """Return the pairs of a point inside a ball (N, M), for the images drawn."""
+    def inside(self, drawn: NDArray[np.bool_]) -> Matrix:
+        """Return the pairs of a point inside a ball, bool (N, M), of the balls around the images drawn (M,)."""
+        inside: Matrix = self.distance <= self.radii(drawn)
+        return inside
+
+    def radii(self, drawn: NDArray[np.bool_]) -> Matrix:
+        """Return the radius of each ball (M,) among the images drawn (M,); -1 for those that were not."""
         reached = drawn[self.indices].cumsum(axis=1) >= self.neighbours
         position = np.where(reached[:, -1], reached.argmax(axis=1), -1)  # -1: the last one kept, if fewer are drawn
-        radii = self.others[np.arange(len(position)), position]
-        radii = np.where(drawn, radii, -1.0)
-        inside: Matrix = self.distance < radii if self.is_open else self.distance <= radii
-        return inside
+        return np.where(drawn, self.others[np.arange(len(position)), position], -1.0)
 
 
 def nearest_others(features: Float[Tensor, "M D"], count: int) -> tuple[Matrix, Matrix]:

@@ -1,7 +1,6 @@
-"""Metrics of features of generated images: IS, FID, KID, precision and recall, density and coverage.
+"""Metrics of features of generated images: IS, FID, KID, precision and recall.
 
-torch-fidelity computes the values of the first five, and :mod:`jembench.metrics.feature_scores` the others and the
-statistics of resamples.
+torch-fidelity computes the values, and :mod:`jembench.metrics.feature_scores` the statistics of resamples.
 
 Legend: N generated images, M reference images, D features, K logits.
 """
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class Scored(NamedTuple):
+class Scores(NamedTuple):
     """The scores of generated images."""
 
     estimates: Mapping[str, Estimate]  # by label
@@ -94,7 +93,7 @@ class FeatureMetric(SampleProtocol, Metric):
         details = {**scored.details, "sample_passes": sample.passes}
         return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=details)
 
-    def scores(self, sample: Generated, real: Any) -> Scored:
+    def scores(self, sample: Generated, real: Any) -> Scores:
         """Score generated images; ``real``: the pooled features of reference images (M, D), or None."""
         raise NotImplementedError
 
@@ -103,9 +102,9 @@ class FeatureMetric(SampleProtocol, Metric):
 class IS(FeatureMetric):
     """Inception score of the model's samples, by torch-fidelity.
 
-    ``features`` is a feature network, for example ``inception:weights=/a/file.pth`` (``dinov2`` and ``clip`` are for
-    the other metrics of features); ``auto`` is Inception for images of 32 pixels and more, and ``cnn``, trained on the
-    dataset itself, for smaller ones and for one's own images where Inception's weights are missing.
+    ``features`` is a feature network, for example ``inception:weights=/a/file.pth``; ``auto`` is Inception for images
+    of 32 pixels and more, and ``cnn``, trained on the dataset itself, for smaller ones and for one's own images where
+    Inception's weights are missing.
     ``implementation=barratt-sharma`` divides the images into splits in their own order; torch-fidelity shuffles them
     first. The options from ``source`` to ``top``, of all metrics of samples, choose the images. ``sampler`` draws those
     of a model with a differentiable energy, in place of its own.
@@ -121,7 +120,7 @@ class IS(FeatureMetric):
         """Return one image per split."""
         return self.splits, "one in each split"
 
-    def scores(self, sample: Generated, real: None) -> Scored:
+    def scores(self, sample: Generated, real: None) -> Scores:
         """Return the mean score over splits."""
         from jembench.metrics.feature_scores import inception_score, inception_score_in_order, resampled_score
 
@@ -132,7 +131,7 @@ class IS(FeatureMetric):
             score = inception_score(logits, self.splits)
         statistic, within = resampled_score(logits, self.splits, even=even), (1.0, float(logits.shape[1]))
         estimate = Estimate(Resampling(statistic, (sample.n,), within), "", "higher", value=score.mean)
-        return Scored({"is": estimate}, {"splits": self.splits}, {"std_over_splits": score.std})
+        return Scores({"is": estimate}, {"splits": self.splits}, {"std_over_splits": score.std})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,40 +157,13 @@ class FID(ReferenceMetric):
         """Return the number of features of the network."""
         return dimensions, f"as many as {network} has features, or the fitted Gaussian is degenerate"
 
-    def scores(self, sample: Generated, real: Tensor) -> Scored:
+    def scores(self, sample: Generated, real: Tensor) -> Scores:
         """Return the distance."""
         from jembench.metrics.feature_scores import fid, resampled_fid
 
         pool, n = sample.features.pool, sample.n
         resampling = Resampling(resampled_fid(pool, real), (n, len(real)), (0.0, float("inf")))
-        return Scored({"fid": Estimate(resampling, "", "lower", n, fid(pool, real))})
-
-
-@dataclass(frozen=True, kw_only=True)
-class FIDInfinity(FID):
-    """Fréchet distance extrapolated to infinitely many images, by a line through FID against 1 / n.
-
-    The line goes through the FID of all images and the mean FIDs of halves and of thirds of both sets. Chong & Forsyth
-    (2020), arXiv:1911.07023, reduce the generated images alone. ``features`` and ``resamples``: as for ``fid``.
-    """
-
-    name: ClassVar[str] = "fid-infinity"
-
-    def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return six times the number of features of the network."""
-        return 6 * dimensions, f"six times as many as {network} has features, or FID is not linear in 1 / n"
-
-    def scores(self, sample: Generated, real: Tensor) -> Scored:
-        """Return the distance at infinitely many images, after shuffling both sets, whose own order is not random."""
-        import numpy as np
-
-        from jembench.metrics.feature_scores import PARTS, extrapolated_fid
-
-        sizes, rng = (sample.n, len(real)), np.random.default_rng(0)
-        statistic = extrapolated_fid(sample.features.pool, real)
-        (value,) = statistic(*(rng.permutation(size)[None] for size in sizes))
-        estimate = Estimate(Resampling(statistic, sizes), "", "lower", sample.n, float(value))
-        return Scored({self.name: estimate}, {"parts": len(PARTS)})
+        return Scores({"fid": Estimate(resampling, "", "lower", n, fid(pool, real))})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,7 +183,7 @@ class KID(ReferenceMetric):
         """Return 2, for a pair."""
         return 2, "to compare them with one another"
 
-    def scores(self, sample: Generated, real: Tensor) -> Scored:
+    def scores(self, sample: Generated, real: Tensor) -> Scores:
         """Return the mean distance over subsets."""
         from jembench.metrics.feature_scores import kid, resampled_kid, standardised
 
@@ -221,7 +193,7 @@ class KID(ReferenceMetric):
             images, real = standardised(images, real)
         size = min(self.subset_size, n, m)
         distance = kid(images, real, self.subsets, size)
-        return Scored(
+        return Scores(
             {"kid": Estimate(Resampling(resampled_kid(images, real), (n, m)), "", "lower", n, distance.mean)},
             {"subsets": self.subsets, "subset_size": size, "standardised": standardise},
             {"std_over_subsets": distance.std},
@@ -243,7 +215,7 @@ class PRC(ReferenceMetric):
         """Return the number of neighbours and one."""
         return self.neighbours + 1, f"each with {self.neighbours} neighbours"
 
-    def scores(self, sample: Generated, real: Tensor) -> Scored:
+    def scores(self, sample: Generated, real: Tensor) -> Scores:
         """Return precision, of generated images, and recall, of real ones."""
         from jembench.metrics.feature_scores import Balls, precision_recall
 
@@ -255,29 +227,4 @@ class PRC(ReferenceMetric):
         images = sample.features.pool
         precision, recall = precision_recall(images, real, self.neighbours)
         estimates = {"precision": inside(precision, images, real), "recall": inside(recall, real, images)}
-        return Scored(estimates, {"neighbours": self.neighbours})
-
-
-@dataclass(frozen=True, kw_only=True)
-class DensityCoverage(PRC):
-    """Density and coverage of the model's samples among features of the dataset (Naeem et al., 2020).
-
-    Each image of the dataset has a ball up to its k-th nearest other one, k = ``neighbours``. ``density`` is the mean
-    number of balls that hold a sample, divided by k: 1 is expected of images like those of the dataset. ``coverage`` is
-    the share of balls, in %, that hold a sample: of as many images like those of the dataset, nearly 1 - 2^-k.
-    ``features``: as for ``is``.
-    """
-
-    neighbours: Count = 5
-    implementation: ClassVar[str] = "jembench"
-    name: ClassVar[str] = "density-coverage"
-
-    def scores(self, sample: Generated, real: Tensor) -> Scored:
-        """Return density, of generated images, and coverage, of real ones."""
-        from jembench.metrics.feature_scores import Balls
-
-        sizes = n, m = sample.n, len(real)
-        balls = Balls(sample.features.pool, real, self.neighbours, is_open=True)
-        density = Estimate(Resampling(balls.density(), sizes, (0.0, float("inf"))), "", "higher", n)
-        coverage = Estimate(Resampling(balls.coverage(), sizes, (0.0, 100.0), m), "%", "higher", m)
-        return Scored({"density": density, "coverage": coverage}, {"neighbours": self.neighbours})
+        return Scores(estimates, {"neighbours": self.neighbours})

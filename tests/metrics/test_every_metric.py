@@ -78,7 +78,7 @@ def test_every_metric_is_there():
     # three attacks, which the plugin's own tests run
     apart = {"stability", "fid-infinity", "density-error", "ood-group", "energy-shift"}
     here = apart | {spec.partition(":")[0] for spec in (*ATTACKS, *OTHERS)}
-    shipped = ("jembench", "jembench-density", "jembench-energy-ood", "jembench-robustness")
+    shipped = ("jembench", "jembench-density", "jembench-energy-ood", "jembench-generation", "jembench-robustness")
     assert here == {one.name for one in discovery.components("metrics") if one.distribution in shipped}
 
 

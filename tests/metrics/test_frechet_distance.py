@@ -5,19 +5,15 @@ import pytest
 import scipy.linalg
 import torch
 
-from jembench.errors import NotApplicable
-from jembench.interfaces import Features
 from jembench.metrics import feature_scores
 from jembench.metrics.feature_scores import (
     Moments,
-    extrapolated_fid,
     fid,
     frechet_distance,
     resampled_fid,
     weighted_moments,
 )
-from jembench.metrics.generation import FID, FIDInfinity
-from jembench.metrics.sample_protocol import Generated
+from jembench.metrics.generation import FID
 
 
 def features(n, seed, dimensions=12, scale=1.0, shift=0.0):
@@ -85,44 +81,3 @@ def test_resampling_large_matrices_must_be_asked_for(dimensions, has_interval, g
     assert (by_default.low is not None) == has_interval
     asked = FID(resamples=10).compute(generation).values["fid-pixels"]
     assert asked.low <= asked.value <= asked.high
-
-
-def test_a_bias_in_proportion_to_1_over_n_is_taken_off(monkeypatch):
-    def biased(*drawn):
-        return np.full(len(drawn[0]), 5.0) + sum(300 / one.shape[1] for one in drawn)
-
-    monkeypatch.setattr(feature_scores, "resampled_fid", lambda *_: biased)
-    found = extrapolated_fid(features(60, 0), features(120, 1))(np.zeros((4, 60), int), np.zeros((4, 120), int))
-    assert found == pytest.approx(np.full(4, 5.0))
-
-
-@pytest.mark.parametrize("shift", [0.0, 0.5])
-def test_the_extrapolated_distance_of_normal_features_is_the_closed_form(shift):
-    rng, d, n = np.random.default_rng(0), 8, 200
-    everything, plain, found = np.arange(n)[None], [], []
-    for _ in range(40):
-        a, b = (torch.from_numpy(rng.normal(mean, 1, (n, d))) for mean in (shift, 0.0))
-        plain += [*resampled_fid(a, b)(everything, everything)]
-        found += [*extrapolated_fid(a, b)(everything, everything)]
-    error = np.std(found) / len(found) ** 0.5
-    assert np.mean(found) == pytest.approx(d * shift**2, abs=4 * error)
-    assert np.mean(plain) > np.mean(found) + 0.1
-
-
-def scored(images, real):
-    given = Features(images, images)
-    sample = Generated(images, given, torch.arange(len(images)), "", {"features": "given"})
-    return FIDInfinity().scores(sample, real).estimates["fid-infinity"].value
-
-
-def test_the_order_in_which_images_come_does_not_decide_their_parts():
-    """Sorted by content, as they come, the thirds would be of images that are alike."""
-    rng = np.random.default_rng(1)
-    a, b = (torch.from_numpy(rng.normal(size=(300, 4))) for _ in range(2))
-    a, b = a[a[:, 0].argsort()], b[b[:, 0].argsort(descending=True)]
-    assert abs(scored(a, b)) < 0.2
-
-
-def test_fewer_images_than_the_line_needs_are_refused():
-    with pytest.raises(NotApplicable, match="six times as many as"):
-        FIDInfinity().require(71, 100, "given", 12)

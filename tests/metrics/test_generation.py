@@ -7,7 +7,7 @@ from torch_fidelity.metric_isc import isc_features_to_metric
 
 from jembench.errors import Diverged, Unavailable
 from jembench.interfaces import DataSpec
-from jembench.metrics.generation import FID, IS, KID, PRC, DensityCoverage
+from jembench.metrics.generation import FID, IS, KID, PRC
 from jembench.metrics.sample_protocol import canonical_order
 
 METRICS = {
@@ -15,12 +15,8 @@ METRICS = {
     "fid": FID(resamples=20),
     "kid": KID(subsets=5, subset_size=30, resamples=20),
     "prc": PRC(resamples=20),
-    "density-coverage": DensityCoverage(resamples=20),
 }
-LABELS = {name: [name] for name in METRICS} | {
-    "prc": ["precision", "recall"],
-    "density-coverage": ["density", "coverage"],
-}
+LABELS = {name: [name] for name in METRICS} | {"prc": ["precision", "recall"]}
 
 
 def test_images_are_ordered_by_content():

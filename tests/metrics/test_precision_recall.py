@@ -51,46 +51,10 @@ def test_a_resample_of_fewer_images_than_neighbours_takes_the_furthest_ball():
     assert Balls(judged, manifold, 2).precision()(np.array([[0, 1]]), only_the_first).tolist() == [50]
 
 
-def density_coverage(generated, real, k):
-    """Naeem et al.'s definitions, written out: open balls up to the k-th nearest other real image."""
-    radii = NearestNeighbors().fit(real).kneighbors(n_neighbors=k)[0][:, -1]
-    inside = torch.cdist(generated, real).numpy() < radii
-    return inside.sum(axis=1).mean() / k, 100 * inside.any(axis=0).mean()
-
-
-def values(generated, real, k):
-    balls, whole = (
-        Balls(generated, real, k, is_open=True),
-        (np.arange(len(generated))[None], np.arange(len(real))[None]),
-    )
-    return float(balls.density()(*whole)[0]), float(balls.coverage()(*whole)[0])
-
-
-@pytest.mark.parametrize("k", [1, 5])
-def test_density_and_coverage_agree_with_their_definitions(k):
-    generated, real = features(80, 0, shift=0.5), features(120, 1)
-    assert values(generated, real, k) == pytest.approx(density_coverage(generated, real, k))
-
-
-def test_density_and_coverage_of_copies_are_full_and_of_far_images_nothing():
-    real = features(50, 0)
-    assert values(real, real, 5) == pytest.approx((1, 100))
-    assert values(real[:1].expand(50, -1), real, 5)[1] < 40
-    assert values(real + 100, real, 5) == (0, 0)
-    assert values(real[:1].expand(10, -1), real[:1].expand(10, -1), 5) == (0, 0)  # open balls of radius 0 are empty
-
-
-def test_rounding_errors_of_float32_features_move_no_copy_into_a_ball():
-    real = features(300, 0, dimensions=64)
-    jitter = 2e-7 * torch.from_numpy(np.random.default_rng(0).uniform(-1, 1, real.shape))
-    assert values(real + jitter, real, 5) == values(real, real, 5) == pytest.approx((1, 100))
-
-
-@pytest.mark.parametrize("value", ["precision", "density", "coverage"])
-def test_the_spread_of_resamples_is_that_of_independent_sets(value):
+def test_the_spread_of_resamples_is_that_of_independent_sets():
     whole, rng = (np.arange(100)[None], np.arange(120)[None]), np.random.default_rng(0)
     statistics = [
-        getattr(Balls(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3), value)()
+        Balls(features(100, 3 * seed, 0.5, 8), features(120, 3 * seed + 1, 0.0, 8), 3).precision()
         for seed in range(100)
     ]
     drawn = rng.integers(100, size=(100, 100)), rng.integers(120, size=(100, 120))

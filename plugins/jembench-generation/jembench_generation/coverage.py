@@ -1,0 +1,44 @@
+"""Density and coverage of generated images (Naeem et al., 2020, arXiv:2002.09797).
+
+Legend: N generated images, M reference images, D features.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jembench.interfaces import Resampling
+from jembench.metrics.base import Count
+from jembench.metrics.generation import PRC, Scores
+from jembench.plugin import Estimate
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from jembench.metrics.sample_protocol import Generated
+
+
+@dataclass(frozen=True, kw_only=True)
+class DensityCoverage(PRC):
+    """Density and coverage of the model's samples among features of the dataset (Naeem et al., 2020).
+
+    Each image of the dataset has a ball up to its k-th nearest other one, k = ``neighbours``. ``density`` is the mean
+    number of balls that hold a sample, divided by k: 1 is expected of images like those of the dataset. ``coverage`` is
+    the share of balls, in %, that hold a sample: of as many images like those of the dataset, nearly 1 - 2^-k.
+    ``features``: as for ``is``.
+    """
+
+    neighbours: Count = 5
+    implementation: ClassVar[str] = "jembench"
+    name: ClassVar[str] = "density-coverage"
+
+    def scores(self, sample: Generated, real: Tensor) -> Scores:
+        """Return density, of generated images, and coverage, of real ones."""
+        from jembench_generation.balls import OpenBalls
+
+        sizes = n, m = sample.n, len(real)
+        balls = OpenBalls(sample.features.pool, real, self.neighbours)
+        density = Estimate(Resampling(balls.density(), sizes, (0.0, float("inf"))), "", "higher", n)
+        coverage = Estimate(Resampling(balls.coverage(), sizes, (0.0, 100.0), m), "%", "higher", m)
+        return Scores({"density": density, "coverage": coverage}, {"neighbours": self.neighbours})

@@ -1,0 +1,117 @@
+"""Memorisation by tests on the distance of generated images to the training images, compared with that of test images.
+
+Legend: N generated images, M test images, R resamples.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from jembench.interfaces import Evaluation, Measurement, Resampling
+from jembench.metrics.base import Array, Arrays, Count, Resamples
+from jembench.metrics.generation import FeatureMetric
+from jembench.metrics.neighbours import nearest
+from jembench.metrics.sample_protocol import generated, pool_of, require_images
+from jembench.plugin import Estimate, NotApplicable, share
+
+if TYPE_CHECKING:
+    from jembench.stats.intervals import Indices, Statistic
+
+FEW = 20
+"""A cell of at most as many samples is left out of C_T."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Memorisation(FeatureMetric):
+    """Memorisation by two tests on the distances of the model's samples to training images, in features.
+
+    ``ct`` is C_T of Meehan et al. (2020), arXiv:2004.05675: the score of the Mann-Whitney test that samples are further
+    from the training images than test images are, averaged over ``cells`` of k-means by their number of test images;
+    standard normal for samples as new as test images, far below 0 for copies, far above 0 for samples unlike the
+    dataset. Cells of at most 20 samples are left out. ``authentic`` is AuthPct of Alaa et al. (2022), arXiv:2102.08921:
+    the share of samples, in %, that are further from their nearest training image than another training image is.
+    ``features``: as for ``is``.
+    """
+
+    cells: Count = 3
+    resamples: Resamples = 200
+    implementation: ClassVar[str] = "jembench"
+    name: ClassVar[str] = "memorisation"
+
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
+        """Return more images than all cells may have if each is left out."""
+        return FEW * self.cells + 1, f"more than {FEW} in one of {self.cells} cells"
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the distances and the cells of samples and test images."""
+        from sklearn.cluster import KMeans
+
+        from jembench.metrics.feature_scores import nearest_others
+
+        sample, device = generated(evaluation, self.features, self), evaluation.device
+        parts = map(evaluation.data.images, ("train", "test"))
+        train, test = (pool_of(evaluation, self.features, images, "images") for images in parts)
+        self.require(sample.n, None, "", 0)
+        require_images(len(train), self.cells + 1, "training images", self.name, "one in each cell and another")
+        distance, index = nearest(sample.features.pool, train, device)
+        between = nearest_others(train, 1)[0][index, 0]
+        cells = KMeans(self.cells, n_init=10, random_state=0).fit(train.numpy())
+        arrays = {
+            sample.label("authentic"): between < distance.numpy(),
+            "distance": distance.numpy(),
+            "cell": cells.predict(sample.features.pool.numpy()),
+            "test-distance": nearest(test, train, device).distance.numpy(),
+            "test-cell": cells.predict(test.numpy()),
+        }
+        sizes = {"cells": self.cells, "test_images": len(test), "train_images": len(train)}
+        return self.measurement(evaluation, arrays, parts={**sample.identity, **sizes})
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return C_T and AuthPct."""
+        label = next(name for name in arrays if name.startswith("authentic"))
+        of_samples, of_test = ((arrays[f"{kind}distance"], arrays[f"{kind}cell"]) for kind in ("", "test-"))
+        copying = Resampling(data_copying(*of_samples, *of_test), (len(of_samples[0]), len(of_test[0])))
+        return {label.replace("authentic", "ct", 1): Estimate(copying), label: share(arrays[label], "higher")}
+
+
+def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array) -> Statistic:
+    """Return C_T as a statistic of index matrices (R, N) and (R, M): the mean of the cells' scores, by test images.
+
+    A resample without any of these cells scores 0, as new samples do on average.
+
+    Args:
+        distance: of each sample to the nearest training image (N,).
+        cell: of each sample (N,).
+        of_test: the distances of test images (M,).
+        test_cell: their cells (M,).
+    """
+    import numpy as np
+
+    large = [number for number in np.unique(test_cell) if (cell == number).sum() > FEW]
+    if not large:
+        raise NotApplicable(f"No cell with test images has more than {FEW} samples. Lower cells.")
+
+    def mean_score(drawn: Indices, drawn_test: Indices) -> float:
+        scores, weights = list[float](), list[int]()
+        for number in large:
+            samples = distance[drawn][cell[drawn] == number]
+            test = of_test[drawn_test][test_cell[drawn_test] == number]
+            if len(samples) and len(test):
+                scores.append(rank_score(samples, test))
+                weights.append(len(test))
+        return float(np.average(scores, weights=weights)) if scores else 0.0
+
+    return lambda drawn, drawn_test: np.array([mean_score(*rows) for rows in zip(drawn, drawn_test, strict=True)])
+
+
+def rank_score(samples: Array, test: Array) -> float:
+    """Return the score of the Mann-Whitney test: normal for samples like the test values, below 0 for smaller ones.
+
+    As in the code of Meehan et al., it has a continuity correction and no correction for ties.
+    """
+    import numpy as np
+
+    n, m, ordered = len(samples), len(test), np.sort(test)
+    larger = (ordered.searchsorted(samples, "left") + ordered.searchsorted(samples, "right")).sum() / 2
+    return float((larger - n * m / 2 + 0.5) / np.sqrt(n * m * (n + m + 1) / 12))

@@ -1,0 +1,1 @@
+"""The suite of generated images by the metrics since JEM."""
