@@ -8,6 +8,7 @@ Legend: N images, C channels, H height, W width, K classes.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -38,7 +39,8 @@ class CnnFeatures:
 
     It is for images that Inception is not suited to (8x8 digits), or if Inception's weights are not available. The
     network ``{dataset}-cnn`` is trained once and kept in the cache. Training is deterministic on one machine; between
-    machines the rounding of float32 sums may differ, so the identity contains a checksum of the weights.
+    machines the rounding of float32 sums may differ, so the identity contains a checksum of the weights. That of digits
+    is part of jembench, so that its values have one protocol on all machines.
     """
 
     name: str = field(default="cnn", init=False)
@@ -57,7 +59,7 @@ class CnnFeatures:
         _check_classes(planned.spec)
 
     def prepare(self, dataset: Dataset, cache: Path, device: torch.device) -> None:
-        """Load the network from ``cache``, or train it on the train split (seconds for digits) and keep it there.
+        """Load the network from this package or ``cache``, or train it on the train split and keep it in ``cache``.
 
         Raises:
             NotApplicable: if the dataset has no labels.
@@ -70,15 +72,15 @@ class CnnFeatures:
         _check_classes(spec)
         assert train.labels is not None, "there are classes"
         self.name, self._data = f"{spec.name}-cnn", spec
-        path = cache / slug(self.name) / "weights.safetensors"
         record = {"recipe": RECIPE, "images": content_hash(train.images), "labels": content_hash(train.labels)}
-        try:
-            contents = tensors.read(path, "")
-        except (OSError, StoreError, CheckpointError):
-            contents = None  # absent or damaged: training again gives the same network
-        if contents is None or contents.seal.record != record:
-            tensors.write(path, _train(spec, train.images.cpu(), train.labels.cpu()).state_dict(), record)
-            contents = tensors.read(path, "")
+        own = cache / slug(self.name) / "weights.safetensors"
+        for path in (Path(__file__).with_name(f"{slug(self.name)}.safetensors"), own):
+            with suppress(OSError, StoreError, CheckpointError):  # absent or damaged: training again gives the same
+                if (contents := tensors.read(path, "")).seal.record == record:
+                    break
+        else:
+            tensors.write(own, _train(spec, train.images.cpu(), train.labels.cpu()).state_dict(), record)
+            contents = tensors.read(own, "")
         self._net = _make_net(spec)
         self._net.load_state_dict(contents.tensors)
         self._net.to(device).eval()

@@ -10,7 +10,6 @@ from jembench.errors import Unavailable
 from jembench.interfaces import DataSpec, Split
 from jembench.metrics import features
 from jembench.metrics.features import CnnFeatures
-from jembench.store import tensors
 
 CPU = torch.device("cpu")
 
@@ -43,16 +42,24 @@ def never(*_):
     raise AssertionError("trained again")
 
 
-def test_the_network_learns_digits_and_records_how(tmp_path):
+def test_the_network_of_digits_is_shipped_and_was_trained_by_this_recipe(tmp_path, monkeypatch):
+    monkeypatch.setattr(features, "_train", never)
     dataset = digits()
     network = prepared(dataset, tmp_path)
     images, labels = dataset.split("test")
     found = network.features(images)
     accuracy = 100 * (found.logits.argmax(1) == labels).double().mean().item()
     assert accuracy >= 98
-    record = tensors.read(tmp_path / "digits-cnn" / "weights.safetensors", "").seal.record
-    assert record["recipe"] == features.RECIPE
     assert network.name == "digits-cnn"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_other_images_of_the_same_name_have_their_own_network(toy, tmp_path, monkeypatch):
+    monkeypatch.setattr(features, "_train", lambda spec, *images: features._make_net(spec))
+    toy.spec = dataclasses.replace(toy.spec, name="digits")
+    first = prepared(toy, tmp_path)
+    assert first.identity != prepared(digits(), tmp_path).identity
+    assert first.identity == prepared(toy, tmp_path).identity
 
 
 def test_the_network_depends_on_neither_the_global_seed_nor_the_threads(toy, tmp_path, short):
