@@ -157,7 +157,6 @@ def in_batches(net: Any, evaluate: Callable[[Tensor], Any], images: Tensor, size
 
     from jembench import progress
 
-    assert net is not None, "prepare() comes first"
     device = next(net.parameters()).device
     with torch.no_grad():
         batches = progress.track(torch.split(images, size), "features", f"batches of {size}")
