@@ -36,7 +36,13 @@ FIRST_PARTY = {
 }
 NEEDED = {
     "datasets": {"celeba": "root=celeba", "imagefolder": "root=folder", "toy": "kind=rings"},
-    "metrics": {"autoattack": "eps=8/255", "ood": "set=interp", "ood-group": "group=near", "shift": "set=interp"},
+    "metrics": {
+        "autoattack": "eps=8/255",
+        "ood": "set=interp",
+        "ood-attacked": "set=interp",
+        "ood-group": "group=near",
+        "shift": "set=interp",
+    },
     "ood_sets": {"openood": "name=tin"},
     "models": {"hf": "vit", "timm": "resnet18", "torchvision": "resnet18"},
 }

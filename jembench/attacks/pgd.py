@@ -6,7 +6,7 @@ arXiv:1912.03263, Appendix G.
 Legend: N images, R restarts, B rows (an image with one of its restarts), C channels, H height, W width.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from jembench import progress
 from jembench.attacks.eps import Norm, largest_distance
-from jembench.attacks.gradient import Images, gradient_of
+from jembench.attacks.gradient import Images
 from jembench.attacks.target import LOOKS, Target
 from jembench.attacks.threat import Closest, distance, per_image, project, stabilise, steepest
 
@@ -149,26 +149,6 @@ class PGD:
             if len(rows):
                 attempt(rows, torch.full_like(best, size), starts)
         return stabilise(target, x, y, closest, self.norm)
-
-    def highest(
-        self, scores: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor, eps: float, starts: Starts
-    ) -> Float[Tensor, " N"]:
-        """Return the highest score that gradient ascent finds within eps of each image, at least that of its starts.
-
-        Args:
-            scores: the function from images (N, C, H, W) in [0, 1] to the sum of their scores, and the scores (N,).
-            x: images in [0, 1].
-            eps: of all images.
-            starts: as in :meth:`at`.
-        """
-        found, radius = [], torch.full((len(x),), eps, dtype=x.dtype, device=x.device)
-        for start in starts.unbind(dim=1):
-            moved = project(x + eps * start, x, radius, self.norm)
-            for _ in range(self.steps + 1):
-                gradient, reached = gradient_of(scores, moved)
-                found.append(reached)
-                moved = project(moved + STRIDE / self.steps * eps * steepest(gradient, self.norm), x, radius, self.norm)
-        return torch.stack(found).amax(dim=0)
 
 
 def _misclassified(target: Target, x: Tensor, y: Tensor) -> Closest:

@@ -9,16 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
 
 from jembench.attacks.eps import Norm, largest_distance, parse_eps, rounding
-from jembench.catalog import registry
-from jembench.catalog.options import Added
-from jembench.catalog.spec import Scalar, Spec, format_value, parse, stable_hash
+from jembench.catalog.spec import Scalar, stable_hash
 from jembench.catalog.validation import Range
 from jembench.errors import OutOfTime, PartDone, SpecError
-from jembench.interfaces import Need, Planned
+from jembench.interfaces import Need
 from jembench.metrics.base import MOST, Metric, NotNegative, OptionalCount, mean, median, share
 
 if TYPE_CHECKING:
@@ -310,55 +307,6 @@ class GradientAttack(Attack):
         """The parts of the protocol."""
         spent = self.spent
         return {**super().protocol_options, "norm": self.norm, "restarts": spent.restarts, "steps": spent.steps}
-
-
-@dataclass(frozen=True, kw_only=True)
-class UnderAttack(Metric):
-    """A metric that can be measured of attacked images.
-
-    ``under`` is the spec of an attack with its eps after ``@``: pgd@8/255, pgd:norm=l2@0.5.
-
-    Raises:
-        SpecError: if there is no such attack, or the images have ``data_noise`` too.
-    """
-
-    data_noise: NotNegative = 0.0
-    under: Annotated[str, Added()] = ""
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.attack and self.data_noise:
-            raise SpecError(f"{self.name} has under and data_noise, which is an option of the attack. Leave one out.")
-
-    @cached_property
-    def attack(self) -> Attack | None:
-        """The attack; None: the images as they are."""
-        if not self.under:
-            return None
-        spec, _, eps = self.under.rpartition("@")
-        if not spec:
-            raise SpecError(f"under of {self.name} is {self.under!r}; write an attack with its eps: pgd@8/255.")
-        given = parse(spec)
-        return cast(Attack, registry.resolve("metrics", str(Spec(given.name, (*given.arguments, ("eps", eps))))).make())
-
-    @property
-    def suffix(self) -> str:
-        """The end of labels: ``-under-pgd-linf@8/255``."""
-        return f"-under-{self.attack.label}" if self.attack else ""
-
-    @property
-    def protocol_options(self) -> dict[str, Scalar]:
-        """The parts of the protocol, with that of the attack."""
-        options = {**super().protocol_options, "under": ""}
-        if self.attack:
-            parts = self.attack.protocol_options.items()
-            options["under"] = str(Spec(self.attack.name, tuple((name, format_value(value)) for name, value in parts)))
-        return {name: value for name, value in options.items() if value != ""}
-
-    def check(self, planned: Planned) -> None:
-        """Check that the attack is defined for the dataset."""
-        if check := getattr(self.attack, "check", None):
-            check(planned)
 
 
 # --- shards -----------------------------------------------------------------------------------------------------------

@@ -7,15 +7,14 @@ Legend: N examples, K classes or columns of confidences, M bins, R resamples.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
 from jembench.errors import Diverged, NotApplicable
 from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling
-from jembench.metrics.attacks import UnderAttack
-from jembench.metrics.base import Array, Arrays, Estimate, describe_test_images, mean, share
+from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images, mean, share
 
 if TYPE_CHECKING:
     from jaxtyping import Float, Int
@@ -30,44 +29,34 @@ LOWEST, HIGHEST = 0.01, 100.0
 
 
 @dataclass(frozen=True, kw_only=True)
-class Classification(UnderAttack):
+class Classification(Metric):
     """A metric of the logits of the test images and their labels."""
 
+    data_noise: NotNegative = 0.0
     reads: ClassVar[frozenset[Quantity]] = frozenset({"logits"})
 
     @property
     def requires(self) -> frozenset[Need]:
-        """The needs of the metric, and of the attack."""
-        return frozenset[Need]({"logits", "labels"}) | (self.attack.requires if self.attack else frozenset())
+        """The needs of the metric."""
+        return frozenset({"logits", "labels"})
 
     @property
     def label(self) -> str:
         """The label of the value."""
-        return self.name + self.suffix
+        return self.name
 
-    def arrays(self, evaluation: Evaluation) -> Arrays:
-        """Score each test image."""
-        return self.scores(*self.logits(evaluation))
-
-    def logits(self, evaluation: Evaluation) -> list[Tensor]:
-        """Return the logits of the test images, or of the attack's images, float64 (N, K), and the labels (N,).
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Measure the test images.
 
         Raises:
             Diverged: if a logit is not finite.
         """
-        if self.attack is None:
-            return labelled_logits(evaluation, "test", self.data_noise)
-        import torch
+        return self.of_logits(evaluation, *labelled_logits(evaluation, "test", self.data_noise))
 
-        attacked = self.attack.attack(evaluation).whole()
-        target = self.attack.attacked_model(evaluation, f"under {self.attack.label}")
-        logits = target.logits(torch.from_numpy(attacked["adversarial"]).to(evaluation.device))
-        return [logits.detach().cpu().double(), torch.from_numpy(attacked["label"])]
-
-    def measurement(self, evaluation: Evaluation, arrays: Arrays, **others: Any) -> Measurement:
-        """Return a measurement, with the number of images in its protocol."""
-        parts = describe_test_images(len(next(iter(arrays.values()))), self.data_noise)
-        return super().measurement(evaluation, arrays, **{"parts": parts, **others})
+    def of_logits(self, evaluation: Evaluation, logits: Tensor, labels: Tensor) -> Measurement:
+        """Measure images by their logits, float64 (N, K), and labels (N,)."""
+        parts = describe_test_images(len(labels), self.data_noise)
+        return self.measurement(evaluation, self.scores(logits, labels), parts=parts)
 
     def scores(self, logits: Float[Tensor, "N K"], labels: Int[Tensor, " N"]) -> Arrays:
         """Return the arrays of each example, from float64 logits."""
@@ -79,8 +68,7 @@ class Accuracy(Classification):
     """Share of test images classified correctly, in %, with Wilson's interval.
 
     ``data_noise``, of all metrics that have it, is the standard deviation of Gaussian noise on the images, on [-1, 1]:
-    .03 in the reference code of JEM. ``under``, of all metrics of classification and calibration, is an attack with its
-    eps: pgd@8/255, or pgd:norm=l2@0.5. Its images are measured, and images on which it fails as they are.
+    .03 in the reference code of JEM.
     """
 
     name: ClassVar[str] = "accuracy"
@@ -93,10 +81,10 @@ class Accuracy(Classification):
         """Return the share."""
         return {self.label: share(arrays["correct"], "higher")}
 
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        """Measure the test images; the details have the accuracy of guessing among all classes."""
+    def of_logits(self, evaluation: Evaluation, logits: Tensor, labels: Tensor) -> Measurement:
+        """Measure images; the details have the accuracy of guessing among all classes."""
         chance = {"chance": 100 / evaluation.data.spec.num_classes}
-        return self.measurement(evaluation, self.arrays(evaluation), details=chance)
+        return replace(super().of_logits(evaluation, logits, labels), details=chance)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -122,18 +110,16 @@ class Scaled(Classification):
     @property
     def label(self) -> str:
         """The label of the value, another one after scaling, so that one table can show both."""
-        return super().label if self.scaling == "none" else f"{self.name}-scaled{self.suffix}"
+        return self.name if self.scaling == "none" else f"{self.name}-scaled"
 
-    def compute(self, evaluation: Evaluation) -> Measurement:
-        """Measure the test images.
+    def of_logits(self, evaluation: Evaluation, logits: Tensor, labels: Tensor) -> Measurement:
+        """Measure images.
 
         Raises:
             NotApplicable: if the validation images determine no temperature.
-            Diverged: if a logit is not finite.
         """
         if self.scaling == "none":
-            return super().compute(evaluation)
-        logits, labels = self.logits(evaluation)
+            return super().of_logits(evaluation, logits, labels)
         held, held_labels = labelled_logits(evaluation, "validation", self.data_noise)
         temperature, n = fit_temperature(held, held_labels), len(held)
         parts = {**describe_test_images(len(labels), self.data_noise), "validation_images": n}

@@ -65,6 +65,6 @@ def test_the_best_the_worst_and_the_undecided(logits, correct, nll, brier):
 
 def test_scores_are_computed_in_float64(fake):
     evaluation = fake.Evaluation(test_logits=torch.tensor([[20.0, 0.0]]), labels=torch.tensor([0]))
-    assert NLL().arrays(evaluation)["nll"] == pytest.approx([math.log1p(math.exp(-20))], rel=1e-9)
-    assert Brier().arrays(evaluation)["brier"].dtype == np.float64
-    assert ECE().arrays(evaluation)["confidence"][0] == 1 / (1 + np.exp(-20.0)) < 1  # float32 would say 1
+    assert NLL().compute(evaluation).arrays["nll"] == pytest.approx([math.log1p(math.exp(-20))], rel=1e-9)
+    assert Brier().compute(evaluation).arrays["brier"].dtype == np.float64
+    assert ECE().compute(evaluation).arrays["confidence"][0] == 1 / (1 + np.exp(-20.0)) < 1  # float32 would say 1

@@ -75,8 +75,8 @@ def test_fewer_than_no_resamples_are_refused(name):
 
 def test_every_metric_is_there():
     # the record of training alone; the features of fid, of more images; images of known density, of digits alone
-    # three attacks, which the plugin's own tests run
-    apart = {"stability", "fid-infinity", "density-error", "ood-group", "energy-shift"}
+    # attacks, which the plugin's own tests run
+    apart = {"attacked", "ood-attacked", "stability", "fid-infinity", "density-error", "ood-group", "energy-shift"}
     here = apart | {spec.partition(":")[0] for spec in (*ATTACKS, *OTHERS)}
     shipped = ("jembench", "jembench-density", "jembench-energy-ood", "jembench-generation", "jembench-robustness")
     assert here == {one.name for one in discovery.components("metrics") if one.distribution in shipped}

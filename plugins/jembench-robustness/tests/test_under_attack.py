@@ -10,15 +10,14 @@ from fake_evaluation import FakeEvaluation, random_images
 from hyperplane import DATA, Linear, grey
 from torch import nn
 
-from jembench.attacks.pgd import PGD
 from jembench.catalog import registry
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable, OutOfTime, SpecError
 from jembench.interfaces import DataSpec, Planned
 from jembench.metrics import functional
 from jembench.metrics.attacks import choose
-from jembench.metrics.classification import ECE, NLL, Accuracy
-from jembench.metrics.ood import OutOfDistribution
+from jembench.metrics.pgd import PGD
+from jembench_robustness.under_attack import Attacked, OutliersUnderAttack, highest
 
 SPENT = "budget=quick,images=40,restarts=1"
 
@@ -40,7 +39,10 @@ def test_accuracy_and_calibration_are_those_of_the_images_of_the_attack(evaluati
     exact = evaluation.model.exact(chosen.images / 255, norm)
     eps = 1.001 * float(exact.median())
     attack = f"pgd:{SPENT},norm={norm}"
-    found = {name: measured(f'{name}:under="{attack}@{eps}"', evaluation) for name in ("accuracy", "nll", "ece")}
+    found = {
+        name: measured(f'attacked:metric={name},attack="{attack}@{eps}"', evaluation)
+        for name in ("accuracy", "nll", "ece")
+    }
     robust = (evaluation.model.classes(chosen.images) == chosen.labels) & (exact > eps)
     assert found["accuracy"].values[f"accuracy-under-pgd-{norm}@{eps}"].value == 100 * robust.double().mean()
     attacked = measured(f"{attack},eps={eps}", evaluation).arrays
@@ -57,38 +59,40 @@ def test_accuracy_and_calibration_are_those_of_the_images_of_the_attack(evaluati
 def test_images_on_which_the_attack_fails_stay_as_they_are(evaluation):
     chosen = choose(evaluation, 40)
     clean = functional.nll(evaluation.model.logits(to_float(chosen.images, DATA.bounds)).detach(), chosen.labels)
-    found = NLL(under=f"pgd:{SPENT}@1e-9").compute(evaluation).values["nll-under-pgd-linf@1e-9"]
+    found = Attacked(metric="nll", attack=f"pgd:{SPENT}@1e-9").compute(evaluation).values["nll-under-pgd-linf@1e-9"]
     assert found.value == pytest.approx(clean.value)
 
 
 def test_a_model_with_chains_in_its_answer_needs_them():
-    plain, refined = ECE(under="pgd@8/255"), ECE(under="pgd:refine=1@8/255", scaling="temperature")
+    plain = Attacked(metric="ece")
+    refined = Attacked(metric="ece:scaling=temperature", attack="pgd:refine=1@8/255")
     assert plain.requires == {"logits", "labels", "gradients"}
     assert refined.requires == plain.requires | {"validation", "energy", "samples", "chains"}
-    assert refined.label == "ece-scaled-under-pgd-linf@8/255"
-    assert Accuracy().protocol_options == {"data_noise": 0.0}
+    arrays = {"confidence": np.array([0.5]), "correct": np.array([True])}
+    assert list(refined.estimates(arrays)) == ["ece-scaled-under-pgd-linf@8/255"]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"under": "pgd"}, "under of accuracy is 'pgd'; write an attack with its eps: pgd@8/255."),
-        ({"under": "pdg@8/255"}, "no metric named 'pdg'"),
-        ({"under": "pgd@large"}, "eps is 'large'"),
-        ({"under": "boundary@0.1"}, "no option of boundary named 'eps'"),
-        ({"under": "pgd@0.1", "data_noise": 0.1}, "accuracy has under and data_noise"),
+        ({"attack": "pgd"}, "attack of attacked is 'pgd'; write an attack with its eps: pgd@8/255."),
+        ({"attack": "pdg@8/255"}, "no metric named 'pdg'"),
+        ({"attack": "pgd@large"}, "eps is 'large'"),
+        ({"attack": "boundary@0.1"}, "no option of boundary named 'eps'"),
+        ({"metric": "accuracy:data_noise=0.1"}, "without data_noise, which is an option of the attack"),
+        ({"metric": "fid"}, "it must be one of classification or calibration"),
     ],
 )
 def test_what_is_no_attack_within_an_eps_is_refused(options, message):
     with pytest.raises(SpecError, match=re.escape(message)):
-        Accuracy(**options)
+        Attacked(**options)
 
 
 def test_part_of_the_images_is_no_measurement(evaluation, monkeypatch):
     monkeypatch.setattr("jembench.metrics.attacks.SHARD", 15)
     evaluation.shards_left = 1
     with pytest.raises(OutOfTime, match="after 15 of 40 images"):
-        ECE(under=f"pgd:{SPENT}@0.1").compute(evaluation)
+        Attacked(attack=f"pgd:{SPENT}@0.1").compute(evaluation)
 
 
 class Smooth(nn.Module):
@@ -135,7 +139,7 @@ def test_a_linear_score_rises_by_eps_times_the_dual_norm(outliers, norm):
     """In the units of the model, whose range is 2, the ball is twice as large."""
     evaluation, eps = outliers(Smooth()), {"linf": 0.05, "l2": 0.2}[norm]
     plain = measured("ood:set=inverted", evaluation)
-    under = measured(f'ood:set=inverted,under="pgd:{SPENT},norm={norm}@{eps}"', evaluation)
+    under = measured(f'ood-attacked:set=inverted,attack="pgd:{SPENT},norm={norm}@{eps}"', evaluation)
     slope = evaluation.model.slope.detach().double()
     rise = 2 * eps * float(slope.abs().sum() if norm == "linf" else slope.norm())
     assert np.sort(under.arrays["outside"]) == pytest.approx(np.sort(plain.arrays["outside"] + rise), abs=1e-4)
@@ -151,7 +155,11 @@ def test_every_differentiable_score_rises_with_eps_from_its_plain_value(outliers
     evaluation = outliers(Curved())
     plain = np.sort(measured(f"ood:set=inverted,score={score}", evaluation).arrays["outside"])
     reached = [
-        np.sort(measured(f'ood:set=inverted,score={score},under="pgd:{SPENT}@{eps}"', evaluation).arrays["outside"])
+        np.sort(
+            measured(f'ood-attacked:set=inverted,score={score},attack="pgd:{SPENT}@{eps}"', evaluation).arrays[
+                "outside"
+            ]
+        )
         for eps in ("1e-9", "0.02", "0.1")
     ]
     assert reached[0] == pytest.approx(plain, rel=1e-5)
@@ -166,20 +174,20 @@ def test_at_eps_0_nothing_moves():
     def scores(at):
         return at.sum(), at.flatten(1).sum(dim=1)
 
-    found = PGD(norm="linf", steps=3, tolerance=0).highest(scores, x, 0.0, torch.zeros(5, 1, 1, 4, 4))
+    found = highest(PGD(steps=3, eps="1e-30"), scores, x, torch.zeros(5, 1, 1, 4, 4))
     assert torch.equal(found, x.flatten(1).sum(dim=1))
 
 
-@pytest.mark.parametrize("under", ["autoattack@8/255", "pgd:refine=1@8/255"])
-def test_outliers_are_attacked_by_plain_pgd_alone(under):
+@pytest.mark.parametrize("attack", ["autoattack@8/255", "pgd:refine=1@8/255"])
+def test_outliers_are_attacked_by_plain_pgd_alone(attack):
     with pytest.raises(SpecError, match="it must be pgd, without refine, data_noise and smooth"):
-        OutOfDistribution(set="inverted", under=under)
+        OutliersUnderAttack(set="inverted", attack=attack)
 
 
 def test_a_score_without_a_gradient_is_not_attacked():
     planned = MagicMock(spec=Planned)
     planned.spec.dimensions = 16
-    metric = OutOfDistribution(set="inverted", score="refinement", under="pgd@8/255")
+    metric = OutliersUnderAttack(set="inverted", score="refinement")
     with pytest.raises(NotApplicable, match="score refinement is not a differentiable function"):
         metric.check(planned)
     planned.check_ood_set.assert_called_once_with("inverted")

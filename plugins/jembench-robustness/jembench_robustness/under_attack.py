@@ -1,0 +1,226 @@
+"""Metrics of attacked images: calibration on those of an attack, and detection of outliers that ascend the score.
+
+Legend: N images, M outliers, K classes, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
+
+from jembench.attacks.eps import parse_eps
+from jembench.catalog.spec import Scalar, Spec, format_value, parse
+from jembench.interfaces import Evaluation, Measurement, Need, OODScore, Planned
+from jembench.interfaces.metrics import DifferentiableScore
+from jembench.metrics import attacks
+from jembench.metrics.base import Array, Arrays, protocol_id
+from jembench.metrics.classification import Classification, require_finite
+from jembench.metrics.ood import OutOfDistribution
+from jembench.metrics.pgd import PGD
+from jembench.plugin import Estimate, Metric, Names, NotApplicable, SpecError, resolve
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnderAttack(Metric):
+    """A metric of attacked images.
+
+    ``attack`` is the spec of an attack with its eps after ``@``: pgd@8/255, pgd:norm=l2@0.5.
+
+    Raises:
+        SpecError: if there is no such attack.
+    """
+
+    attack: str = "pgd@8/255"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.attacker  # checks the option
+
+    @cached_property
+    def attacker(self) -> attacks.Attack:
+        """The attack."""
+        spec, _, eps = self.attack.rpartition("@")
+        if not spec:
+            raise SpecError(f"attack of {self.name} is {self.attack!r}; write an attack with its eps: pgd@8/255.")
+        given = parse(spec)
+        return cast(attacks.Attack, resolve("metrics", str(Spec(given.name, (*given.arguments, ("eps", eps))))).make())
+
+    @property
+    def described(self) -> str:
+        """The spec of the attack with all parts of its protocol."""
+        parts = self.attacker.protocol_options.items()
+        return str(Spec(self.attacker.name, tuple((name, format_value(value)) for name, value in parts)))
+
+    def check(self, planned: Planned) -> None:
+        """Check that the attack is defined for the dataset."""
+        if check := getattr(self.attacker, "check", None):
+            check(planned)
+
+    def labelled(self, estimates: dict[str, Any]) -> dict[str, Any]:
+        """Return values by labels that end with the attack: ``ece-under-pgd-linf@8/255``."""
+        return {f"{label}-under-{self.attacker.label}": value for label, value in estimates.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attacked(UnderAttack):
+    """Accuracy or a metric of calibration on the images of an attack, and on those on which it fails as they are.
+
+    ``metric`` is a metric of classification or calibration with its options, and ``attack`` an attack with its eps:
+    pgd@8/255, or pgd:norm=l2@0.5. It is the attack of the same metric, made once for all metrics.
+
+    Raises:
+        SpecError: if there is no such attack, or ``metric`` is another one or has ``data_noise``.
+    """
+
+    metric: Annotated[str, Names("metrics")] = "accuracy"
+    name: ClassVar[str] = "attacked"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        _ = self.measured  # checks the option
+
+    @cached_property
+    def measured(self) -> Classification:
+        """The metric of the attacked images."""
+        made = resolve("metrics", self.metric).make()
+        if not isinstance(made, Classification) or made.data_noise:
+            raise SpecError(
+                f"metric of {self.name} is {self.metric!r}; it must be one of classification or calibration, without "
+                "data_noise, which is an option of the attack."
+            )
+        return replace(made, resamples=self.resamples)
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """The needs of the metric, and of the attack."""
+        return self.measured.requires | self.attacker.requires
+
+    def compute(self, evaluation: Evaluation) -> Measurement:
+        """Attack the model, and measure the images.
+
+        Raises:
+            OutOfTime: if the time limit passed before all images were attacked.
+        """
+        import torch
+
+        attacked = self.attacker.attack(evaluation).whole()
+        target = self.attacker.attacked_model(evaluation, f"under {self.attacker.label}")
+        logits = target.logits(torch.from_numpy(attacked["adversarial"]).to(evaluation.device))
+        labels = torch.from_numpy(attacked["label"])
+        found = self.measured.of_logits(evaluation, logits.detach().cpu().double(), labels)
+        protocol = protocol_id(self.name, evaluation, of=found.protocol, attack=self.described)
+        return replace(found, protocol=protocol, values=self.labelled(dict(found.values)))
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the values of the metric, by labels with the attack."""
+        return self.labelled(dict(self.measured.estimates(arrays)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutliersUnderAttack(UnderAttack, OutOfDistribution):
+    """Out-of-distribution detection of outliers that an attack moves within eps, until they look in-distribution.
+
+    The values and other options are those of ``ood``. ``attack``, such as pgd@8/255 or pgd:norm=l2,restarts=1@0.5, is
+    projected gradient ascent on the score from each outlier, which has the highest score found. Test images stay as
+    they are. The attack's ``images`` is the number of outliers, which are drawn with a seed.
+
+    Raises:
+        SpecError: if ``attack`` is another one, or a model that refines or smooths.
+    """
+
+    name: ClassVar[str] = "ood-attacked"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not isinstance(self.attacker, PGD) or self.attacker.is_random:
+            raise SpecError(
+                f"attack of {self.name} is {self.attack!r}; it must be pgd, without refine, data_noise and smooth."
+            )
+
+    @property
+    def requires(self) -> frozenset[Need]:
+        """The needs of the score, and gradients."""
+        return super().requires | {"gradients"}
+
+    @property
+    def protocol_options(self) -> dict[str, Scalar]:
+        """The score with all of its options, and the attack."""
+        return {**super().protocol_options, "attack": self.described}
+
+    def check(self, planned: Planned) -> None:
+        """Check that the outliers are available, and that the score can be attacked.
+
+        Raises:
+            NotApplicable: if the score has no gradient.
+        """
+        super().check(planned)
+        OutOfDistribution.check(self, planned)
+        if not isinstance(self.scorer, DifferentiableScore):
+            raise NotApplicable(f"The score {self.score} is not a differentiable function that outliers can ascend.")
+
+    def shard_size(self, device: str) -> int:
+        """Return the number of outliers that are attacked together, the same on every device."""
+        return attacks.SHARD
+
+    def outside(self, scorer: OODScore, evaluation: Evaluation, noise: float) -> Array:
+        """Return the highest score within eps of each attacked outlier, float64 (M,)."""
+        import torch
+
+        from jembench.attacks.gradient import settled
+        from jembench.models.predictions import one_pass
+        from jembench.parts import seeds
+
+        attack, outliers = cast(PGD, self.attacker), evaluation.data.images(self.set)
+        low, high = evaluation.data.spec.bounds
+
+        def scores(x: Tensor) -> tuple[Tensor, Tensor]:
+            at = x * (high - low) + low
+            of = cast(DifferentiableScore, scorer).of
+            reached = of(lambda quantity: one_pass(evaluation.model, at, {quantity}, graph=True)[quantity])
+            return reached.sum(), reached
+
+        def work(shard: attacks.Shard) -> dict[str, Tensor]:
+            with settled(evaluation.model, shard.x.device):
+                return {"score": highest(attack, scores, shard.x, attack.starts(shard))}
+
+        generator = seeds.generator(0, "robustness/outliers")
+        index = torch.randperm(len(outliers), generator=generator)[: attack.spent.images]
+        chosen = attacks.Chosen(index, outliers[index], torch.zeros_like(index))
+        worst: Array = attacks.in_shards(self, evaluation, chosen, work).whole()["score"]
+        require_finite(torch.from_numpy(worst), f"scores {self.score}", "attacked outliers")
+        return worst
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return the values of ``ood``, by labels with the attack."""
+        return self.labelled(super().estimates(arrays))
+
+
+def highest(attack: PGD, scores: Callable[[Tensor], tuple[Tensor, Tensor]], x: Tensor, starts: Tensor) -> Tensor:
+    """Return the highest score that gradient ascent finds within eps of each image, at least that of its starts, (M,).
+
+    Args:
+        attack: its norm, steps and eps.
+        scores: the function from images (M, C, H, W) in [0, 1] to the sum of their scores, and the scores (M,).
+        x: images in [0, 1].
+        starts: of restarts relative to each image, in units of eps, (M, R, C, H, W).
+    """
+    import torch
+
+    from jembench.attacks.gradient import gradient_of
+    from jembench.attacks.pgd import STRIDE
+    from jembench.attacks.threat import project, steepest
+
+    eps, norm, steps = parse_eps(attack.eps), attack.norm, attack.spent.steps
+    found, radius = [], torch.full((len(x),), eps, dtype=x.dtype, device=x.device)
+    for start in starts.unbind(dim=1):
+        moved = project(x + eps * start, x, radius, norm)
+        for _ in range(steps + 1):
+            gradient, reached = gradient_of(scores, moved)
+            found.append(reached)
+            moved = project(moved + STRIDE / steps * eps * steepest(gradient, norm), x, radius, norm)
+    return torch.stack(found).amax(dim=0)
