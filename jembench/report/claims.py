@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, registry, spec
-from jembench.catalog.spec import Spec
 from jembench.experiment.claims import Claim
 from jembench.experiment.claims import Fit as Named
 from jembench.experiment.names import Fit
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import comparison
-from jembench.report.differences import FIELDS, Line, legend, recipes_text, table
+from jembench.report.differences import FIELDS, Line, document_of, legend, recipes_text, table
 from jembench.report.formats import Document
-from jembench.report.protocols import parsed
 from jembench.report.rows import Side, grouped, mean, rows, sides
 from jembench.report.select import store_option
 from jembench.report.table import Footnote, Footnotes, Table, TableCell
@@ -38,10 +36,6 @@ class Finding(NamedTuple):
 
 Known = Mapping[tuple[Fit, str, str], Side]
 """The values of a store, by fit, metric and label."""
-
-
-Test = Callable[..., comparison.Difference]
-"""Tests the difference of two values."""
 
 
 def judge(
@@ -74,18 +68,28 @@ def judge(
     return judged
 
 
-def _judge(claim: Claim, known: Known, at_chance: Mapping[Fit, str], test: Test, store: Path) -> Iterator[Finding]:
+def _judge(
+    claim: Claim,
+    known: Known,
+    at_chance: Mapping[Fit, str],
+    test: Callable[..., comparison.Difference],
+    store: Path,
+) -> Iterator[Finding]:
     missing = dict.fromkeys(claim.metric)
+    alike = claim.alike if claim.alike or claim.than_metric else None
     for a, b in _pairs(claim, dict.fromkeys(fit for fit, *_ in known)):
         for metric, than_metric in zip(claim.metric, claim.than_metric or claim.metric, strict=True):
             for free in _free_options(claim, metric, [measured for fit, measured, _ in known if fit == a]):
                 side = _side(known, a, with_options(metric, free), claim.label)
                 other = _side(known, b, with_options(than_metric, free), claim.than_label or claim.label)
-                if row := _answer(claim, side, other if claim.number is None else claim.number, test):
+                if claim.number is not None:
+                    other = comparison.number(claim.number, side)
+                if side.keys() & other.keys():
                     missing.pop(metric, None)
-                    limits = {one.cell.limit for one in (side or {}).values() if one.cell}
+                    limits = {one.cell.limit for one in side.values() if one.cell}
                     limited = (f"on {limit} of the test images, by --limit" for limit in limits if limit)
-                    yield Finding(claim, row, (metric,), (*limited, *_remarks(claim, a, b, at_chance)))
+                    remarks = (*limited, *_remarks(claim, a, b, at_chance))
+                    yield Finding(claim, test(side, other, margin=claim.margin, alike=alike), (metric,), remarks)
     if missing or claim.unmeasured:
         reason = claim.unmeasured or _remedy(claim, store, partly=len(missing) < len(claim.metric))
         row = comparison.Difference(
@@ -177,29 +181,11 @@ def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[di
     return found
 
 
-def _answer(claim: Claim, a: Side | None, b: Side | float | None, test: Test) -> comparison.Difference | None:
-    if a is None or b is None or not comparison.common_seeds(a, b):
-        return None
-    row = comparison.described(a, b)
-    protocols = row.protocols
-    if claim.than_metric or claim.alike:
-        protocols = tuple(dict.fromkeys(_parts(protocol, claim.alike) for protocol in protocols))
-    if len(protocols) > 1 and not isinstance(b, float):
-        return comparison.not_comparable(row, protocols)
-    return test(a, b, margin=claim.margin)
-
-
-def _side(known: Known, fit: Fit, metric: str, label: str) -> Side | None:
-    """Return the values of seeds; None if there are none, or if it is not clear which label is meant."""
+def _side(known: Known, fit: Fit, metric: str, label: str) -> Side:
+    """Return the values of seeds; none, if there are none or if it is not clear which label is meant."""
     canonical = registry.canonical("metrics", metric)
     found = [side for place, side in known.items() if place[:2] == (fit, canonical) and label in ("", place[2])]
-    return found[0] if len(found) == 1 else None
-
-
-def _parts(protocol: str, names: Sequence[str]) -> str:
-    """Return the parts of a protocol with these names, whatever the metric."""
-    found = parsed(protocol)
-    return str(Spec("parts", tuple(part for part in found.arguments if part[0] in names))) if found else protocol
+    return found[0] if len(found) == 1 else {}
 
 
 # --- for people and for programs --------------------------------------------------------------------------------------
@@ -207,12 +193,7 @@ def _parts(protocol: str, names: Sequence[str]) -> str:
 
 def document(findings: Sequence[Finding]) -> Document:
     """Return the verdicts for people, a table for each paper, and for programs."""
-    return Document(
-        tables=lambda: _tables(findings),
-        records=lambda: map(_record, findings),
-        fields=CLAIM_FIELDS,
-        about={"level": comparison.LEVEL},
-    )
+    return document_of(_tables(findings), map(_record, findings), CLAIM_FIELDS)
 
 
 def _record(finding: Finding) -> dict[str, Any]:

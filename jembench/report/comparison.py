@@ -8,7 +8,7 @@ Legend: N images, R resamples.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Literal, NamedTuple
@@ -17,11 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from jembench.catalog import registry, trust
-from jembench.catalog.spec import stable_hash
+from jembench.catalog.spec import Spec, stable_hash
 from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampling
 from jembench.interfaces.metrics import Resampled
-from jembench.report.protocols import peculiarities
+from jembench.report.protocols import parsed, peculiarities
 from jembench.report.rows import Row, Side, grouped, mean_of, sides
 from jembench.report.select import T
 from jembench.stats import paired
@@ -112,23 +112,14 @@ def compare(a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RES
         resamples: R.
     """
     ours, theirs = ({key[1:]: side for key, side in sides(rows).items()} for rows in (a, b))
-    tested = [_row(side, theirs[place], read, resamples) for place, side in ours.items() if place in theirs]
+    both = [(side, theirs[place]) for place, side in ours.items() if place in theirs]
+    tested = [contrast(one, other, read, resamples=resamples) for one, other in both]
     found, judged = Comparison(a[0], b[0], (), resamples), []
     for row in adjusted(tested):
         a_wins = ((row.difference or 0.0) > 0) == (row.better != "lower")
         better = f"{found.names[not a_wins]} {'better' if row.better else 'higher'}"
         judged.append(replace(row, verdict=conclusion(row, better, better)))
     return found._replace(rows=tuple(judged))
-
-
-def _row(a: Side, b: Side, read: Read, resamples: int) -> Difference:
-    row = described(a, b)
-    if not common_seeds(a, b):
-        of_a, of_b = (", ".join(map(str, sorted(side))) for side in (a, b))
-        return replace(row, reason=f"no seed in common: {of_a} and {of_b}")
-    if len(row.protocols) > 1:
-        return not_comparable(row, row.protocols)
-    return contrast(a, b, read, resamples=resamples)
 
 
 def conclusion(row: Difference, found: str, tendency: str) -> str:
@@ -168,11 +159,8 @@ class Significance:
     def test(self, a: Row, b: Row) -> Difference | None:
         """Test the difference of two means over seeds; None: it cannot be tested over test images."""
         if (a, b) not in self._tested:
-            first, second = (self._known.get((row.fit, *row.place), {}) for row in (a, b))
-            measured = all(row.cell for row in (*first.values(), *second.values()))
-            read = self._read if measured else None  # a mean over sets has no cell
-            seeds = common_seeds(first, second)
-            found = contrast(first, second, read, resamples=RESAMPLES_OF_BEST) if seeds else None
+            one, other = (self._known.get((row.fit, *row.place), {}) for row in (a, b))
+            found = contrast(one, other, self._read, resamples=RESAMPLES_OF_BEST, alike=()) if one and other else None
             found = found if found and found.images_p is not None else None
             self._tested[a, b] = found
             self._tested[b, a] = found and replace(found, difference=-(found.difference or 0.0))
@@ -238,66 +226,74 @@ def _ranked(rows: Iterable[Row]) -> list[list[Row]]:
 # --- one value --------------------------------------------------------------------------------------------------------
 
 
-def common_seeds(a: Side, b: Side | float) -> tuple[int, ...]:
-    """Return the seeds that both have a value of; a number has every seed."""
-    return tuple(sorted(a.keys() if isinstance(b, float) else a.keys() & b.keys()))
+def number(value: float, of: Side) -> Side:
+    """Return a number as a value of each seed, to be compared with those of a model."""
+    return {seed: replace(row, model="", value=value, low=value, high=value, cell=None) for seed, row in of.items()}
 
 
-def described(a: Side, b: Side | float) -> Difference:
-    """Return the row of a comparison before it is tested."""
-    both = [a] if isinstance(b, float) else [a, b]
-    (first, *_), (second, *_) = (list(side.values()) for side in (both[0], both[-1]))
-    seeds = common_seeds(a, b)
+def described(a: Side, b: Side) -> Difference:
+    """Return the comparison of two values before it is made: of what it is, and over which seeds."""
+    seeds = tuple(sorted(a.keys() & b.keys()))
+    first, second = (next(iter(side.values())) for side in (a, b))
     return Difference(
         metric=first.metric,
         label=first.label,
         unit=first.unit,
         better=first.better,
         model_a=first.model,
-        model_b=None if isinstance(b, float) else second.model,
+        model_b=second.model or None,
         dataset=first.dataset,
         recipe_a=first.recipe,
         recipe_b=second.recipe,
-        protocols=tuple(dict.fromkeys(side[seed].protocol for side in both for seed in seeds)),
+        seeds=seeds,
+        protocols=tuple(dict.fromkeys(side[seed].protocol for side in (a, b) for seed in seeds)),
     )
 
 
-def not_comparable(row: Difference, protocols: Sequence[str]) -> Difference:
-    """Return the same row, not compared because of its protocols."""
-    reason = f"measured under different protocols: {'; '.join(peculiarities(protocols))}"
-    return replace(row, verdict="not comparable", reason=reason)
-
-
 def contrast(
-    a: Side, b: Side | float, read: Read | None, *, margin: float = 0.0, resamples: int = RESAMPLES
+    a: Side,
+    b: Side,
+    read: Read | None,
+    *,
+    margin: float = 0.0,
+    resamples: int = RESAMPLES,
+    alike: Collection[str] | None = None,
 ) -> Difference:
-    """Test the difference of two values over the seeds that both have, or of one and a number.
+    """Test the difference of two values over the seeds that both have.
+
+    Without per-example values the 95 % intervals of both values decide, as of independent images.
 
     Args:
-        a: of at least one seed that ``b`` has too.
-        b: of the same images.
+        a: a value of a model.
+        b: that of another model, or a :func:`number`.
         read: gives a cell's per-example values; None: the intervals decide.
         margin: the p values test a difference of minus this.
         resamples: R.
-
-    Without per-example values the 95 % intervals of both values decide, as of independent images.
+        alike: the parts of the protocols that must be the same, whatever the metric; None: all.
     """
-    seeds = common_seeds(a, b)
-    of_a = numbers_of(a, seeds)
-    of_b = [b] * len(seeds) if isinstance(b, float) else numbers_of(b, seeds)
-    mean_a, mean_b = sum(of_a) / len(seeds), sum(of_b) / len(seeds)
-    row = replace(described(a, b), seeds=seeds, a=mean_a, b=mean_b, difference=mean_a - mean_b)
-    if not all(map(math.isfinite, (*of_a, *of_b))):
+    row = described(a, b)
+    if not row.seeds:
+        of_a, of_b = (", ".join(map(str, sorted(side))) for side in (a, b))
+        return replace(row, reason=f"no seed in common: {of_a} and {of_b}")
+    protocols = dict.fromkeys(_parts(protocol, alike) for protocol in row.protocols)
+    if len(protocols) > 1:
+        reason = f"measured under different protocols: {'; '.join(peculiarities(list(protocols)))}"
+        return replace(row, seeds=(), verdict="not comparable", reason=reason)
+    rows_a, rows_b = ([side[seed] for seed in row.seeds] for side in (a, b))
+    values = _values(rows_a), _values(rows_b)
+    mean_a, mean_b = (sum(of_one) / len(of_one) for of_one in values)
+    row = replace(row, a=mean_a, b=mean_b, difference=mean_a - mean_b)
+    if not all(map(math.isfinite, (*values[0], *values[1]))):
         return replace(row, reason="a value is not finite")
-    found = paired.seed_difference([value + margin for value in of_a], of_b)
-    if found and len(seeds) >= SEEDS:
+    found = paired.seed_difference([value + margin for value in values[0]], values[1])
+    if found and len(row.seeds) >= SEEDS:
         row = replace(row, training_p=found.p)
         if found.low < found.high:  # else all seeds differ by the same, which is no interval
             row = replace(row, training_low=found.low - margin, training_high=found.high - margin)
     try:
-        found, test = _images(a, b, seeds, read, mean_a - mean_b, -margin, resamples)
+        found, test = _images(rows_a, rows_b, read, mean_a - mean_b, -margin, resamples)
     except JembenchError as error:
-        ends_a, ends_b = _ends(a, seeds), _ends(b, seeds)
+        ends_a, ends_b = _with_ends(rows_a), _with_ends(rows_b)
         if ends_a is None or ends_b is None:
             return replace(row, reason=str(error))
         found, test = paired.from_intervals(ends_a, ends_b, -margin), "intervals"
@@ -305,21 +301,28 @@ def contrast(
     return replace(row, images_low=found.low, images_high=found.high, images_p=found.p, images_test=test)
 
 
-def numbers_of(side: Side, seeds: Iterable[int]) -> list[float]:
-    """Return the value of each of some seeds."""
-    return [value for seed in seeds if (value := side[seed].value) is not None]
+def _parts(protocol: str, names: Collection[str] | None) -> str:
+    """Return the parts of a protocol with these names, whatever the metric; None, or no spec: the whole."""
+    if names is None or (found := parsed(protocol)) is None:
+        return protocol
+    return str(Spec("parts", tuple(part for part in found.arguments if part[0] in names)))
 
 
-def _ends(side: Side | float, seeds: Sequence[int]) -> tuple[float, float, float] | None:
+def _with_ends(rows: Sequence[Row]) -> tuple[float, float, float] | None:
     """Return a value with the ends of its interval, means over the seeds; None if the interval is not known."""
-    if isinstance(side, float):
-        return side, side, side
-    value, low, high = mean_of([side[seed] for seed in seeds])
+    value, low, high = mean_of(rows)
     return None if low is None or high is None else (value, low, high)
 
 
+def _values(rows: Iterable[Row]) -> list[float]:
+    return [row.value for row in rows if row.value is not None]
+
+
+# --- over test images -------------------------------------------------------------------------------------------------
+
+
 def _images(
-    a: Side, b: Side | float, seeds: Sequence[int], read: Read | None, difference: float, null: float, resamples: int
+    a: Sequence[Row], b: Sequence[Row], read: Read | None, difference: float, null: float, resamples: int
 ) -> tuple[paired.Difference, Test]:
     """Test ``difference``, a - b, against ``null`` over other test images.
 
@@ -328,9 +331,9 @@ def _images(
     """
     if read is None:
         raise Unavailable("it has no interval")
-    of_a = _resampling(tuple(a[seed] for seed in seeds), read)
-    of_b = _constant(b, of_a) if isinstance(b, float) else _resampling(tuple(b[seed] for seed in seeds), read)
-    of_column = int(stable_hash(a[seeds[0]].place, 16), 16)  # the same resamples for all models
+    of_a = _resampling(tuple(a), read)
+    of_b = _resampling(tuple(b), read) if b[0].model else _constant(b[0], of_a)
+    of_column = int(stable_hash(a[0].place, 16), 16)  # the same resamples for all models
     alike = of_a.sizes == of_b.sizes
     for count in (min(PILOT, resamples), resamples):
         try:
@@ -341,7 +344,7 @@ def _images(
             raise Unavailable(str(error)) from error
         if found.p > HOPELESS or resamples <= PILOT:
             break
-    right_a, right_b = (_right(side, seeds, read) for side in (a, b))
+    right_a, right_b = (_right(rows, read) for rows in (a, b))
     if right_a is not None and right_b is not None and not null:
         shares = 100 * (right_a.mean() - right_b.mean())
         if math.isclose(difference, shares, abs_tol=1e-9):  # else the value is another one
@@ -357,15 +360,14 @@ def _resampling(rows: tuple[Row, ...], read: Read) -> Resampling:
         JembenchError: if the metric has no statistic behind its value, cannot be made or is code that only the store
             names, or the store has no per-example values.
     """
-    text = rows[0].metric
-    trust.refuse_code([text], f"The cell {_cell(rows[0]).id} of the store")
-    metric = _metric(text)
-    if not isinstance(metric, Resampled):
-        raise Unavailable("no per-example values")
-    found = []
+    text, found = rows[0].metric, list[Resampling]()
     for row in rows:
-        arrays = read(_cell(row))
-        if not arrays:
+        if row.cell is None:  # a mean over sets of outliers
+            raise Unavailable("it has no interval")
+        trust.refuse_code([text], f"The cell {row.cell.id} of the store")
+        if not isinstance(metric := _metric(text), Resampled):
+            raise Unavailable("no per-example values")
+        if not (arrays := read(row.cell)):
             raise Unavailable("the store has no per-example values of it")
         try:
             found.append(metric.resamplings(arrays)[row.label])
@@ -391,19 +393,15 @@ def _metric(text: str) -> Any:
         raise Unavailable(f"the metric {text} cannot be made: {error}") from error
 
 
-def _cell(row: Row) -> Cell:
-    assert row.cell  # it is of a seed
-    return row.cell
-
-
-def _constant(number: float, beside: Resampling) -> Resampling:
+def _constant(number: Row, beside: Resampling) -> Resampling:
     """Return a number as a statistic of the images that another one is of."""
-    return beside._replace(statistic=lambda first, *_: np.full(len(first), number), within=(number, number))
+    value = _values([number])[0]
+    return beside._replace(statistic=lambda first, *_: np.full(len(first), value), within=(value, value))
 
 
-def _right(side: Side | float, seeds: Sequence[int], read: Read) -> NDArray[np.bool_] | None:
+def _right(rows: Sequence[Row], read: Read) -> NDArray[np.bool_] | None:
     """Return if each image was classified rightly, where a value is the share of those and of one seed; else None."""
-    if isinstance(side, float) or len(seeds) > 1:
+    if len(rows) > 1 or rows[0].cell is None:
         return None
-    arrays = list(read(_cell(side[seeds[0]])).values())
+    arrays = list(read(rows[0].cell).values())
     return arrays[0] if len(arrays) == 1 and arrays[0].dtype == np.bool_ else None

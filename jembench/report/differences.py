@@ -1,6 +1,6 @@
 """The table of differences: that of two models, of a store measured again, and of claims."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any, NamedTuple
 
@@ -100,16 +100,19 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
         )
 
 
-def document_of(tables: Sequence[Table], rows: Iterable[Difference], **about: Any) -> Document:
+def document_of(
+    tables: Sequence[Table], records: Iterable[Mapping[str, Any]], fields: Sequence[str] = FIELDS, **about: Any
+) -> Document:
     """Return differences for people and for programs.
 
     Args:
         tables: for people.
-        rows: the same for programs.
+        records: for programs.
+        fields: of the records.
         about: further content of JSON.
     """
-    about = {"level": LEVEL, **about}
-    return Document(tables=lambda: tables, records=lambda: map(asdict, rows), fields=FIELDS, about=about)
+    found = list(records)
+    return Document(tables=lambda: tables, records=lambda: found, fields=fields, about={"level": LEVEL, **about})
 
 
 # --- two models -------------------------------------------------------------------------------------------------------
@@ -126,8 +129,8 @@ def of_comparison(comparison: Comparison) -> Document:
         for row in rows
     ]
     shown = table(title, ["value"], comparison.names, lines, Footnotes(), *legend(rows, resamples))
-    fits = {name: dict(zip(("model", "dataset", "recipe"), of.fit, strict=True)) for name, of in (("a", a), ("b", b))}
-    return document_of([shown], rows, **fits, resamples=resamples)
+    of_a, of_b = (dict(zip(("model", "dataset", "recipe"), of.fit, strict=True)) for of in (a, b))
+    return document_of([shown], map(asdict, rows), a=of_a, b=of_b, resamples=resamples)
 
 
 def recipes_text(a: str | None, b: str | None) -> str:

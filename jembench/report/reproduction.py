@@ -1,7 +1,7 @@
 """Comparison of a store with what was measured again from its records, value by value."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -47,7 +47,7 @@ def compare(pairs: Sequence[Pair]) -> list[comparison.Difference]:
     again = sides(
         rows(replace(pair.ours, fit=pair.theirs.fit, metric=pair.theirs.metric) for pair in pairs if pair.ours)
     )
-    found = [_row(again.get(key), side, pairs) for key, side in sides(rows(pair.theirs for pair in pairs)).items()]
+    found = [_row(again.get(key, {}), side, pairs) for key, side in sides(rows(pair.theirs for pair in pairs)).items()]
     return [
         row if row.p is None else replace(row, verdict="outside" if row.p < comparison.LEVEL else "within")
         for row in comparison.adjusted(found)
@@ -59,24 +59,23 @@ def is_reproduced(rows: Iterable[comparison.Difference]) -> bool:
     return not {row.verdict for row in rows} & {"outside", "missing", "not comparable"}
 
 
-def _row(ours: Side | None, theirs: Side, pairs: Sequence[Pair]) -> comparison.Difference:
-    if ours is None or not comparison.common_seeds(ours, theirs):
-        row = comparison.described(theirs, theirs)
+def _row(ours: Side, theirs: Side, pairs: Sequence[Pair]) -> comparison.Difference:
+    if not ours.keys() & theirs.keys():
         places = {(one.fit, one.metric) for one in theirs.values()}
         again = (pair.ours for pair in pairs if (pair.theirs.fit.names, pair.theirs.metric) in places)
         reason = "; ".join(dict.fromkeys(cell.outcome.reason for cell in again if cell and cell.outcome.reason))
-        return replace(row, a=None, verdict="missing", reason=reason or "it was not measured again")
-    row, found = comparison.described(ours, theirs), comparison.contrast(ours, theirs, None)
-    known = replace(row, seeds=found.seeds, a=found.a, b=found.b, difference=found.difference)
-    if row.unit in TIMES:
-        return replace(known, verdict="not judged", reason="a time is of one machine")
-    if len(row.protocols) > 1:
-        return comparison.not_comparable(row, row.protocols)
-    if np.array_equal(
-        comparison.numbers_of(ours, found.seeds), comparison.numbers_of(theirs, found.seeds), equal_nan=True
-    ):
-        return replace(known, verdict="equal")
-    return replace(found, reason="" if found.images_test else found.reason)
+        described = comparison.described(theirs, theirs)
+        return replace(described, seeds=(), verdict="missing", reason=reason or "it was not measured again")
+    found = comparison.contrast(ours, theirs, None)
+    untested = replace(
+        comparison.described(ours, theirs), seeds=found.seeds, a=found.a, b=found.b, difference=found.difference
+    )
+    if found.unit in TIMES:
+        return replace(untested, verdict="not judged", reason="a time is of one machine")
+    now, before = ([side[seed].value or 0.0 for seed in found.seeds] for side in (ours, theirs))
+    if found.a is not None and np.array_equal(now, before, equal_nan=True):
+        return replace(untested, verdict="equal")
+    return found if len(found.protocols) > 1 or not found.images_test else replace(found, reason="")
 
 
 # --- for people and for programs --------------------------------------------------------------------------------------
@@ -103,4 +102,4 @@ def document(differences: Sequence[comparison.Difference], differing: Sequence[s
         )
         for group in groups
     ]
-    return document_of(tables, differences, differing=list(differing))
+    return document_of(tables, map(asdict, differences), differing=list(differing))

@@ -8,7 +8,7 @@ from scipy import stats
 
 from jembench.errors import StoreError
 from jembench.interfaces import Value
-from jembench.report.comparison import SEEDS, Difference, adjusted, compare, contrast
+from jembench.report.comparison import SEEDS, Difference, adjusted, compare, contrast, number
 from jembench.report.rows import grouped, rows, sides
 from jembench.store.outcome import Cell, FitKey, Outcome
 
@@ -154,7 +154,8 @@ def test_seeds_that_all_give_the_same_leave_no_interval(results):
 def test_a_number_takes_the_place_of_the_other_model(results):
     rng = np.random.default_rng(5)
     scores = rng.normal(1.0, 1.0, N)
-    found = contrast(side(results.nll("jem", scores)), 0.9, results.read)
+    ours = side(results.nll("jem", scores))
+    found = contrast(ours, number(0.9, ours), results.read)
     error = scores.std() / math.sqrt(N)
     assert (found.b, found.difference) == (0.9, pytest.approx(scores.mean() - 0.9))
     assert found.images_high - found.images_low == pytest.approx(2 * 1.96 * error, rel=0.1)
@@ -263,8 +264,8 @@ def test_p_values_are_adjusted_over_the_whole_table(results):
     rng = np.random.default_rng(11)
     shared = rng.exponential(1.0, N)
     cells = []
-    for number in range(10):
-        metric = f"nll:resamples={1000 + number}"
+    for extra in range(10):
+        metric = f"nll:resamples={1000 + extra}"
         for model, by in (("jem", 0.0), ("baseline", 0.012)):
             scores = shared + rng.normal(by, 0.1, N)
             cells.append(results.add(model, metric, scores.mean(), {"nll": scores}, label="nll"))
