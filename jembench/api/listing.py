@@ -15,7 +15,7 @@ from jembench.catalog.spec import format_value
 from jembench.errors import JembenchError
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite as suites
-from jembench.report import references
+from jembench.report.published import read_file
 from jembench.report.rows import grouped
 
 
@@ -93,7 +93,7 @@ def _recipe(name: str) -> list[Entry]:
 def _tables(stem: str) -> list[Entry]:
     """Return the published tables of a paper."""
     found = []
-    published = references.read(stem, packages.files("reference")[stem])
+    published = read_file(stem, packages.files("reference")[stem])
     for numbers in grouped(published, lambda number: number.table):
         title = "\n".join(filter(None, (numbers[0].title, numbers[0].note)))
         columns = list(dict.fromkeys(number.row.label for number in sorted(numbers, key=lambda number: number.column)))

@@ -11,10 +11,10 @@ from jembench.experiment.imports import with_imports
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.plan import Part
 from jembench.experiment.suite import Suite
-from jembench.report import formats, layout, references
+from jembench.report import formats, layout
 from jembench.report.formats import Document
 from jembench.report.page.content import collect
-from jembench.report.references import Published
+from jembench.report.published import Published, published_numbers
 from jembench.report.rows import Row
 from jembench.report.select import WHOLE, Selection
 from jembench.store.outcome import Cell
@@ -122,7 +122,7 @@ class Results(Shown, Sequence[Row]):
         """
         suite, left_out = which.suite and with_imports(which.suite, store), list[str]()
         cells, parts, names = which.of(store, left_out=left_out.append)
-        published = references.load(reference, suite.references if suite else ())
+        published = published_numbers(reference, suite.references if suite else ())
         results = cls(cells, parts, published, suite=suite, selection=which, names=names, store=store)
         results.nothing, results.left_out = "" if cells else which.nothing(store.root), left_out
         return results

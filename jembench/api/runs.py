@@ -26,9 +26,8 @@ from jembench.experiment.plan import Plan, make_plan
 from jembench.experiment.starts import started
 from jembench.experiment.suite import Suite, of_attack
 from jembench.experiment.sweep import bare_name
-from jembench.report import references
 from jembench.report.headings import known_as
-from jembench.report.references import Published
+from jembench.report.published import Published, published_numbers
 from jembench.running import session
 from jembench.running.display import Display
 from jembench.running.driver import RunOptions
@@ -104,7 +103,7 @@ def run(
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds, "names": names}
     how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "sampler": sampler}
     plan = plan_run(loaded, place, **how, **chosen)
-    published = references.load(texts(reference), loaded.references)
+    published = published_numbers(texts(reference), loaded.references)
     return _noted(carry_out(plan, place, RunOptions(**options), published, progress=progress))
 
 

@@ -60,8 +60,8 @@ def figures(
     Draws every figure that the store has results for, or those of the metrics of SUITE. No model is run: if a figure is
     missing, its metric was not evaluated.
     """
-    from jembench.report import references
     from jembench.report.figures import planning
+    from jembench.report.published import published_numbers
 
     if other := set(formats) - set(get_args(Format)):
         raise unknown("image format", min(other), get_args(Format), "")
@@ -79,7 +79,7 @@ def figures(
     with plugins_aside():
         which = selection(**selected)
     cells, _, names = which.of(place, leave_out, lambda note: click.echo(f"Left out: {note}", err=True))
-    published = references.load(None, which.suite.references if which.suite else ())
+    published = published_numbers(None, which.suite.references if which.suite else ())
     planned, written = planning.figures(cells, place, leave_out, names, published), 0
     for name in only or ():
         if not any(f"{one.stem}-".startswith(f"{name}-") for one in planned):

@@ -24,8 +24,7 @@ from jembench.experiment.plan import PRETRAINED, Plan
 from jembench.experiment.sweep import bare_name
 from jembench.files import write_atomically
 from jembench.progress import duration
-from jembench.report import references
-from jembench.report.references import Published
+from jembench.report.published import Published, published_numbers
 from jembench.running import session
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
@@ -81,7 +80,7 @@ def run(ctx: click.Context, /, suite: str, dataset: list[str] | None, reference:
     command = options.run_command(given)
     with plugins_aside():
         plan = runs.plan_run(suites.load(suite), Store(command.store), datasets=dataset, **given)
-        published = references.load(reference, plan.suite.references)
+        published = published_numbers(reference, plan.suite.references)
     if not (plan.suite.report or plan.suite.figures):
         return carry_out(ctx, plan, published, command)
     from jembench.cli import shown  # which imports the commands that it calls

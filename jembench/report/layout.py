@@ -11,8 +11,7 @@ from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.plan import Part
 from jembench.report import respects
 from jembench.report.formats import Document
-from jembench.report.published import beside, published_table
-from jembench.report.references import Published
+from jembench.report.published import Published, beside, published_table
 from jembench.report.rows import FIELDS, ORIGIN, Row, headed, mark_chance, mark_incomparable, mean, rows
 from jembench.report.select import WHOLE, Selection, select
 from jembench.report.table import Footnote, Footnotes, Table

@@ -8,9 +8,9 @@ import subprocess
 import pytest
 
 from jembench.interfaces import Value
-from jembench.report import references
 from jembench.report.formats import render
 from jembench.report.layout import build
+from jembench.report.published import published_numbers
 from jembench.store.outcome import Cell, FitKey, Outcome
 
 pytestmark = pytest.mark.skipif(
@@ -52,7 +52,7 @@ def cells(count):
 def tables():
     recipes = {(cell.fit.model, cell.fit.recipe): None for cell in cells(4)}
     names = dict(zip(recipes, NAMES, strict=True))
-    few = build(list(cells(4)), published=references.load(["jem-iclr2020/table1", "later-work/hybrid"]), names=names)
+    few = build(list(cells(4)), published=published_numbers(["jem-iclr2020/table1", "later-work/hybrid"]), names=names)
     many = build(list(cells(12)), names=names)
     return lambda format: "\n".join(render(results, format) for results in (few, many))
 

@@ -7,9 +7,9 @@ import pytest
 
 from jembench.errors import SpecError
 from jembench.interfaces import Value
-from jembench.report import references
 from jembench.report.formats import render
 from jembench.report.layout import build
+from jembench.report.published import published_numbers
 from jembench.store.outcome import Outcome
 
 N = 300
@@ -17,7 +17,7 @@ N = 300
 
 @pytest.fixture
 def full(full_cells):
-    return build(full_cells, published=references.load(["jem-iclr2020/table1"]))
+    return build(full_cells, published=published_numbers(["jem-iclr2020/table1"]))
 
 
 def test_all_rows_have_the_columns_of_their_heading(full):

@@ -8,7 +8,7 @@ import pytest
 from jembench.interfaces import Value
 from jembench.report.formats import render
 from jembench.report.layout import build
-from jembench.report.references import load
+from jembench.report.published import published_numbers as load
 from jembench.store.outcome import Outcome
 
 

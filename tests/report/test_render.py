@@ -16,14 +16,14 @@ from jembench.interfaces import Value
 from jembench.report import terminal
 from jembench.report.formats import Document, render
 from jembench.report.layout import NO_RESPECT, NOTHING, build
-from jembench.report.references import load
+from jembench.report.published import published_numbers
 from jembench.report.table import Heading, Table, TableCell
 from jembench.store.outcome import Outcome
 
 
 @pytest.fixture
 def full(full_cells):
-    return build(full_cells, published=load(["jem-iclr2020/table1"]))
+    return build(full_cells, published=published_numbers(["jem-iclr2020/table1"]))
 
 
 def on_terminal(table, width):
@@ -41,7 +41,7 @@ def numbers(value):
 
 def test_every_number_in_the_json_is_in_the_csv(cell, full_cells):
     again = [cell("jem", seed=seed, accuracy=Value(96 + 1 / seed, 1 / 7, None, 397)) for seed in (3, 4)]
-    table = build([*full_cells, *again], published=load(["jem-iclr2020/table1"]))
+    table = build([*full_cells, *again], published=published_numbers(["jem-iclr2020/table1"]))
     fields = {
         part for line in csv.reader(io.StringIO(render(table, "csv"))) for field in line for part in field.split()
     }
@@ -153,8 +153,8 @@ def test_no_rows_are_empty_as_data():
 
 def test_a_report_loads_no_heavy_library():
     code = (
-        "import sys, jembench.report.layout, jembench.report.terminal, jembench.report.references;"
-        "jembench.report.references.load(['jem-iclr2020/table1']);"
+        "import sys, jembench.report.layout, jembench.report.terminal, jembench.report.published;"
+        "jembench.report.published.published_numbers(['jem-iclr2020/table1']);"
         "print(*{'numpy', 'torch', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys())"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -12,7 +12,7 @@ from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, compares_with_itself, covers
 from jembench.interfaces import Value
 from jembench.report.layout import build
-from jembench.report.references import load
+from jembench.report.published import published_numbers as load
 from jembench.store.outcome import Outcome
 
 

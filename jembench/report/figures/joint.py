@@ -12,8 +12,7 @@ from jembench.interfaces import Value
 from jembench.report.comparison import Significance
 from jembench.report.figures.base import Drawing, Planned, error_bars, planned
 from jembench.report.page.overview import Scale, scale
-from jembench.report.published import beside
-from jembench.report.references import Published
+from jembench.report.published import Published, beside
 from jembench.report.respects import COSTS, compared, front, headline, over_sets, rows_of
 from jembench.report.rows import Row, grouped, mark_incomparable, mean, rows
 from jembench.report.table import fixed

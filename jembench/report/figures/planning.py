@@ -14,7 +14,7 @@ from jembench.experiment.sweep import bare_name
 from jembench.report.figures import cost, joint, training
 from jembench.report.figures.base import Planned, Result, display_names, distinct
 from jembench.report.formats import csv_text
-from jembench.report.references import Published
+from jembench.report.published import Published
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 

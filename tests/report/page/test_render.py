@@ -11,7 +11,7 @@ from jembench.api.results import Results
 from jembench.interfaces import Value
 from jembench.report.formats import Document, render, table_csv
 from jembench.report.page.render import anchor, breakable, details, key
-from jembench.report.references import load
+from jembench.report.published import published_numbers
 from jembench.report.table import Footnotes, Heading, Table, TableCell, row_cell
 from jembench.store.outcome import Outcome
 
@@ -92,7 +92,7 @@ def test_names_are_text_and_never_markup(cell):
 
 
 def test_nothing_comes_from_elsewhere(full_cells):
-    read = Read(page(full_cells, load(["jem-iclr2020/table1"])))
+    read = Read(page(full_cells, published_numbers(["jem-iclr2020/table1"])))
     links = [of[name] for _, of in read.elements for name in ("href", "src", "action", "srcset") if name in of]
     assert links
     assert all(link.startswith(("#", "data:")) for link in links)
@@ -106,7 +106,7 @@ def test_nothing_comes_from_elsewhere(full_cells):
 
 
 def test_links_and_labels_lead_somewhere_and_ids_are_unique(full_cells):
-    read = Read(page(full_cells, load(["jem-iclr2020/table1"])))
+    read = Read(page(full_cells, published_numbers(["jem-iclr2020/table1"])))
     ids = [of["id"] for _, of in read.elements if "id" in of]
     assert len(ids) == len(set(ids))
     targets = [of["href"][1:] for of in read.all("a") if "download" not in of]

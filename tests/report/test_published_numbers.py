@@ -7,15 +7,15 @@ import pytest
 
 from jembench.catalog import packages, spec
 from jembench.errors import PluginError, SpecError
-from jembench.report import references
+from jembench.report.published import published_numbers, read_file
 
 
 def everything():
-    return [number for stem, file in packages.files("reference").items() for number in references.read(stem, file)]
+    return [number for stem, file in packages.files("reference").items() for number in read_file(stem, file)]
 
 
 def numbers(name, model, label=None):
-    found = [one.row for one in references.load([name]) if one.row.model == model and label in (None, one.row.name)]
+    found = [one.row for one in published_numbers([name]) if one.row.model == model and label in (None, one.row.name)]
     assert len({place(row) for row in found}) == 1
     return {row.label: row.value for row in found}
 
@@ -81,11 +81,11 @@ def test_every_number_has_a_dataset_a_source_and_a_row_of_its_own():
         assert number.row.source
     places = [(number.table, *place(number.row), number.row.label) for number in everything()]
     assert len(set(places)) == len(places)
-    assert references.load(["jem-iclr2020/table1"])[0].row.source.startswith("Grathwohl et al., ICLR 2020, Table 1, ")
+    assert published_numbers(["jem-iclr2020/table1"])[0].row.source.startswith("Grathwohl et al., ICLR 2020, Table 1, ")
 
 
 def test_a_row_overrides_its_table():
-    rows = [number.row for number in references.load(["jem-iclr2020/accuracies"])]
+    rows = [number.row for number in published_numbers(["jem-iclr2020/accuracies"])]
     assert (rows[0].dataset, rows[0].value) == ("SVHN", 96.7)
     conditional = next(row for row in rows if "SGLD" in row.name)
     assert conditional.source.startswith("Grathwohl et al., ICLR 2020, Appendix A, ")
@@ -99,13 +99,13 @@ def test_second_hand_numbers_are_marked():
 
 def test_tables_come_in_the_order_asked_for():
     names = ["reproduction-wrn28-2/figure2", "jem-iclr2020/table1"]
-    assert list(dict.fromkeys(number.table for number in references.load(names))) == names
+    assert list(dict.fromkeys(number.table for number in published_numbers(names))) == names
 
 
 @pytest.mark.parametrize("name", ["jem-iclr2020/table99", "nowhere/table1", "jem-iclr2020", ""])
 def test_an_unknown_name_is_answered_with_the_known(name):
     with pytest.raises(SpecError, match=rf"no published table named '{name}'\..*Known: .*jem-iclr2020"):
-        references.load([name])
+        published_numbers([name])
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ def test_an_unknown_name_is_answered_with_the_known(name):
     ],
 )
 def test_a_protocol_is_put_together_of_table_column_and_row(name, row, label, protocol):
-    found = [number.row for number in references.load([name])]
+    found = [number.row for number in published_numbers([name])]
     of_row = list(dict.fromkeys(map(place, found)))[row]
     assert [one.protocol for one in found if (place(one), one.label) == (of_row, label)] == [protocol]
 
 
 def test_a_column_names_the_value_of_ours_that_it_is():
     def quantities(name):
-        numbers = sorted(references.load([name]), key=lambda number: number.column)
+        numbers = sorted(published_numbers([name]), key=lambda number: number.column)
         return {number.row.label: number.quantity for number in numbers}
 
     assert set(quantities("jem-iclr2020/table7-log-px").values()) == {"auroc"}
@@ -213,8 +213,8 @@ def test_a_file_that_cannot_be_used_says_why(tmp_path: Path, monkeypatch, old, n
     file = tmp_path / "mine.toml"
     monkeypatch.setattr(packages, "files", lambda folder: {"mine": file})
     file.write_text(GOOD)
-    assert [number.row.value for number in references.load(["mine/one"])] == [1.5]
+    assert [number.row.value for number in published_numbers(["mine/one"])] == [1.5]
     file.write_text(GOOD.replace(old, new))
     with pytest.raises(PluginError, match=r"mine\.toml cannot be used") as caught:
-        references.load(["mine/one"])
+        published_numbers(["mine/one"])
     assert problem in str(caught.value)
