@@ -11,8 +11,9 @@ from jembench.experiment.imports import with_imports
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.plan import Part
 from jembench.experiment.suite import Suite
-from jembench.report import formats, layout
+from jembench.report import formats
 from jembench.report.formats import Document
+from jembench.report.layout import PerSeed, Report
 from jembench.report.page.content import collect
 from jembench.report.published import Published, published_numbers
 from jembench.report.rows import Row
@@ -99,16 +100,15 @@ class Results(Shown, Sequence[Row]):
     ) -> None:
         self.cells = tuple(cells)
         title, claims = (suite.title, suite.claims) if suite else ("Results", ())
-        of_page: dict[str, Any] = {"cells": self.cells, "store": store, "names": names, "own_claims": claims}
-        self.document = layout.build(
-            cells,
+        self.document: Report = Report(
+            self.cells,
             parts=parts,
             published=published,
             selection=selection,
             names=names,
             joint=suite is not None and suite.joint,
             read=store.read_arrays if store else None,
-            page=partial(collect, f"{title} · {store.root}", **of_page) if store else None,
+            page=partial(collect, store=store, title=f"{title} · {store.root}", own_claims=claims) if store else None,
         )
 
     @classmethod
@@ -135,7 +135,7 @@ class Results(Shown, Sequence[Row]):
             ['seed', 'limit', 'fit', 'cell', 'time', 'seconds']
         """
         shown = Shown()
-        shown.document = layout.of_seeds(self.document)
+        shown.document = PerSeed(self.document)
         return shown
 
     def __getitem__(self, index: Any) -> Any:

@@ -41,9 +41,9 @@ def view(store: Path, port: int, refresh: int | None, no_browser: bool, **select
         return cells.stat().st_mtime_ns if cells.exists() else None
 
     def page() -> str:
-        document = Results.of_store(place, which).document
-        assert document.page
-        return render(document.page(), refresh)
+        found = Results.of_store(place, which).document.page()
+        assert found  # it is of a store
+        return render(found, refresh)
 
     try:
         server = PageServer(port, state, page)

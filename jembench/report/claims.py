@@ -14,7 +14,7 @@ from jembench.experiment.claims import Fit as Named
 from jembench.experiment.names import Fit
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import comparison
-from jembench.report.differences import FIELDS, Line, document_of, legend, recipes_text, table
+from jembench.report.differences import FIELDS, Line, legend, recipes_text, table
 from jembench.report.formats import Document
 from jembench.report.rows import Side, grouped, mean, rows, sides
 from jembench.report.select import store_option
@@ -193,7 +193,7 @@ def _side(known: Known, fit: Fit, metric: str, label: str) -> Side:
 
 def document(findings: Sequence[Finding]) -> Document:
     """Return the verdicts for people, a table for each paper, and for programs."""
-    return document_of(_tables(findings), map(_record, findings), CLAIM_FIELDS)
+    return Document(_tables(findings), list(map(_record, findings)), CLAIM_FIELDS, level=comparison.LEVEL)
 
 
 def _record(finding: Finding) -> dict[str, Any]:

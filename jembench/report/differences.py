@@ -1,8 +1,8 @@
 """The table of differences: that of two models, of a store measured again, and of claims."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, fields
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from jembench.report import headings
 from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Comparison, Difference
@@ -100,21 +100,6 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
         )
 
 
-def document_of(
-    tables: Sequence[Table], records: Iterable[Mapping[str, Any]], fields: Sequence[str] = FIELDS, **about: Any
-) -> Document:
-    """Return differences for people and for programs.
-
-    Args:
-        tables: for people.
-        records: for programs.
-        fields: of the records.
-        about: further content of JSON.
-    """
-    found = list(records)
-    return Document(tables=lambda: tables, records=lambda: found, fields=fields, about={"level": LEVEL, **about})
-
-
 # --- two models -------------------------------------------------------------------------------------------------------
 
 
@@ -130,7 +115,7 @@ def of_comparison(comparison: Comparison) -> Document:
     ]
     shown = table(title, ["value"], comparison.names, lines, Footnotes(), *legend(rows, resamples))
     of_a, of_b = (dict(zip(("model", "dataset", "recipe"), of.fit, strict=True)) for of in (a, b))
-    return document_of([shown], map(asdict, rows), a=of_a, b=of_b, resamples=resamples)
+    return Document([shown], list(map(asdict, rows)), FIELDS, level=LEVEL, a=of_a, b=of_b, resamples=resamples)
 
 
 def recipes_text(a: str | None, b: str | None) -> str:

@@ -4,19 +4,22 @@ A format is a function from a :class:`Document` to text, with options if it like
 ``jembench.formats`` names the formats; ``--format`` takes such a name or an import path.
 """
 
+from __future__ import annotations
+
 import csv
 import io
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from jembench.catalog import registry
 from jembench.errors import Unavailable
-from jembench.report.rows import Row
 from jembench.report.table import Table, TableCell, number_in
 from jembench.store.outcome import encode
+
+if TYPE_CHECKING:
+    from jembench.report.page.content import Page
 
 TERMINAL = "table"
 """The format for people at a terminal: with it, commands print more than their results."""
@@ -26,18 +29,40 @@ SCHEMA = 2
 """The version of the layout of JSON."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Document:
-    """The same results for people and for programs."""
+    """The same results for people and for programs.
 
-    tables: Callable[[], Sequence[Table]]  # short texts with footnotes
-    judged: Callable[[], Sequence[Table]] | None = None  # the same with the best values marked, which takes a while
-    records: Callable[[], Iterable[Mapping[str, Any]]]  # in full precision, each with all or some of the fields
-    fields: Sequence[str]  # of a record
-    about: Mapping[str, Any] = field(default_factory=dict)  # further content of JSON
-    page: Callable[[], Any] | None = None  # a ``Page`` of all that is known of the results; None: the tables alone are
-    rows: Sequence[Row] = ()  # of results: means over seeds, in the order of the models, and those that are not run
-    seeds: Sequence[Row] = ()  # of results: the values of each seed
+    Args:
+        tables: for people: short texts with footnotes.
+        records: for programs: in full precision, each with all or some of the fields.
+        fields: of a record.
+        about: further content of JSON.
+    """
+
+    fields: Sequence[str] = ()
+    about: Mapping[str, Any] = {}
+
+    def __init__(
+        self,
+        tables: Sequence[Table] = (),
+        records: Sequence[Mapping[str, Any]] = (),
+        fields: Sequence[str] | None = None,
+        **about: Any,
+    ) -> None:
+        self._tables, self._records, self.about = tables, records, about
+        self.fields = fields or self.fields
+
+    def tables(self, *, judged: bool = False) -> Sequence[Table]:
+        """Return the tables; ``judged``: with the best values marked, which may take a while."""
+        return self._tables
+
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Return the records."""
+        return self._records
+
+    def page(self) -> Page | None:
+        """Return all that is known of the results, for a page; None: the tables are."""
+        return None
 
 
 def render(document: Document, format: str) -> Any:

@@ -1,9 +1,10 @@
-"""From cells to the document of a report: rows, our tables with published rows below, then the published tables."""
+"""From cells to a report: rows, our tables with published rows below, then the published tables."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import SpecError
@@ -20,23 +21,14 @@ from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
     from jembench.report.comparison import Read, Significance
+    from jembench.report.page.content import Page
 
 NOTHING = "No results yet."
 NO_RESPECT = "No result has a value that stands for a respect of the joint view."
 
 
-def build(
-    cells: Iterable[Cell],
-    *,
-    parts: Sequence[Part] = (),
-    published: Sequence[Published] = (),
-    selection: Selection = WHOLE,
-    names: Names = NO_NAMES,
-    joint: bool = False,
-    read: Read | None = None,
-    page: Callable[..., Any] | None = None,
-) -> Document:
-    """Return the results of cells, as means over their seeds: the rows of ours, then the published ones.
+class Report(Document):
+    """The results of cells as means over their seeds, with published rows, and below them the published tables.
 
     Args:
         cells: in the order in which their models shall appear.
@@ -46,60 +38,113 @@ def build(
         names: display names by canonical specs and recipes.
         joint: whether the joint view is the table of ours.
         read: gives a cell's per-example values, by which the best values are found; None: none are marked.
-        page: collects the page of the rows of the joint view, our tables, the published tables and the tests.
-    """
-    seeds = rows(cells, names)
-    labels = list(dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str)))
-    seeds = [row for row in seeds if row.column in labels]
-    means = mark_chance(mark_incomparable(mean(seeds)))
-    fits = list(dict.fromkeys(row.fit for row in means))
-    means += [headed(row, names) for row in _not_run(means, parts)]
-    means = select("metric", selection.metrics if means else None, means, lambda row: row.metric)
-    metrics = dict.fromkeys(row.metric for row in means)
-    if selection.columns is not None:
-        means = sorted((row for row in means if row.column in labels), key=lambda row: labels.index(row.column))
-    means = sorted(means, key=lambda row: fits.index(row.fit))
-    if selection.metrics is not None:
-        parts = [part._replace(metrics=tuple(name for name in metrics if name in part.metrics)) for part in parts]
-    if selection.metrics is not None or selection.columns is not None:
-        published = [number for number in published if number.quantity in labels]
-    order = labels if selection.columns else ()
-    shown = [*means, *(number.row for number in published)]
+        page: makes the page of the report; None: it is one of the tables.
 
-    def all_tables(significance: Significance | None = None) -> list[Table]:
-        ours, others = found(significance)
-        if others and not all(number.requested for number in published):
-            names = ",".join(dict.fromkeys(number.table for number in published))
+    Attributes:
+        rows: means over seeds, in the order of the models, and those that are not run.
+        seeds: the values of each seed.
+    """
+
+    fields = FIELDS
+
+    def __init__(
+        self,
+        cells: Sequence[Cell],
+        *,
+        parts: Sequence[Part] = (),
+        published: Sequence[Published] = (),
+        selection: Selection = WHOLE,
+        names: Names = NO_NAMES,
+        joint: bool = False,
+        read: Read | None = None,
+        page: Callable[[Report], Page] | None = None,
+    ) -> None:
+        self.cells, self.names, self._joint, self._read, self._page = cells, names, joint, read, page
+        seeds = rows(cells, names)
+        labels = list(dict.fromkeys(select("column", selection.columns, [row.column for row in seeds], str)))
+        self.seeds = [row for row in seeds if row.column in labels]
+        means = mark_chance(mark_incomparable(mean(self.seeds)))
+        fits = list(dict.fromkeys(row.fit for row in means))
+        means += [headed(row, names) for row in _not_run(means, parts)]
+        means = select("metric", selection.metrics if means else None, means, lambda row: row.metric)
+        self._metrics = list(dict.fromkeys(row.metric for row in means))
+        if selection.columns is not None:
+            means = sorted((row for row in means if row.column in labels), key=lambda row: labels.index(row.column))
+        self.rows = sorted(means, key=lambda row: fits.index(row.fit))
+        if selection.metrics is not None:
+            own = [tuple(name for name in self._metrics if name in part.metrics) for part in parts]
+            parts = [part._replace(metrics=metrics) for part, metrics in zip(parts, own, strict=True)]
+        if selection.metrics is not None or selection.columns is not None:
+            published = [number for number in published if number.quantity in labels]
+        self._parts, self._published, self._order = parts, published, labels if selection.columns else ()
+
+    def tables(self, *, judged: bool = False) -> list[Table]:
+        """Return our tables, then the published tables that were asked for."""
+        ours, others = self.tables_of(self.significance if judged or self._joint else None)
+        if others and not all(number.requested for number in self._published):
+            names = ",".join(dict.fromkeys(number.table for number in self._published))
             hint = Footnote(f"Published numbers that are not comparable with these: --reference {names} shows them.")
-            others, ours[-1] = [], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))
+            return [*ours[:-1], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))]
         return [*ours, *others]
 
-    chosen = [row for row in seeds if row.metric in metrics]
+    def tables_of(self, significance: Significance | None) -> tuple[list[Table], list[Table]]:
+        """Return our tables, and the published tables that have numbers without a place in ours.
 
-    def joined() -> list[Row]:
-        return respects.rows_of(chosen, means, beside(published, means)[0])
+        Args:
+            significance: finds the best values; None: none are marked.
+        """
+        notes = Footnotes()
+        placed, left = beside(self._published, self.rows)
+        if self._joint:
+            view = respects.table(Tables(self.joined, self._parts, self._order, notes, None, self.names), significance)
+            ours = [view] if view else []
+        else:
+            best = significance.best if significance else None
+            ours = list(Tables([*self.rows, *placed], self._parts, self._order, notes, best, self.names).of_parts())
+        nothing = Table(title="Results", footnotes=(Footnote(NO_RESPECT if self.rows else NOTHING),))
+        return ours or [nothing], [published_table(rest, self.rows, notes) for rest in left]
 
-    def found(significance: Significance | None) -> tuple[list[Table], list[Table]]:
-        return tables(means, parts, published, order, significance, names, joined() if joint else None)
+    @cached_property
+    def joined(self) -> list[Row]:
+        """The rows of the joint view."""
+        return respects.rows_of(self._chosen, self.rows, beside(self._published, self.rows)[0])
 
-    def tests() -> Significance | None:
+    @property
+    def _chosen(self) -> list[Row]:
+        """The values of each seed under the selected metrics."""
+        return [row for row in self.seeds if row.metric in self._metrics]
+
+    @cached_property
+    def significance(self) -> Significance | None:
+        """The tests of differences between the values; None without per-example values."""
         from jembench.report.comparison import Significance  # slow to import, and to use
 
-        return Significance([*seeds, *respects.over_sets(chosen)], read) if read else None
+        return Significance([*self.seeds, *respects.over_sets(self._chosen)], self._read) if self._read else None
 
-    def whole_page() -> Any:
-        significance = tests()
-        return page and page(joined(), *found(significance), significance)
+    def records(self) -> list[dict[str, Any]]:
+        """Return the means and the published numbers for programs."""
+        return [row.as_dict() for row in (*self.rows, *(number.row for number in self._published))]
 
-    return Document(
-        tables=lambda: all_tables(tests() if joint else None),
-        judged=lambda: all_tables(tests()),
-        records=lambda: [row.as_dict() for row in shown],
-        fields=FIELDS,
-        page=whole_page if page else None,
-        rows=means,
-        seeds=mark_chance(seeds),
-    )
+    def page(self) -> Page | None:
+        """Return all that is known of the results."""
+        return self._page(self) if self._page else None
+
+
+class PerSeed(Document):
+    """The values of each seed of a report, for formats that programs read."""
+
+    fields = (*FIELDS, *ORIGIN)
+
+    def __init__(self, report: Report) -> None:
+        super().__init__(records=[row.as_dict() for row in mark_chance(report.seeds)])
+
+    def tables(self, *, judged: bool = False) -> list[Table]:
+        """Refuse to be shown to people.
+
+        Raises:
+            SpecError: always.
+        """
+        raise SpecError("The values of each seed are for programs. Choose --format csv, json or parquet.")
 
 
 def _not_run(rows: Sequence[Row], parts: Iterable[Part]) -> list[Row]:
@@ -121,45 +166,3 @@ def _not_run(rows: Sequence[Row], parts: Iterable[Part]) -> list[Row]:
 
 _MODEL = ("model", "name", "dataset", "recipe", "dataset_name")
 """The fields of a row that are of its model."""
-
-
-def tables(
-    rows: Sequence[Row],
-    parts: Sequence[Part],
-    published: Sequence[Published],
-    labels: Sequence[str],
-    significance: Significance | None,
-    names: Names,
-    joined: Sequence[Row] | None = None,
-) -> tuple[list[Table], list[Table]]:
-    """Return our tables, and the published tables that have numbers without a place in ours.
-
-    Args:
-        rows: means over seeds, in the order of the models, and those that are not run.
-        parts: of a suite; none: all metrics.
-        published: the numbers of papers to be shown beside or below ours.
-        labels: the order of the columns; empty: that of the metrics.
-        significance: finds the best values; None: none are marked.
-        names: display names of recipes.
-        joined: the rows of the joint view, which is then the table of ours; None: it is not.
-    """
-    notes = Footnotes()
-    found, left = beside(published, rows)
-    if joined is None:
-        best = significance.best if significance else None
-        ours = list(Tables([*rows, *found], parts, labels, notes, best, names).of_parts())
-    else:
-        view = respects.table(Tables(joined, parts, labels, notes, None, names), significance)
-        ours = [view] if view else []
-    nothing = Table(title="Results", footnotes=(Footnote(NO_RESPECT if rows else NOTHING),))
-    return ours or [nothing], [published_table(rest, rows, notes) for rest in left]
-
-
-def of_seeds(document: Document) -> Document:
-    """Return the values of each seed, for formats that programs read."""
-
-    def refuse() -> list[Table]:
-        raise SpecError("The values of each seed are for programs. Choose --format csv, json or parquet.")
-
-    records = [row.as_dict() for row in document.seeds]
-    return Document(tables=refuse, records=lambda: records, fields=(*FIELDS, *ORIGIN))

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from jembench.report import comparison
-from jembench.report.differences import Line, document_of, legend, table, value_name
+from jembench.report.differences import FIELDS, Line, legend, table, value_name
 from jembench.report.formats import Document
 from jembench.report.rows import Side, grouped, rows, sides
 from jembench.report.table import Footnotes, TableCell
@@ -102,4 +102,5 @@ def document(differences: Sequence[comparison.Difference], differing: Sequence[s
         )
         for group in groups
     ]
-    return document_of(tables, map(asdict, differences), differing=list(differing))
+    about = {"level": comparison.LEVEL, "differing": list(differing)}
+    return Document(tables, list(map(asdict, differences)), FIELDS, **about)

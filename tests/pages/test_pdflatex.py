@@ -9,7 +9,7 @@ import pytest
 
 from jembench.interfaces import Value
 from jembench.report.formats import render
-from jembench.report.layout import build
+from jembench.report.layout import Report
 from jembench.report.published import published_numbers
 from jembench.store.outcome import Cell, FitKey, Outcome
 
@@ -52,8 +52,8 @@ def cells(count):
 def tables():
     recipes = {(cell.fit.model, cell.fit.recipe): None for cell in cells(4)}
     names = dict(zip(recipes, NAMES, strict=True))
-    few = build(list(cells(4)), published=published_numbers(["jem-iclr2020/table1", "later-work/hybrid"]), names=names)
-    many = build(list(cells(12)), names=names)
+    few = Report(list(cells(4)), published=published_numbers(["jem-iclr2020/table1", "later-work/hybrid"]), names=names)
+    many = Report(list(cells(12)), names=names)
     return lambda format: "\n".join(render(results, format) for results in (few, many))
 
 

@@ -11,7 +11,7 @@ from jembench.errors import SpecError, Unavailable
 from jembench.interfaces import Value
 from jembench.report.figures import planning
 from jembench.report.formats import csv_text, render, table_csv, to_parquet
-from jembench.report.layout import build, of_seeds
+from jembench.report.layout import PerSeed, Report
 from jembench.report.table import Heading, Table, TableCell
 from jembench.store.outcome import Outcome
 
@@ -20,7 +20,7 @@ EXAMPLE = Path(__file__).parents[1] / "example_plugin"
 
 def test_a_third_party_s_format_is_named_by_its_import_path(cell, monkeypatch):
     monkeypatch.syspath_prepend(EXAMPLE)
-    results = build([cell(accuracy=Value(97.481, 95, 99, 397, "%", "higher"))])
+    results = Report([cell(accuracy=Value(97.481, 95, 99, 397, "%", "higher"))])
     assert render(results, "jembench_example:sentences") == "accuracy of jem is 97.48 %.\n"
     assert render(results, "jembench_example:sentences:digits=2") == "accuracy of jem is 97 %.\n"
 
@@ -37,7 +37,7 @@ def test_a_third_party_s_figure_is_found_by_its_metric(cell, monkeypatch):
 
 def test_a_format_that_does_not_exist():
     with pytest.raises(SpecError, match=r"no format named 'latec'. Nearest: latex"):
-        render(build([]), "latec")
+        render(Report([]), "latec")
 
 
 @pytest.mark.parametrize("text", ["=HYPERLINK(1)", "+1+2", "-1-2", "@SUM(A1)"])
@@ -54,7 +54,7 @@ def test_numbers_and_other_texts_stay_as_they_are(value):
 def test_the_csv_of_a_table_has_its_lines_in_full_precision(cell):
     no = Outcome(status="na", reason="needs logits")
     accuracy = [cell(seed=seed, accuracy=Value(97.4 + seed / 3, None, 99, 397, "%", "higher")) for seed in (0, 1)]
-    (table,) = build([*accuracy, cell("flow", metric="accuracy", outcome=no)]).tables()
+    (table,) = Report([*accuracy, cell("flow", metric="accuracy", outcome=no)]).tables()
     first, second = csv.DictReader(io.StringIO(table_csv(table)))
     assert list(first) == ["model", "seeds", *(f"accuracy (% ↑){end}" for end in ("", " high", " sd"))]
     assert float(first["accuracy (% ↑)"]) == (97.4 + (97.4 + 1 / 3)) / 2
@@ -70,7 +70,7 @@ def test_the_csv_of_a_table_of_texts_has_their_intervals():
 
 @pytest.fixture
 def of_each_seed(cell):
-    return of_seeds(build([cell(seed=seed, accuracy=Value(97.4 + seed / 3, None, 99, 397, "%")) for seed in (0, 1)]))
+    return PerSeed(Report([cell(seed=seed, accuracy=Value(97.4 + seed / 3, None, 99, 397, "%")) for seed in (0, 1)]))
 
 
 def test_csv_has_every_row_in_full_precision(of_each_seed):

@@ -6,7 +6,7 @@ from jembench.errors import SpecError
 from jembench.experiment.plan import Part
 from jembench.interfaces import Value
 from jembench.report.headings import in_words, known_as, split
-from jembench.report.layout import build
+from jembench.report.layout import Report
 from jembench.report.select import select
 
 
@@ -45,7 +45,7 @@ def cells(cell):
 
 def test_columns_of_one_label_are_told_apart_and_explained(cells):
     metrics = tuple(cell.metric for cell in cells)
-    document = build(cells, parts=[Part("", metrics, (), {cells[0].fit.names: metrics})])
+    document = Report(cells, parts=[Part("", metrics, (), {cells[0].fit.names: metrics})])
     assert columns(document)[:2] == [("Inception score", "digits CNN ↑"), ("Inception score*", "digits CNN ↑")]
     notes = [note.text for note in document.tables()[0].footnotes]
     assert [note for note in notes if note.startswith("Inception score*")] == [f"Inception score*: {metrics[1]}."]
@@ -53,7 +53,7 @@ def test_columns_of_one_label_are_told_apart_and_explained(cells):
 
 @pytest.mark.parametrize("text", ["is-digits-cnn", "is", "Inception score digits CNN"])
 def test_a_heading_is_given_by_each_text_that_names_the_column(cells, text):
-    assert columns(build(cells[1:], names={("", text): "IS"})) == [("IS", "↑"), ("ECE", "↑")]
+    assert columns(Report(cells[1:], names={("", text): "IS"})) == [("IS", "↑"), ("ECE", "↑")]
     assert select("column", [text], ["ece", "is-digits-cnn"], str) == ["is-digits-cnn"]
 
 
@@ -64,4 +64,4 @@ def test_a_metric_without_values_is_headed_by_its_name(cell):
 
 
 def test_equal_headings_do_not_join_columns(cells):
-    assert columns(build(cells[1:], names={("", "is"): "A", ("", "ece"): "A"})) == [("A", "↑"), ("A*", "↑")]
+    assert columns(Report(cells[1:], names={("", "is"): "A", ("", "ece"): "A"})) == [("A", "↑"), ("A*", "↑")]

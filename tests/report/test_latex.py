@@ -8,7 +8,7 @@ import pytest
 from jembench.errors import SpecError
 from jembench.interfaces import Value
 from jembench.report.formats import render
-from jembench.report.layout import build
+from jembench.report.layout import Report
 from jembench.report.published import published_numbers
 from jembench.store.outcome import Outcome
 
@@ -17,7 +17,7 @@ N = 300
 
 @pytest.fixture
 def full(full_cells):
-    return build(full_cells, published=published_numbers(["jem-iclr2020/table1"]))
+    return Report(full_cells, published=published_numbers(["jem-iclr2020/table1"]))
 
 
 def test_all_rows_have_the_columns_of_their_heading(full):
@@ -61,11 +61,11 @@ def test_several_tables_have_one_block_of_notes_each_once(full):
 def test_a_wide_table_is_over_both_columns(cell, columns, environment):
     one = Value(0.123, 0.111, 0.135, N, "", "higher")
     cells = [cell(metric=f"m{number}", **{f"quantity-{number}": one}) for number in range(columns)]
-    text = render(build(cells), "latex")
+    text = render(Report(cells), "latex")
     assert text.count(r"\begin{tabular}") == 1
     assert f"\\begin{{{environment}}}[tp]\n" in text
-    assert "table*" in render(build(cells), "latex:width=page")
-    assert "table*" not in render(build(cells), "latex:width=345pt")
+    assert "table*" in render(Report(cells), "latex:width=page")
+    assert "table*" not in render(Report(cells), "latex:width=345pt")
 
 
 @pytest.mark.parametrize("width", ["narrow", "0.5in", "30in", "5em", "-3in"])
@@ -76,30 +76,30 @@ def test_a_width_that_is_none(full, width):
 
 def test_special_characters(cell):
     outcome = Outcome(status="failed", reason=r"\{}$&#%_^~<>| a ε of ∞, Ω")
-    text = render(build([cell(outcome=outcome)]), "latex")
+    text = render(Report([cell(outcome=outcome)]), "latex")
     assert r"\textbackslash{}\{\}\$\&\#\%\_\textasciicircum{}\textasciitilde{}" in text
     assert r"\textless{}\textgreater{}\textbar{} a $\epsilon$ of $\infty$, $\Omega$" in text
 
 
 def test_what_is_between_backticks_is_code(cell):
     outcome = Outcome(status="failed", reason="`jembench run x_1` and `y`: `open' is no `pair'")
-    text = render(build([cell(outcome=outcome)]), "latex")
+    text = render(Report([cell(outcome=outcome)]), "latex")
     assert r"\texttt{jembench run x\_1} and \texttt{y}: \textquoteleft{}open' is no \textquoteleft{}pair'" in text
 
 
 def test_numbers_have_signs_and_powers(cell):
     values = {"energy_gap": Value(-12_500_000.0, -13_000_000.0, -12_000_000.0, 9, "nats")}
-    text = render(build([cell(metric="energy-gap", **values)]), "latex")
+    text = render(Report([cell(metric="energy-gap", **values)]), "latex")
     assert r"$-$1.25$\cdot10^{7}$" in text
 
 
 def test_the_interval_is_below_or_its_half_behind_the_value(cell):
-    single = build([cell(accuracy=Value(97.0, 96.0, 98.0, 397, "%", "higher"))])
+    single = Report([cell(accuracy=Value(97.0, 96.0, 98.0, 397, "%", "higher"))])
     assert r"{\scriptsize [96.0, 98.0]}" in render(single, "latex")
     shown = render(single, "latex:interval=pm")
     assert r"97.0 $\pm$ 1.0" in shown
     assert "one seed: half the width of the 95" in shown
-    several = build([cell(accuracy=Value(v, v - 1, v + 1, 397, "%"), seed=s) for s, v in ((0, 96.0), (1, 97.0))])
+    several = Report([cell(accuracy=Value(v, v - 1, v + 1, 397, "%"), seed=s) for s, v in ((0, 96.0), (1, 97.0))])
     shown = render(several, "latex:interval=pm")
     assert r"96.50 $\pm$ 0.71" in shown
     assert "half the width" not in shown
@@ -114,7 +114,7 @@ def shown(cell, *shares, seeds=1):
             accuracy = Value(100 * right.mean(), None, None, N, "%", "higher")
             cells.append(cell(f"model-{number}", accuracy=accuracy, seed=seed))
             arrays[cells[-1].id] = {"correct": right}
-    return render(build(cells, read=lambda cell: arrays[cell.id]), "latex")
+    return render(Report(cells, read=lambda cell: arrays[cell.id]), "latex")
 
 
 def bold(text):
@@ -143,7 +143,7 @@ def test_the_columns_are_adjusted_by_holm(cell, metrics, expected):
             accuracy = Value(100 * right / N, None, None, N, "%", "higher")
             cells.append(cell(model, metric, accuracy=accuracy))
             arrays[cells[-1].id] = {"correct": np.arange(N) < right}
-    text = render(build(cells, read=lambda cell: arrays[cell.id]), "latex")
+    text = render(Report(cells, read=lambda cell: arrays[cell.id]), "latex")
     assert len(bold(text)) == expected
 
 
@@ -157,5 +157,5 @@ def test_from_three_seeds_on_the_seeds_are_tested_as_well(cell):
 def test_without_arrays_or_with_other_protocols_nothing_is_bold(cell):
     cells = [cell("jem", accuracy=Value(90.0, None, None, N, "%", "higher"))]
     cells.append(cell("baseline", accuracy=Value(50.0, None, None, N, "%", "higher")))
-    assert bold(render(build(cells, read=lambda cell: {}), "latex")) == []
-    assert bold(render(build(cells), "latex")) == []
+    assert bold(render(Report(cells, read=lambda cell: {}), "latex")) == []
+    assert bold(render(Report(cells), "latex")) == []

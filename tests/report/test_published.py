@@ -7,7 +7,7 @@ import pytest
 
 from jembench.interfaces import Value
 from jembench.report.formats import render
-from jembench.report.layout import build
+from jembench.report.layout import Report
 from jembench.report.published import published_numbers as load
 from jembench.store.outcome import Outcome
 
@@ -48,7 +48,7 @@ def marks_of(grid, model):
 
 
 def test_a_number_under_the_same_protocol_stands_beside_ours(measured):
-    ours, published = tables(build([measured("accuracy", ACCURACY)], published=load(TABLE1)))
+    ours, published = tables(Report([measured("accuracy", ACCURACY)], published=load(TABLE1)))
     assert texts(ours) == [
         ["jem", "92.0"],
         ["JEM p(x|y) factored · published", "30.1"],
@@ -61,13 +61,13 @@ def test_a_number_under_the_same_protocol_stands_beside_ours(measured):
 
 
 def test_its_footnotes_are_the_source_and_what_the_paper_adds(measured):
-    ours = tables(build([measured("accuracy", ACCURACY)], published=load(TABLE1)))[0]
+    ours = tables(Report([measured("accuracy", ACCURACY)], published=load(TABLE1)))[0]
     source = "published: Grathwohl et al., ICLR 2020, Table 1, https://arxiv.org/abs/1912.03263"
     assert marks_of(ours, "Wide-ResNet") == [["with batch norm", source], []]
 
 
 def test_a_number_that_another_text_quotes_says_so(measured):
-    ours, _ = tables(build([measured("accuracy", ACCURACY)], published=load(["later-work/hybrid"])))
+    ours, _ = tables(Report([measured("accuracy", ACCURACY)], published=load(["later-work/hybrid"])))
     assert ["EGC · as quoted", "95.9"] in texts(ours)
 
 
@@ -82,7 +82,7 @@ def test_a_number_that_another_text_quotes_says_so(measured):
     ],
 )
 def test_a_number_under_another_protocol_stays_below_with_what_differs(measured, metric, protocol, parts):
-    found = tables(build([measured(metric, protocol, label="accuracy")], published=load(["jem-iclr2020/batch-norm"])))
+    found = tables(Report([measured(metric, protocol, label="accuracy")], published=load(["jem-iclr2020/batch-norm"])))
     ours, published = found
     assert len(ours.rows) == 1
     assert len(published.rows) == 4
@@ -103,7 +103,7 @@ def test_a_number_under_another_protocol_stays_below_with_what_differs(measured,
 def test_of_table_1_those_stand_beside_ours_of_which_no_stated_part_differs(measured, metric, ours, beside):
     name = metric.partition(":")[0]
     cells = [measured(metric, f"{name}:data=cifar10,{ours}", label=name, unit="")]
-    table = tables(build(cells, published=load(TABLE1)))[0]
+    table = tables(Report(cells, published=load(TABLE1)))[0]
     assert len(table.rows) == 1 + beside
     for row in table.rows[1:]:
         assert len(row[1].marks) == 1  # none is stated completely
@@ -111,26 +111,26 @@ def test_of_table_1_those_stand_beside_ours_of_which_no_stated_part_differs(meas
 
 def test_ours_under_several_protocols_must_all_agree(measured):
     cells = [measured("accuracy", ACCURACY), measured("accuracy", ACCURACY.replace("0.03", "0"), model="baseline")]
-    ours, published = tables(build(cells, published=load(TABLE1)))
+    ours, published = tables(Report(cells, published=load(TABLE1)))
     assert len(ours.rows) == 2
     assert reasons(published) == ["Protocols differ in: noise on test images."]
 
 
 def test_another_unit_is_another_number(measured):
-    ours, _ = tables(build([measured("accuracy", ACCURACY, value=0.92, unit="")], published=load(TABLE1)))
+    ours, _ = tables(Report([measured("accuracy", ACCURACY, value=0.92, unit="")], published=load(TABLE1)))
     assert len(ours.rows) == 1
 
 
 def test_the_inception_score_of_jem_is_of_a_selection(measured):
     protocol = "is:data=cifar10,features=inception-2015-12-05@67,images=10000,implementation=torch-fidelity,"
     cells = [measured("is", f"{protocol}pooling=one-buffer,selection=none,source=buffer,splits=10", unit="")]
-    published = tables(build(cells, published=load(["jem-iclr2020/table5"])))[1]
+    published = tables(Report(cells, published=load(["jem-iclr2020/table5"])))[1]
     assert reasons(published) == ["Protocols differ in: implementation, pooling, selection, top."]
 
 
 def test_a_part_of_a_column_beside_ours(measured):
     cifar100 = measured("accuracy", ACCURACY.replace("cifar10", "cifar100"), dataset="cifar100")
-    ours, left = tables(build([cifar100], published=load(["jem-iclr2020/accuracies"])))
+    ours, left = tables(Report([cifar100], published=load(["jem-iclr2020/accuracies"])))
     assert [row[1] for row in texts(ours)] == ["92.0", "72.2", "74.2", "74.8"]
     assert reasons(left) == ["Protocols differ in: dataset, images."]
 
@@ -140,13 +140,13 @@ def test_rows_of_several_datasets_and_recipes(measured):
         measured("accuracy", ACCURACY),
         measured("accuracy", ACCURACY.replace("cifar10", "digits"), dataset="digits"),
     ]
-    ours = tables(build(cells, published=load(TABLE1)))[0]
+    ours = tables(Report(cells, published=load(TABLE1)))[0]
     assert [heading.label for heading in ours.headings] == ["model", "dataset", "accuracy"]
     assert texts(ours)[-1] == ["Wide-ResNet · published", "CIFAR-10", "95.8"]
 
 
 def test_programs_get_the_protocols_and_everything_as_it_was_published(measured):
-    text = render(build([measured("accuracy", ACCURACY)], published=load(TABLE1)), "csv")
+    text = render(Report([measured("accuracy", ACCURACY)], published=load(TABLE1)), "csv")
     lines = [line for line in csv.DictReader(io.StringIO(text)) if line["source"]]
     assert len(lines) == 6 + 7 + 7
     first = {"name": "Residual Flow", "label": "accuracy", "unit": "%", "better": "higher", "value": "70.3"}

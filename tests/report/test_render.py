@@ -15,7 +15,7 @@ from rich.console import Console
 from jembench.interfaces import Value
 from jembench.report import terminal
 from jembench.report.formats import Document, render
-from jembench.report.layout import NO_RESPECT, NOTHING, build
+from jembench.report.layout import NO_RESPECT, NOTHING, Report
 from jembench.report.published import published_numbers
 from jembench.report.table import Heading, Table, TableCell
 from jembench.store.outcome import Outcome
@@ -23,7 +23,7 @@ from jembench.store.outcome import Outcome
 
 @pytest.fixture
 def full(full_cells):
-    return build(full_cells, published=published_numbers(["jem-iclr2020/table1"]))
+    return Report(full_cells, published=published_numbers(["jem-iclr2020/table1"]))
 
 
 def on_terminal(table, width):
@@ -41,7 +41,7 @@ def numbers(value):
 
 def test_every_number_in_the_json_is_in_the_csv(cell, full_cells):
     again = [cell("jem", seed=seed, accuracy=Value(96 + 1 / seed, 1 / 7, None, 397)) for seed in (3, 4)]
-    table = build([*full_cells, *again], published=published_numbers(["jem-iclr2020/table1"]))
+    table = Report([*full_cells, *again], published=published_numbers(["jem-iclr2020/table1"]))
     fields = {
         part for line in csv.reader(io.StringIO(render(table, "csv"))) for field in line for part in field.split()
     }
@@ -52,7 +52,7 @@ def test_every_number_in_the_json_is_in_the_csv(cell, full_cells):
 
 @pytest.mark.parametrize("format", ["json", "csv"])
 def test_what_is_not_finite_is_a_string(cell, format):
-    text = render(build([cell(accuracy=Value(math.nan, -math.inf, math.inf, 1))]), format)
+    text = render(Report([cell(accuracy=Value(math.nan, -math.inf, math.inf, 1))]), format)
     if format == "json":
         value = json.loads(text, parse_constant=pytest.fail)["rows"][0]
     else:
@@ -62,7 +62,7 @@ def test_what_is_not_finite_is_a_string(cell, format):
 
 def test_markdown_escapes_what_would_be_markup(cell):
     outcome = Outcome(status="failed", reason="a*b_c`d\n<e>|~\\")
-    text = render(build([cell("x:net=a|b", outcome=outcome)]), "markdown")
+    text = render(Report([cell("x:net=a|b", outcome=outcome)]), "markdown")
     assert r"a\*b\_c\`d \<e\>\|\~\\" in text
     assert r"x:net=a\|b" in text
 
@@ -114,7 +114,7 @@ def test_the_terminal_shows_everything_at_any_width(full, width):
 
 def test_a_long_spec_is_folded_not_cut(cell):
     spec = "mypackage.zoo.models:build:depth=28,width=10,norm=batch,dropout=0.1,activation=leaky"
-    text = on_terminal(build([cell(spec, accuracy=Value(97.5, 95.4, 98.6, 397))]), 60)
+    text = on_terminal(Report([cell(spec, accuracy=Value(97.5, 95.4, 98.6, 397))]), 60)
     column = "".join(line[:34].strip() for line in text.splitlines())
     assert spec in column
 
@@ -123,32 +123,32 @@ def test_a_long_spec_is_folded_not_cut(cell):
 def test_a_sentence_takes_more_lines_where_the_table_is_whole_then(first, whole):
     cells = (TableCell(first), *(TableCell(str(value)) for value in (10**20, 10**21)))
     table = Table(title="", headings=(Heading("", identifies=True), Heading("one"), Heading("two")), rows=(cells,))
-    document = Document(tables=lambda: [table], records=list, fields=())
+    document = Document([table])
     lines = terminal.render(document, width=70).splitlines()
     assert any("one" in line and "two" in line for line in lines) == whole
     assert max(map(len, lines)) <= 70
 
 
 def test_a_wide_terminal_shows_the_interval_beside_its_value(cell):
-    table = build([cell(accuracy=Value(97.5, 95.4, 98.6, 397))])
+    table = Report([cell(accuracy=Value(97.5, 95.4, 98.6, 397))])
     assert "97.5 [95.4, 98.6]" in on_terminal(table, 80)
     assert not re.search(r"97\.5 +\[", on_terminal(table, 20))
 
 
 def test_brackets_are_not_markup(cell):
-    table = build([cell("m:tag=[red]", accuracy=Value(97.5, 95.4, 98.6, 397))])
+    table = Report([cell("m:tag=[red]", accuracy=Value(97.5, 95.4, 98.6, 397))])
     assert "m:tag=[red]" in on_terminal(table, 80)
 
 
 @pytest.mark.parametrize("format", ["markdown", "latex", "html", "table:width=80"])
 def test_no_rows_says_so(cell, format):
-    assert NOTHING in render(build([]), format)
-    assert NO_RESPECT in render(build([cell(metric="nll", nll=Value(1.0, None, None, 9))], joint=True), format)
+    assert NOTHING in render(Report([]), format)
+    assert NO_RESPECT in render(Report([cell(metric="nll", nll=Value(1.0, None, None, 9))], joint=True), format)
 
 
 def test_no_rows_are_empty_as_data():
-    assert json.loads(render(build([]), "json")) == {"schema": 2, "rows": []}
-    assert len(render(build([]), "csv").splitlines()) == 1
+    assert json.loads(render(Report([]), "json")) == {"schema": 2, "rows": []}
+    assert len(render(Report([]), "csv").splitlines()) == 1
 
 
 def test_a_report_loads_no_heavy_library():

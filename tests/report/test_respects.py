@@ -8,7 +8,7 @@ import pytest
 
 from jembench.interfaces import Value
 from jembench.report.comparison import Significance
-from jembench.report.layout import build
+from jembench.report.layout import Report
 from jembench.report.respects import RESPECTS, front, headline, over_sets, rows_of
 from jembench.report.rows import Row, rows
 from jembench.report.select import Selection
@@ -37,12 +37,12 @@ def test_the_value_of_most_models_stands_for_a_respect_then_the_preferred_one_th
         cell("jem", "nll", nll=VALUE),
         cell("jem", "accuracy", outcome=Outcome(status="na", reason="no logits")),
     ]
-    found = headline(build(cells).rows)
+    found = headline(Report(cells).rows)
     assert {respect: {row.place for row in of_respect} for respect, of_respect in found.items()} == {
         "generation": {("is", "is-cnn")},
         "robustness": {("pgd:budget=quick", "pgd-linf@8/255")},
     }
-    found = headline([row for row in build(cells).rows if row.model != "own"])
+    found = headline([row for row in Report(cells).rows if row.model != "own"])
     assert [(row.model, row.metric) for row in found["generation"]] == [("jem", "fid"), ("glow", "fid")]
 
 
@@ -59,7 +59,7 @@ def test_outlier_sets_that_most_models_have_are_averaged_and_a_model_without_one
         *outliers(cell, "glow", interp=0.5, flipped=0.7, svhn=0.1),
     ]
     cells += outliers(cell, "own", interp=0.8)
-    ours = build(cells[:-1]).rows
+    ours = Report(cells[:-1]).rows
     theirs = [dataclasses.replace(row, name="paper", source="its table") for row in ours if row.model == "jem"]
     found = {(row.model, row.source): row for row in over_sets([*ours, *theirs, *theirs[:1]])}
     jem = found["jem", ""]
@@ -71,10 +71,10 @@ def test_outlier_sets_that_most_models_have_are_averaged_and_a_model_without_one
     assert [(row.model, row.seeds, row.status) for row in seeds] == [
         *(("jem", (0,), "ok"), ("glow", (0,), "ok"), ("jem", (1,), "not run"))
     ]
-    assert list(over_sets(build(cells).rows)) == []  # three models have one set alone in common
+    assert list(over_sets(Report(cells).rows)) == []  # three models have one set alone in common
     cells += outliers(cell, "kde", interp=0.2, flipped=0.4)
     own = next(
-        row for row in over_sets(build([*cells, *outliers(cell, "flow", flipped=0.3)]).rows) if row.model == "own"
+        row for row in over_sets(Report([*cells, *outliers(cell, "flow", flipped=0.3)]).rows) if row.model == "own"
     )
     assert (own.value, own.status) == (None, "not run")
 
@@ -186,7 +186,7 @@ def test_what_is_significant_is_bold_and_in_the_front_and_what_is_not_shares_a_m
         arrays[cells[-1].id] = {"correct": np.arange(400) < count}
         auroc = {"jem": 0.9, "glow": 0.5, "own": 0.6}[model]
         cells += outliers(cell, model, interp=auroc, flipped=auroc)
-    document = build(cells, joint=True, read=lambda cell: arrays.get(cell.id, {}))
+    document = Report(cells, joint=True, read=lambda cell: arrays.get(cell.id, {}))
     (table,) = document.tables()
     shown = {line[0].value: line for line in table.rows}
     assert [name for name, line in shown.items() if "*" in line[0].marks] == ["jem"]
@@ -205,7 +205,7 @@ def test_means_are_over_the_sets_that_are_selected(cell):
     cells = list(outliers(cell, "jem", interp=0.9, flipped=0.9, svhn=0.1))
     cells += outliers(cell, "glow", interp=0.6, flipped=0.6, svhn=1.0)
     selection = Selection(metrics=("ood:set=interp", "ood:set=flipped"))
-    (table,) = build(cells, selection=selection, joint=True, read=lambda cell: {}).tables()
+    (table,) = Report(cells, selection=selection, joint=True, read=lambda cell: {}).tables()
     shown = {line[0].value: line for line in table.rows}
     assert [name for name, line in shown.items() if "*" in line[0].marks] == ["jem"]
     assert shown["jem"][1].row.value == pytest.approx(0.9)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, compares_with_itself, covers
 from jembench.interfaces import Value
-from jembench.report.layout import build
+from jembench.report.layout import Report
 from jembench.report.published import published_numbers as load
 from jembench.store.outcome import Outcome
 
@@ -50,7 +50,7 @@ def test_samples_by_a_given_sampler_and_features_of_own_images_have_one_note_eac
         cell(metric=metric, outcome=Outcome(status="ok", protocol=protocol, values={labels[metric]: Value(1, 0, 2, 9)}))
         for metric, protocol in protocols.items()
     ]
-    remarks = [note.text for note in only(build(cells).tables()).footnotes]
+    remarks = [note.text for note in only(Report(cells).tables()).footnotes]
     assert remarks[:2] == [
         "Inception score, FID: samples by new chains, not by chains of the model: sgld, start uniform, steps 20.",
         "Inception score, FID: features of a small network trained on these images: they are under 32 pixels or "
@@ -73,12 +73,12 @@ def test_samples_by_a_given_sampler_and_features_of_own_images_have_one_note_eac
     ],
 )
 def test_a_value_shows_the_digits_that_its_interval_allows(cell, numbers, text):
-    assert only(build([cell(accuracy=Value(*numbers, 1))]).tables()).rows[0][1].in_one_line == text
+    assert only(Report([cell(accuracy=Value(*numbers, 1))]).tables()).rows[0][1].in_one_line == text
 
 
 @pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
 def test_a_value_that_is_not_finite_is_said_and_not_printed(cell, number):
-    table = only(build([cell(accuracy=Value(number, 0.0, 1.0, 397))]).tables())
+    table = only(Report([cell(accuracy=Value(number, 0.0, 1.0, 397))]).tables())
     assert (table.rows[0][1].value, notes(table)) == ("not finite", {"1": f"the value is {number}"})
 
 
@@ -87,17 +87,17 @@ def test_differing_protocols_in_a_column_are_flagged(cell):
         values = {"nll": Value(0.1, 0.08, 0.12, images)}
         return cell(model, "nll", outcome=Outcome(status="ok", protocol=protocol.format(images), values=values))
 
-    table = only(build([one("jem", 397), one("glow", 100), one("baseline", 397)]).tables())
+    table = only(Report([one("jem", 397), one("glow", 100), one("baseline", 397)]).tables())
     assert [row[1].marks for row in table.rows] == [(), ("†",), ()]
     assert notes(table)["†"].endswith("do not compare: glow: images=100; the others: images=397")
-    free = only(build([one("jem", 397), one("baseline", 100, "my own words")]).tables())
+    free = only(Report([one("jem", 397), one("baseline", 100, "my own words")]).tables())
     assert "baseline: my own words" in notes(free)["†"]
 
 
 def test_a_suite_of_several_parts_has_a_table_for_each(cell):
     cells = [cell(recipe="paper", accuracy=Value(1.0, 0.9, 1.1, 9)), cell("jem", "ece", ece=Value(1.0, 0.9, 1.1, 9))]
     parts = [part(cells[:1], "accuracy", title="First"), part(cells[1:], "ece", "nll", title="Second")]
-    layout = build(cells, parts=parts)
+    layout = Report(cells, parts=parts)
     assert [table.title.split(" · ")[0] for table in layout.tables()] == ["First", "Second"]
     assert [labels(table)[1:] for table in layout.tables()] == [["accuracy"], ["ECE", "NLL"]]
     assert [(row.metric, row.status) for row in layout.rows] == [("accuracy", "ok"), ("ece", "ok"), ("nll", "not run")]
@@ -105,7 +105,7 @@ def test_a_suite_of_several_parts_has_a_table_for_each(cell):
 
 def test_what_models_share_is_in_the_title_and_the_rest_in_columns(cell):
     value = Value(97.5, 95.4, 98.6, 397)
-    table = only(build([cell(accuracy=value), cell(dataset="svhn", recipe="fast", accuracy=value)]).tables())
+    table = only(Report([cell(accuracy=value), cell(dataset="svhn", recipe="fast", accuracy=value)]).tables())
     assert table.title == "Results · seed 0"
     assert labels(table) == ["model", "dataset", "recipe", "accuracy"]
     assert texts(table)[1][:3] == ["jem", "svhn", "fast"]
@@ -114,7 +114,7 @@ def test_what_models_share_is_in_the_title_and_the_rest_in_columns(cell):
 def test_a_variant_is_called_by_its_name_with_its_recipe_below(cell):
     cells = [cell(recipe=recipe, accuracy=Value(9.0, 8.0, 10.0, 9)) for recipe in ("digits", "digits+epochs=7")]
     names = {("", "digits+epochs=7"): "longer"}
-    table = only(build(cells, parts=[part(cells, "accuracy")], names=names).tables())
+    table = only(Report(cells, parts=[part(cells, "accuracy")], names=names).tables())
     assert texts(table)[1][:2] == ["jem", "longer"]
     assert "longer: recipe digits+epochs=7." in [note.text for note in table.footnotes]
 
@@ -122,13 +122,13 @@ def test_a_variant_is_called_by_its_name_with_its_recipe_below(cell):
 def test_a_note_on_a_model_is_marked_at_its_name(cell):
     repaired = {"interventions": ["rolled back at 300"]}
     made = cell(accuracy=Value(97.5, 95.4, 98.6, 397))
-    table = only(build([replace(made, provenance=repaired)]).tables())
+    table = only(Report([replace(made, provenance=repaired)]).tables())
     assert table.rows[0][0].marks == ("1",)
     assert notes(table) == {"1": "training of seed 0 diverged and was repaired rolled back at 300"}
 
 
 def test_published_tables_stand_below_and_say_whether_they_are_of_our_data(full_cells, cell):
-    _, published, quoted = build(full_cells, published=load(["jem-iclr2020/table1", "later-work/hybrid"])).tables()
+    _, published, quoted = Report(full_cells, published=load(["jem-iclr2020/table1", "later-work/hybrid"])).tables()
     assert "CIFAR-10" in published.title
     assert "not for comparison" in published.title
     rows = {row[0].value: row for row in published.rows}
@@ -137,7 +137,7 @@ def test_published_tables_stand_below_and_say_whether_they_are_of_our_data(full_
     assert notes(published)[rows["JEM"][0].marks[-1]].startswith("published: Grathwohl et al., ICLR 2020, Table 1")
     assert {notes(quoted)[row[0].marks[-1]].partition(":")[0] for row in quoted.rows} == {"as quoted"}
     ours = cell(dataset="cifar10:download=true", accuracy=Value(92.0, 91.5, 92.5, 10000))
-    assert "not for comparison" not in build([ours], published=load(["jem-iclr2020/table1"])).tables()[1].title
+    assert "not for comparison" not in Report([ours], published=load(["jem-iclr2020/table1"])).tables()[1].title
 
 
 BUDGET = "images=25,norm=l2,restarts=2,search=minimal,steps=10"
@@ -162,7 +162,7 @@ def test_an_attack_has_a_line_for_each_defence_and_its_budget_in_the_title(pgd, 
     refined = pgd("jem", 200, "refine=10", eot=5, grad="through")
     cells = [pgd("jem", 100), refined, pgd("baseline", 50), without]
     for parts in ((), [part(cells, "pgd:budget=quick", "pgd:budget=quick,refine=10")]):
-        table = only(build(cells, parts=parts).tables())
+        table = only(Report(cells, parts=parts).tables())
         assert texts(table) == [
             ["0", "jem", "100.0"],
             ["0", "baseline", "50.0"],
@@ -177,7 +177,7 @@ def test_an_attack_has_a_line_for_each_defence_and_its_budget_in_the_title(pgd, 
 
 def test_an_option_that_the_label_tells_has_no_column(pgd):
     linf = pgd("jem", 10, "norm=linf,refine=1", BUDGET.replace("norm=l2,", ""), "linf", eot=1)
-    table = only(build([pgd("jem", 100), pgd("jem", 90, "refine=1", eot=1), linf]).tables())
+    table = only(Report([pgd("jem", 100), pgd("jem", 90, "refine=1", eot=1), linf]).tables())
     assert labels(table) == ["refinement steps", "model", "PGD L2", "PGD L∞"]
     assert texts(table) == [["0", "jem", "100.0", "—"], ["1", "jem", "90.0", "10.0"]]
 
@@ -217,7 +217,7 @@ def full(ood):
 
 
 def pivots(cells, *metrics, grid=GRID, **others):
-    return build(cells, parts=[part(cells, *metrics, grids=[grid])], **others).tables()
+    return Report(cells, parts=[part(cells, *metrics, grids=[grid])], **others).tables()
 
 
 def test_every_number_is_in_its_place(full):
@@ -257,7 +257,7 @@ def test_outliers_that_are_the_dataset_itself_have_no_place(ood, full):
 
 def test_a_grid_of_other_datasets_shows_none_of_these(full):
     others = Grid(title="Others", metric=GRID.metric, **AXES, datasets=("!cifar10",))
-    found = build(full, parts=[part(full, grids=[GRID, others])]).tables()
+    found = Report(full, parts=[part(full, grids=[GRID, others])]).tables()
     assert only(found).title.startswith("Outliers")
 
 
@@ -308,7 +308,7 @@ def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
         gap = Outcome(status=result, reason=f"reason {seed}") if isinstance(result, str) else None
         value = {} if gap else {metric: result}
         cells.append(cell(model, metric, seed=seed, outcome=gap, **value))
-    table = build(cells, parts=[part(cells, "x", "w", "y", "z")]).tables()[0]
+    table = Report(cells, parts=[part(cells, "x", "w", "y", "z")]).tables()[0]
     shown = [one for row in table.rows for one in row]
     assert all(one.value and "nan" not in one.value for one in shown)
     assert {mark for one in shown for mark in one.marks} == notes(table).keys()
@@ -317,13 +317,13 @@ def test_no_place_is_blank_and_every_mark_has_its_footnote(cell, results):
 def test_the_column_of_a_single_ood_metric_names_the_score_and_the_set(cell):
     made = cell(metric="ood", auroc=Value(0.9, 0.8, 0.95, 100))
     outcome = replace(made.outcome, protocol="ood:score=log-px,set=interp")
-    (table,) = build([replace(made, outcome=outcome)]).tables()
+    (table,) = Report([replace(made, outcome=outcome)]).tables()
     assert table.headings[-1][:2] == ("AUROC", "log-px, interp")
 
 
 def test_the_digest_of_imported_weights_is_in_records_alone(cell):
     recipes, value = ("pretrained+source=ab12", "pretrained+source=cd34"), Value(9.0, 8.0, 10.0, 9)
-    document = build([cell(m, recipe=r, accuracy=value) for m, r in zip("xy", recipes, strict=True)])
+    document = Report([cell(m, recipe=r, accuracy=value) for m, r in zip("xy", recipes, strict=True)])
     table = only(document.tables())
     assert (labels(table), "recipe pretrained · " in table.title) == (["model", "accuracy"], True)
     assert [row["recipe"] for row in document.records()] == [*recipes]

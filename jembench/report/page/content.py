@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 from jembench.catalog.spec import slug
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
-from jembench.experiment.names import Names
 from jembench.experiment.sweep import bare_name
 from jembench.report.page.examples import Gallery, galleries
 from jembench.report.page.pictures import Picture, Pictures
@@ -23,7 +22,7 @@ from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.report.comparison import Significance
+    from jembench.report.layout import Report
     from jembench.report.page.overview import Overview
 
 _SAMPLES = ("class-samples", "confident-samples", "neighbours", "distal")
@@ -50,36 +49,22 @@ class Page:
     left_out: Sequence[str] = ()  # what could not be read or drawn
 
 
-def collect(
-    title: str,
-    rows: Sequence[Row],
-    ours: Sequence[Table],
-    published: Sequence[Table],
-    significance: Significance | None,
-    *,
-    cells: Sequence[Cell],
-    store: Store,
-    names: Names,
-    own_claims: Sequence[Claim],
-) -> Page:
-    """Return the page of some results.
+def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim]) -> Page:
+    """Return the page of a report.
 
     Args:
+        report: of results of a store.
+        store: of the results.
         title: of the page.
-        rows: of the joint view.
-        ours: their tables.
-        published: tables of published numbers that have no place beside ours.
-        significance: tests differences between the values of the overview; None: none are marked.
-        cells: the outcomes that they were made of.
-        store: of the outcomes.
-        names: display names by canonical specs and recipes.
         own_claims: of the experiment, to be judged beside those of papers.
     """
     from jembench.report.claims import document, judge
     from jembench.report.figures import base, planning, training  # imports numpy, which tables need not
     from jembench.report.page.overview import byline, overview
 
-    pictures, names = Pictures(store), base.display_names((cell.fit for cell in cells), names)
+    cells, rows, significance = report.cells, report.joined, report.significance
+    pictures, names = Pictures(store), base.display_names((cell.fit for cell in cells), report.names)
+    ours, published = report.tables_of(significance)
     trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
     figures = {}
     for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric)):

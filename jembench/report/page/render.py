@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 
 def html(document: Document) -> str:
     """Return a page in one file: tables that sort and filter, figures, samples, and the protocol of each number."""
-    if document.page:
-        return render(document.page())
+    if page := document.page():
+        return render(page)
     tables = document.tables()
     return render(Page(title=tables[0].title if tables else "Results", tables=tables))
 
@@ -117,8 +117,7 @@ def _csv(table: Table) -> str:
 
 
 def _latex(table: Table) -> str:
-    content = latex(Document(tables=lambda: [table], records=list, fields=()))
-    return data_uri("text/x-tex;charset=utf-8", content.encode())
+    return data_uri("text/x-tex;charset=utf-8", latex(Document([table])).encode())
 
 
 _SHOWN = ("name", "status", "comparable", "protocol")  # in the table itself, or part by part

@@ -14,7 +14,7 @@ from PIL import Image
 from jembench.api.results import Results
 from jembench.data import grid
 from jembench.interfaces import Value
-from jembench.report.layout import build
+from jembench.report.layout import Report
 from jembench.report.page.overview import Scale, byline, overview, scale, strip
 from jembench.report.page.pictures import Picture
 from jembench.report.rows import Row
@@ -30,14 +30,14 @@ def test_a_model_without_a_value_or_samples_has_the_reason_in_a_footnote(cell):
         *(cell(accuracy=VALUE), cell(metric="fid", fid_cnn=VALUE), cell(recipe="longer", accuracy=VALUE)),
         *(cell("baseline", accuracy=VALUE), cell("baseline", "fid", outcome=NO_SAMPLES)),
     ]
-    found = overview(build(cells).rows, {("jem", "digits", "digits"): Picture("", "", source="its own")})
+    found = overview(Report(cells).rows, {("jem", "digits", "digits"): Picture("", "", source="its own")})
     assert [[text.value for text in line][-2:] for line in found.table.rows] == [
         *(["1.00", "1.00"], ["1.00", "—"], ["1.00", "N/A"])
     ]
     assert ("needs samples", "1") in [(note.text, note.mark) for note in found.table.footnotes]
     assert [(one.source, one.marks) for one in found.strips] == [("its own", ()), ("", ()), ("", ("1",))]
     assert found.labels == ["jem · digits", "jem · longer", "baseline"]
-    assert overview(build(cells[-1:]).rows, {}) is overview([], {}) is None
+    assert overview(Report(cells[-1:]).rows, {}) is overview([], {}) is None
 
 
 def test_the_page_marks_the_best_values_and_has_a_dot_for_each(cell, tmp_path):
@@ -118,7 +118,7 @@ def test_the_byline_says_when_where_and_with_what(cell):
         dataclasses.replace(cell(seed=1, accuracy=VALUE), provenance=made),
         dataclasses.replace(cell(seed=0, accuracy=VALUE), provenance={**made, "hardware": {"gpu": "H100"}}),
     ]
-    assert byline(build(cells).rows, cells) == "2026-11-23 · digits · seeds 0, 1 · EPYC, H100 · jembench 0.1.0"
+    assert byline(Report(cells).rows, cells) == "2026-11-23 · digits · seeds 0, 1 · EPYC, H100 · jembench 0.1.0"
     assert byline([], []) == ""
 
 

@@ -140,7 +140,7 @@ def test_the_same_results_give_the_same_page(full_cells):
 
 def test_a_document_without_more_has_the_page_of_its_tables():
     table = Table(title="a < b", headings=(Heading("value"),), rows=((TableCell("1.5"),),), footnotes=())
-    read = Read(render(Document(tables=lambda: [table], records=list, fields=()), "html"))
+    read = Read(render(Document([table]), "html"))
     assert read.texts["title"] == ["a < b"]
     assert read.texts["h3"][0] == "a < b"
     assert "1.5" in read.texts["th"]
