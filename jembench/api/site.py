@@ -66,9 +66,8 @@ def write_site(
         if name not in shown:
             raise unknown("model or column in these stores", text, shown, "")
     for path, results in found.items():
-        page = results.document.page()
-        assert page  # it is of a store
-        write_atomically(path, render(replace(page, index=index.name)).encode(), "--output")
-    leaders = Page(title="Leaderboard", tables=list(leaderboard(entries)), left_out=left_out)
-    write_atomically(index, render(leaders).encode(), "--output")
+        page = replace(results.document.page(), index=index.name)
+        write_atomically(path, render(page).encode(), "--output")
+    page = Page(title="Leaderboard", tables=list(leaderboard(entries)), left_out=left_out)
+    write_atomically(index, render(page).encode(), "--output")
     return [index, *(folder / entry.page for entry in entries)], left_out

@@ -41,9 +41,7 @@ def view(store: Path, port: int, refresh: int | None, no_browser: bool, **select
         return cells.stat().st_mtime_ns if cells.exists() else None
 
     def page() -> str:
-        found = Results.of_store(place, which).document.page()
-        assert found  # it is of a store
-        return render(found, refresh)
+        return render(Results.of_store(place, which).document.page(), refresh)
 
     try:
         server = PageServer(port, state, page)

@@ -4,22 +4,17 @@ A format is a function from a :class:`Document` to text, with options if it like
 ``jembench.formats`` names the formats; ``--format`` takes such a name or an import path.
 """
 
-from __future__ import annotations
-
 import csv
 import io
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jembench.catalog import registry
 from jembench.errors import Unavailable
 from jembench.report.table import Table, TableCell, number_in
 from jembench.store.outcome import encode
-
-if TYPE_CHECKING:
-    from jembench.report.page.content import Page
 
 TERMINAL = "table"
 """The format for people at a terminal: with it, commands print more than their results."""
@@ -60,8 +55,8 @@ class Document:
         """Return the records."""
         return self._records
 
-    def page(self) -> Page | None:
-        """Return all that is known of the results, for a page; None: the tables are."""
+    def page(self) -> Any:
+        """Return the :class:`jembench.report.page.content.Page` of all that is known; None: the tables are."""
         return None
 
 

@@ -21,7 +21,6 @@ from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
     from jembench.report.comparison import Read, Significance
-    from jembench.report.page.content import Page
 
 NOTHING = "No results yet."
 NO_RESPECT = "No result has a value that stands for a respect of the joint view."
@@ -57,7 +56,7 @@ class Report(Document):
         names: Names = NO_NAMES,
         joint: bool = False,
         read: Read | None = None,
-        page: Callable[[Report], Page] | None = None,
+        page: Callable[[Report], Any] | None = None,
     ) -> None:
         self.cells, self.names, self._joint, self._read, self._page = cells, names, joint, read, page
         seeds = rows(cells, names)
@@ -125,8 +124,8 @@ class Report(Document):
         """Return the means and the published numbers for programs."""
         return [row.as_dict() for row in (*self.rows, *(number.row for number in self._published))]
 
-    def page(self) -> Page | None:
-        """Return all that is known of the results."""
+    def page(self) -> Any:
+        """Return the page of the results; None: it is not known."""
         return self._page(self) if self._page else None
 
 
