@@ -53,6 +53,8 @@ BESIDE = {
         "jembench.drawing",
         "jembench.metrics.base",
         "jembench.metrics.classification",
+        "jembench.metrics.densities",
+        "jembench.metrics.samples",
         "jembench.metrics.scored",
         "jembench.models",
         "jembench.report.figures.base",

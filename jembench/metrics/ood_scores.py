@@ -6,9 +6,8 @@ A score is a component (``jembench list scores``), registered by an entry point.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from jembench.errors import NotApplicable
 from jembench.interfaces import Evaluation, Need, Quantity
 from jembench.interfaces.models import Capability
 
@@ -55,48 +54,6 @@ class Refinement(NamedTuple):
         return refined - evaluation.predictions.read("energy", images, noise).double()
 
 
-class GivenClass(NamedTuple):
-    """Log p(x) minus the mean log p(x) of held-out images of the same predicted class.
-
-    A :class:`~jembench.interfaces.metrics.FittedScore`. A class that is predicted for no held-out image has the mean
-    of all of them.
-    """
-
-    offsets: Tensor | None = None  # float64 (K,): the mean of each class; None: not fitted
-    requires: frozenset[Need] = frozenset({"logits", "energy"})
-    reads: frozenset[Quantity] = frozenset({"logits", "energy"})
-
-    def fit(self, evaluation: Evaluation, noise: float) -> tuple[GivenClass, dict[str, str | int]]:
-        """Return the score with the offsets of the model, and the parts of the protocol."""
-        import torch
-
-        images = held_out(evaluation)
-        energy, logits = (evaluation.predictions.read(each, images, noise).cpu() for each in ("energy", "logits"))
-        log_px, predicted = -energy.double(), logits.argmax(dim=1)
-        offsets = torch.full((evaluation.data.spec.num_classes,), float(log_px.mean()), dtype=torch.float64)
-        offsets.scatter_reduce_(0, predicted, log_px, "mean", include_self=False)
-        return self._replace(offsets=offsets), {"fitted_on": images, "fitted_images": len(log_px)}
-
-    def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
-        """Return the score of each image, float64 (N,)."""
-        return self.of(lambda quantity: evaluation.predictions.read(quantity, images, noise).cpu())
-
-    def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
-        """Return the score of each image, float64 (N,), from its energy and logits."""
-        assert self.offsets is not None, "fit comes first"
-        predicted = read("logits").argmax(dim=1)
-        return -read("energy").double() - self.offsets.to(predicted.device)[predicted]
-
-
-def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
-    """Return the part that a score may be fitted on beside the test images: ``train`` if no images are held out."""
-    try:
-        evaluation.data.part("validation")
-    except NotApplicable:
-        return "train"
-    return "validation"
-
-
 def log_px() -> PredictionScore:
     """Log p(x), up to a constant.
 
@@ -104,11 +61,6 @@ def log_px() -> PredictionScore:
     max-py and grad-norm are those of Grathwohl et al. (2020), arXiv:1912.03263, section 5.3, Tables 3 and 7.
     """
     return PredictionScore("energy", "energy", lambda energy: -energy)
-
-
-def log_px_given_class() -> GivenClass:
-    """Log p(x) minus its mean over the validation images of the same predicted class; without them, training images."""
-    return GivenClass()
 
 
 def max_py() -> PredictionScore:

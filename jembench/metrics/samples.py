@@ -12,7 +12,6 @@ from jembench.catalog.spec import Scalar
 from jembench.errors import NotApplicable
 from jembench.interfaces import Density, Energy, Evaluation, Measurement, Need, Planned, Resampling
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, OptionalCount, mean, median, share
-from jembench.metrics.class_offset import variance_between
 from jembench.metrics.classification import classified
 from jembench.metrics.densities import log_px
 from jembench.metrics.log_density import among_highest, effective_classes, highest_first, size_of_end
@@ -194,6 +193,20 @@ class ChainAge(Metric):
         ages = arrays["ages"]
         dependence = Resampling(epsilon_squared(ages, arrays["predicted"]), (len(ages),), (0.0, 1.0))
         return {self.name: median(ages, "steps"), "age-dependence": Estimate(dependence)}
+
+
+def variance_between(values: Array, classes: Array) -> Array:
+    """Return the share of the variance of values (R, N) between classes (R, N), (R,) in 0..1; 0 for equal values."""
+    import numpy as np
+
+    rows, num_classes = len(values), int(classes.max()) + 1
+    deviations = values - values.mean(axis=1, keepdims=True)
+    cells = (classes + num_classes * np.arange(rows)[:, None]).ravel()
+    sums, members = (np.bincount(cells, given, rows * num_classes) for given in (deviations.ravel(), None))
+    between = (sums**2 / np.maximum(members, 1)).reshape(rows, num_classes).sum(axis=1)
+    total = (deviations**2).sum(axis=1)
+    shares: Array = np.divide(between, total, out=np.zeros(rows), where=total > 0)
+    return shares
 
 
 def epsilon_squared(ages: Array, classes: Array) -> Statistic:

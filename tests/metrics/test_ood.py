@@ -6,7 +6,6 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from jembench.catalog import discovery
-from jembench.errors import NotApplicable
 from jembench.metrics.ood import OutOfDistribution
 from jembench.stats.intervals import wilson
 
@@ -41,26 +40,12 @@ def evaluation(fake):
     )
 
 
-def minus_its_class(evaluation, name):
-    """Log p(x) minus the mean of the validation images of the same predicted class, image by image."""
-    readings = {
-        part: (evaluation.readings["logits", part], -evaluation.readings["energy", part].double())
-        for part in (name, "validation")
-    }
-    held = {}
-    for logits, log_px in zip(*readings["validation"], strict=True):
-        held.setdefault(int(logits.argmax()), []).append(float(log_px))
-    logits, log_px = readings[name]
-    return log_px - torch.tensor([np.mean(held[int(row.argmax())]) for row in logits])
-
-
 def by_hand(evaluation, score, name):
     logits, energy = evaluation.readings["logits", name].double(), evaluation.readings["energy", name].double()
     return {
         "log-px": -energy,
         "max-py": torch.softmax(logits, 1).max(1).values,
         "grad-norm": -evaluation.readings["grad-norm", name].double(),
-        "log-px-given-class": minus_its_class(evaluation, name),
         "max-logit": logits.max(1).values,
         "refinement": evaluation.refinements[name].double() - energy,
     }[score].numpy()
@@ -111,35 +96,6 @@ def test_the_protocol_says_which_images_they_were(evaluation):
     )
     evaluation.sets["inverted"] = pictures(30, 3)
     assert OutOfDistribution(set="inverted").compute(evaluation).protocol != first
-
-
-def test_a_fitted_score_says_which_images_it_was_fitted_on(evaluation, fake):
-    metric = OutOfDistribution(set="inverted", score="log-px-given-class", resamples=0)
-    held = metric.compute(evaluation)
-    assert "fitted_images=50,fitted_on=validation" in held.protocol
-
-    class WithoutValidation(fake.Evaluation):
-        def part(self, name):
-            if name == "validation":
-                raise NotApplicable("no images were held out")
-            return super().part(name)
-
-    readings = evaluation.readings
-    readings |= {(quantity, "train"): readings[quantity, "validation"][:30] for quantity in ("logits", "energy")}
-    trained = metric.compute(WithoutValidation(**{**vars(evaluation), "readings": readings}))
-    assert "fitted_images=30,fitted_on=train" in trained.protocol
-    readings["energy", "train"] = readings["energy", "train"] + 7.0
-    shifted = metric.compute(WithoutValidation(**{**vars(evaluation), "readings": readings}))
-    assert np.allclose(shifted.arrays["inside"], trained.arrays["inside"] + 7)
-    assert shifted.values == trained.values
-
-
-def test_a_class_of_no_held_out_image_has_the_mean_of_all(evaluation):
-    evaluation.readings["logits", "validation"] = torch.tensor([[2.0, 1.0, 0.0]]).repeat(50, 1)
-    found = OutOfDistribution(set="inverted", score="log-px-given-class", resamples=0).compute(evaluation)
-    energies = (evaluation.readings["energy", name].double() for name in ("inverted", "validation"))
-    outside, held = (-energy.numpy() for energy in energies)
-    assert np.allclose(found.arrays["outside"], outside - held.mean())
 
 
 def test_a_score_may_be_of_a_user_with_options_of_its_own(evaluation):

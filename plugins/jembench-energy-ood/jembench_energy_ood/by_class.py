@@ -1,0 +1,95 @@
+"""Log p(x) and predicted classes: the share of its variance between classes, and the score without their means.
+
+Legend: N images, K classes, R resamples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
+
+from jembench.interfaces import Evaluation, Need, Quantity, Resampling
+from jembench.metrics.base import Array, Arrays
+from jembench.metrics.classification import classified
+from jembench.metrics.densities import log_px
+from jembench.metrics.samples import variance_between
+from jembench.plugin import Estimate, Metric, NotApplicable
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from jembench.stats.intervals import Indices
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClassOffset(Metric):
+    """Share of the variance of log p(x) over test images that lies between predicted classes, 0 to 1.
+
+    It is eta squared of a one-way analysis of variance. Near 1, log p(x) is mostly a constant of the predicted class,
+    and ranks images by their classes; the score ``log-px-given-class`` subtracts these constants.
+    """
+
+    name: ClassVar[str] = "class-offset"
+    requires: ClassVar[frozenset[Need]] = frozenset({"logits", "energy"})
+    reads: ClassVar[frozenset[Quantity]] = frozenset({"logits", "energy"})
+
+    def arrays(self, evaluation: Evaluation) -> Arrays:
+        """Return log p(x) in nats and the predicted class of each test image (N,)."""
+        return {"log-px": log_px(evaluation), "predicted": classified(evaluation)["predicted"]}
+
+    def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
+        """Return eta squared."""
+        scores, classes = arrays["log-px"], arrays["predicted"]
+
+        def eta_squared(drawn: Indices) -> Array:
+            return variance_between(scores[drawn], classes[drawn])
+
+        return {self.name: Estimate(Resampling(eta_squared, (len(scores),), (0.0, 1.0)))}
+
+
+class GivenClass(NamedTuple):
+    """Log p(x) minus the mean log p(x) of held-out images of the same predicted class.
+
+    A :class:`~jembench.interfaces.metrics.FittedScore`. A class that is predicted for no held-out image has the mean
+    of all of them.
+    """
+
+    offsets: Tensor | None = None  # float64 (K,): the mean of each class; None: not fitted
+    requires: frozenset[Need] = frozenset({"logits", "energy"})
+    reads: frozenset[Quantity] = frozenset({"logits", "energy"})
+
+    def fit(self, evaluation: Evaluation, noise: float) -> tuple[GivenClass, dict[str, str | int]]:
+        """Return the score with the offsets of the model, and the parts of the protocol."""
+        import torch
+
+        images = held_out(evaluation)
+        energy, logits = (evaluation.predictions.read(each, images, noise).cpu() for each in ("energy", "logits"))
+        log_px, predicted = -energy.double(), logits.argmax(dim=1)
+        offsets = torch.full((evaluation.data.spec.num_classes,), float(log_px.mean()), dtype=torch.float64)
+        offsets.scatter_reduce_(0, predicted, log_px, "mean", include_self=False)
+        return self._replace(offsets=offsets), {"fitted_on": images, "fitted_images": len(log_px)}
+
+    def scores(self, evaluation: Evaluation, images: str, noise: float) -> Tensor:
+        """Return the score of each image, float64 (N,)."""
+        return self.of(lambda quantity: evaluation.predictions.read(quantity, images, noise).cpu())
+
+    def of(self, read: Callable[[Quantity], Tensor]) -> Tensor:
+        """Return the score of each image, float64 (N,), from its energy and logits."""
+        assert self.offsets is not None, "fit comes first"
+        predicted = read("logits").argmax(dim=1)
+        return -read("energy").double() - self.offsets.to(predicted.device)[predicted]
+
+
+def held_out(evaluation: Evaluation) -> Literal["validation", "train"]:
+    """Return the part that a score may be fitted on beside the test images: ``train`` if no images are held out."""
+    try:
+        evaluation.data.part("validation")
+    except NotApplicable:
+        return "train"
+    return "validation"
+
+
+def log_px_given_class() -> GivenClass:
+    """Log p(x) minus its mean over the validation images of the same predicted class; without them, training images."""
+    return GivenClass()
