@@ -127,7 +127,7 @@ class DrawSamples(Protocol):
 
 
 class Services(Protocol):
-    """Random numbers, features, a cache, progress and the time limit."""
+    """Random numbers, features, a cache and the time limit."""
 
     def generator(self, purpose: str) -> Generator:
         """Return a generator for one purpose, derived from the fit's seed and the purpose; on the CPU."""
@@ -155,9 +155,6 @@ class Services(Protocol):
 
     def out_of_time(self) -> bool:
         """Return whether the run's time limit has passed: a long metric then returns its partial result."""
-
-    def progress(self, done: int, total: int) -> None:
-        """Show the progress of a long metric."""
 
 
 @dataclass(frozen=True, kw_only=True)

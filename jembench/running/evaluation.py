@@ -30,7 +30,6 @@ from jembench.interfaces.samplers import ChainState, Sampler
 from jembench.models import predictions
 from jembench.models.capabilities import has_energy_gradient
 from jembench.models.energies import grad_energy
-from jembench.progress import Phase
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.sampling import chain
 from jembench.training import snapshots
@@ -79,22 +78,17 @@ class TrainedFit:
         return seeds.generator(self.seed, f"evaluation/{purpose}", device)
 
     def evaluation(
-        self,
-        used: set[Component] | None = None,
-        code: str = "",
-        shown: Phase | None = None,
-        share: tuple[int, int] = (0, 1),
+        self, used: set[Component] | None = None, code: str = "", share: tuple[int, int] = (0, 1)
     ) -> Evaluation:
         """Return the evaluation for one metric.
 
         Args:
             used: receives the feature networks and OOD sets that the metric uses.
             code: a hash of the metric's code, if it has no version.
-            shown: receives the progress of long metrics.
             share: the share of a long metric to compute, and the number of shares.
         """
         used = set() if used is None else used
-        access = FitAccess(self, used, code, shown or Phase(""), share)
+        access = FitAccess(self, used, code, share)
         return Evaluation(
             model=self.model,
             sampler=self.sampler,
@@ -189,7 +183,6 @@ class FitAccess:
     fit: TrainedFit
     used: set[Component]
     code: str
-    shown: Phase
     share: tuple[int, int]
 
     @property
@@ -287,10 +280,6 @@ class FitAccess:
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """Return the result of ``compute``, cached on disk under the name and the version of the metric's code."""
         return self.fit.cache.once(f"{name}-{self.code}" if self.code else name, compute)
-
-    def progress(self, done: int, total: int) -> None:
-        """Show the progress of a long metric."""
-        self.shown.done, self.shown.total = done, total
 
     def out_of_time(self) -> bool:
         """Return whether the deadline has passed."""

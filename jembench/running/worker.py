@@ -167,8 +167,8 @@ class _Unit(FitWork):
 
     def _measure(self, cell: CellPlan, trained: TrainedFit, used: set[Component]) -> tuple[Outcome, Arrays]:
         """Compute a cell, or its part of it; ``used`` gets the components that the metric asks for."""
-        with progress.phase(f"measuring {without_added(str(cell.metric))}") as shown:
-            evaluation = trained.evaluation(used, cell.metric.code, shown, self.work.part)
+        with progress.phase(f"measuring {without_added(str(cell.metric))}"):
+            evaluation = trained.evaluation(used, cell.metric.code, self.work.part)
             within = isolated(f"The metric {cell.metric} of {self.fit.key.model}", self.note)
             return measure(cell.metric.make(), evaluation, within)
 

@@ -142,8 +142,6 @@ class FakeEvaluation(Evaluation):
         self.shards_left -= 1
         return self.shards_left < 0
 
-    def progress(self, done: int, total: int) -> None: ...
-
     def samples(self, source: Source = KEPT) -> Samples:
         if source in self.by_source:
             return self.by_source[source]
