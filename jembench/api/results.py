@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench.errors import Unavailable
-from jembench.experiment.imports import with_imports
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.plan import Part
+from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
 from jembench.report import formats
 from jembench.report.formats import Document

@@ -20,10 +20,9 @@ from jembench.catalog import discovery, registry
 from jembench.catalog.options import options_of
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite as suites
-from jembench.experiment.imports import plan_named, with_imports
 from jembench.experiment.names import display_names
 from jembench.experiment.plan import Plan, make_plan
-from jembench.experiment.starts import started
+from jembench.experiment.stored import plan_named, started, with_imports
 from jembench.experiment.suite import Suite, of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.report.headings import known_as

@@ -14,10 +14,9 @@ from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
 from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import SpecError
-from jembench.experiment.imports import imports
 from jembench.experiment.names import matching
 from jembench.experiment.plan import FitPlan, plan_again, plan_fit
-from jembench.experiment.starts import find
+from jembench.experiment.stored import find, imports
 from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
 from jembench.store.outcome import FitKey

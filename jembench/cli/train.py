@@ -11,8 +11,8 @@ import click
 from jembench.cli import options, show
 from jembench.cli.output import check_file, plugins_aside, print_json, print_table
 from jembench.cli.parameters import COUNT, PATH, RECIPES
-from jembench.experiment.imports import plan_named
 from jembench.experiment.plan import plan_fit
+from jembench.experiment.stored import plan_named
 from jembench.files import sweep
 from jembench.progress import duration
 from jembench.running import session

@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, SpecError, unknown
-from jembench.experiment.imports import with_imports
 from jembench.experiment.names import NO_NAMES, Fit, Names, display_names, matching, recorded
 from jembench.experiment.plan import Part, fit_names_of, presentation
+from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name, without_added
 from jembench.report.headings import known_as

@@ -16,9 +16,8 @@ from jembench import progress, seeds, stopping
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError, SpecError, error_text
-from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import FitPlan
-from jembench.experiment.starts import start_of
+from jembench.experiment.stored import check_stored, start_of
 from jembench.files import digest
 from jembench.interfaces import Chains, Dataset, Event, Quantity, Trainable
 from jembench.interfaces.evaluation import TrainingRecord
@@ -168,7 +167,7 @@ class FitWork:
         """
         folder = self.store.fit_folder(self.fit.key)
         if not self.store.is_trained(self.fit.key):
-            check_imports([self.fit], self.store)
+            check_stored([self.fit], self.store)
             (folder / RECORD).unlink(missing_ok=True)  # it must not describe the new weights
             with progress.phase("building the model"):
                 model = make_model(self.fit, self.bank.dataset, self.note, self.bank.device)

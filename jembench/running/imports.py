@@ -9,8 +9,8 @@ from torch import Tensor
 from jembench.catalog import discovery, registry, spec, trust
 from jembench.data.datasets import make
 from jembench.errors import CheckpointError, SpecError
-from jembench.experiment.imports import imports
 from jembench.experiment.plan import PRETRAINED, FitPlan, plan_fit
+from jembench.experiment.stored import imports
 from jembench.files import digest
 from jembench.interfaces import DataSpec, Import
 from jembench.models.importing import fit_together, non_finite

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from jembench import progress
 from jembench.catalog import registry
 from jembench.errors import OutOfTime, SpecError, WorkFailed
-from jembench.experiment.imports import check_imports
 from jembench.experiment.plan import FitPlan, Plan
+from jembench.experiment.stored import check_stored
 from jembench.running import driver
 from jembench.running.driver import RunOptions
 from jembench.running.events import Events, chosen_trackers
@@ -88,7 +88,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
         JembenchError: if something is missing, or the store cannot be written. The failure of a cell is its outcome.
     """
     executor = check_options(how)
-    check_imports(plan.fits, store)
+    check_stored(plan.fits, store)
     store.sweep()
     cells = list(filter(None, map(store.read_cell, plan.cells)))
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
@@ -164,7 +164,7 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
     with display() as shown:
         device, dataset = devices.resolve(how.device), fit.dataset.make()
         deadline = None if how.max_hours is None else time.time() + 3600 * how.max_hours
-        check_imports([fit], store)
+        check_stored([fit], store)
         if not store.is_trained(fit.key):
             for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
                 dataset.split(split)

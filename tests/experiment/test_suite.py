@@ -8,9 +8,9 @@ from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper
-from jembench.experiment.imports import with_imports
 from jembench.experiment.plan import fit_names_of, make_plan, presentation
 from jembench.experiment.recipe import load as load_recipe
+from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import covers
 from jembench.store.fits import FitRecord

@@ -7,7 +7,7 @@ import pytest
 
 from jembench.errors import SpecError, Unavailable
 from jembench.experiment.plan import make_plan, plan_fit
-from jembench.experiment.starts import check_starts, started
+from jembench.experiment.stored import check_stored, started
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import works
 from jembench.store.fits import FitRecord
@@ -78,9 +78,9 @@ def test_a_fit_that_came_without_its_start_is_found_by_the_id_of_its_start(store
     later = store.add(fit_of(family := fit_of().key.family, "jem"))
     again = started(fit_of(family, "jem"), (), store)
     assert again.key == later.key
-    check_starts([again], store)  # which is trained
+    check_stored([again], store)  # which is trained
     with pytest.raises(Unavailable, match=rf"fit {family}, and the store .* has no such fit with seed 1"):
-        check_starts([dataclasses.replace(again, seed=1)], store)
+        check_stored([dataclasses.replace(again, seed=1)], store)
 
 
 def test_stages_of_a_suite_are_carried_out_one_after_the_other(store):
@@ -91,7 +91,7 @@ def test_stages_of_a_suite_are_carried_out_one_after_the_other(store):
     ]
     suite = Suite(name="", title="", datasets=("digits",), runs=tuple(runs))
     plan = make_plan(suite, started=partial(started, store=store))
-    check_starts(plan.fits, store)
+    check_stored(plan.fits, store)
     turned = dataclasses.replace(plan, cells=plan.cells[::-1])
     earlier = {
         "digits": [],
@@ -105,5 +105,5 @@ def test_stages_of_a_suite_are_carried_out_one_after_the_other(store):
             before = [(units[id_].fit.recipe, units[id_].fit.seed) for id_ in unit.after]
             assert before == [(recipe, unit.fit.seed) for recipe in earlier[unit.fit.recipe]]
     with pytest.raises(Unavailable, match="starts from the weights"):
-        check_starts([fit for fit in plan.fits if fit.recipe.start_from][:1], store)
+        check_stored([fit for fit in plan.fits if fit.recipe.start_from][:1], store)
     assert encode(plan.fits[-1].key)["recipe"] == "digits+start_from=jem"
