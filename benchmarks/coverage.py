@@ -30,8 +30,7 @@ from jembench.metrics.densities import EnergyGap
 from jembench.metrics.generation import FID, IS, KID, PRC, FeatureMetric
 from jembench.metrics.log_density import LogDensity, among_highest, effective_classes
 from jembench.metrics.neighbours import Neighbours
-from jembench.metrics.ood import OutOfDistribution
-from jembench.metrics.ood_group import OutOfDistributionGroup
+from jembench.metrics.ood import OutOfDistribution, OutOfDistributionGroup
 from jembench.metrics.pretrained import InceptionFeatures
 from jembench.metrics.sample_protocol import Generated
 from jembench.metrics.samples import epsilon_squared

@@ -1,4 +1,4 @@
-"""``jembench run``: train and evaluate models on a suite."""
+"""``jembench run`` and ``reproduce``: train and evaluate models on a suite, or measure the results of a store again."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,8 +17,8 @@ import click
 from jembench.api import runs
 from jembench.cli import options, show
 from jembench.cli.options import RunCommand
-from jembench.cli.output import plugins_aside, print_json, print_table
-from jembench.cli.parameters import DATASETS, METRICS, MODELS, SEEDS, SUITE
+from jembench.cli.output import emit, plugins_aside, print_json, print_table
+from jembench.cli.parameters import DATASETS, METRICS, MODELS, PATH, SEEDS, SUITE
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.plan import PRETRAINED, Plan
@@ -26,6 +27,7 @@ from jembench.files import write_atomically
 from jembench.progress import duration
 from jembench.report.published import Published, published_numbers
 from jembench.running import session
+from jembench.running.display import Display
 from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
@@ -192,3 +194,48 @@ def _counted(metrics: Sequence[str]) -> str:
     counts = Counter(map(bare_name, metrics))
     many = {name: f"{count} of {name}" for name, count in counts.items() if count > NAMED}
     return ", ".join(dict.fromkeys(many.get(bare_name(metric), metric) for metric in metrics))
+
+
+# --- reproduce --------------------------------------------------------------------------------------------------------
+
+REPRODUCE_EXAMPLES = options.examples(
+    "jembench reproduce shared --dry-run",
+    "jembench reproduce shared --store again",
+    "jembench reproduce shared --dataset cifar10:root=/data",
+)
+
+
+@click.command("reproduce", epilog=REPRODUCE_EXAMPLES)
+@click.argument("source", metavar="STORE", type=PATH)
+@click.option("--dataset", type=DATASETS, help="Datasets whose folder differs on this machine: cifar10:root=/data.")
+@options.measuring
+@click.pass_context
+def reproduce(ctx: click.Context, /, source: Path, dataset: list[str] | None, **given: Any) -> int:
+    """Measure the results of a store again and compare them.
+
+    Everything that the store holds is trained and measured in a new store by the recipes of its records. The exit code
+    is 0 if every value is the same or within the intervals, else 1. The same command resumes a stopped one.
+    """
+    from jembench.api.reproduction import plan_reproduction
+    from jembench.report import formats, reproduction
+    from jembench.report.formats import TERMINAL
+
+    command = options.run_command(given)
+    store = command.store
+    if store.exists() and source.exists() and store.samefile(source):
+        raise SpecError(f"--store is {store}, the store that is reproduced. Name another folder.")
+    with plugins_aside():
+        found = plan_reproduction(source, dataset or ())
+    if command.dry_run:
+        return carry_out(ctx, found.plan, (), command)
+    place = Store(store)
+    with plugins_aside():
+        done = session.run_plan(found.plan, place, command.how, Display)
+    if done.stopped:
+        raise done.stopped
+    rows = reproduction.compare(found.pairs(place))
+    emit(formats.render(reproduction.document(rows, found.differing), command.format), None, force=False)
+    whole = reproduction.is_reproduced(rows)
+    if command.format == TERMINAL:
+        click.echo(f"\nReproduced: {'yes' if whole else 'no'}. The new results are in {store}.")
+    return int(not whole)

@@ -4,7 +4,8 @@ import time
 
 import pytest
 
-from jembench.cli import status
+from jembench.api.status import UnitStatus
+from jembench.cli import work
 from jembench.experiment.works import Work
 from jembench.store import records, works
 from jembench.store.outcome import FitKey, encode
@@ -74,7 +75,7 @@ def test_the_table(jembench, store, monkeypatch, columns):
 
 def test_what_ended_long_ago_is_counted_and_can_be_removed(jembench, store, monkeypatch):
     monkeypatch.setattr(works, "OLD", -1.0)
-    monkeypatch.setattr(status.UnitStatus, "is_old", property(lambda unit: unit.id == "c3"))
+    monkeypatch.setattr(UnitStatus, "is_old", property(lambda unit: unit.id == "c3"))
     out = jembench("status", "--store", store).out
     assert "c3" not in out
     assert out.endswith("and 1 that ended more than a day ago; `jembench store gc` lists and removes them\n")
@@ -83,7 +84,7 @@ def test_what_ended_long_ago_is_counted_and_can_be_removed(jembench, store, monk
 
 
 def test_many_that_wait_are_counted(jembench, store, monkeypatch):
-    monkeypatch.setattr(status, "QUEUED", 0)
+    monkeypatch.setattr(work, "QUEUED", 0)
     out = jembench("status", "--store", store).out
     assert "d4" not in out
     assert "and 1 more that are queued\n" in out

@@ -5,8 +5,7 @@ from sklearn import metrics
 
 from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec
-from jembench.metrics import ood_group
-from jembench.metrics.ood_group import OutOfDistributionGroup
+from jembench.metrics.ood import GROUPS, OutOfDistributionGroup
 
 SETS = ("halves", "interp", "flipped")
 
@@ -72,7 +71,7 @@ def test_the_sets_are_those_of_openood_and_another_dataset_has_none():
     names = {
         (data, group): [name.partition("=")[2] for name in sets]
         for data in ("cifar10", "cifar100")
-        for group, sets in ood_group.GROUPS[data].items()
+        for group, sets in GROUPS[data].items()
     }
     far = ["mnist", "svhn", "texture", "places365"]
     assert names == {
