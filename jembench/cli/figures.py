@@ -61,6 +61,7 @@ def figures(
     missing, its metric was not evaluated.
     """
     from jembench.report.figures import planning
+    from jembench.report.layout import Report
     from jembench.report.published import published_numbers
 
     if other := set(formats) - set(get_args(Format)):
@@ -80,7 +81,8 @@ def figures(
         which = selection(**selected)
     cells, _, names = which.of(place, leave_out, lambda note: click.echo(f"Left out: {note}", err=True))
     published = published_numbers(None, which.suite.references if which.suite else ())
-    planned, written = planning.figures(cells, place, leave_out, names, published), 0
+    report = Report(cells, published=published, names=names, read=place.read_arrays)
+    planned, written = planning.figures(report, place, leave_out), 0
     for name in only or ():
         if not any(f"{one.stem}-".startswith(f"{name}-") for one in planned):
             raise unknown("figure of these results", name, [one.stem for one in planned], "")

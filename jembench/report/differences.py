@@ -7,7 +7,7 @@ from typing import NamedTuple
 from jembench.report import headings
 from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Comparison, Difference
 from jembench.report.formats import Document
-from jembench.report.table import ABSENT, Footnotes, Heading, Table, TableCell, decimals_for, detail, fixed
+from jembench.report.table import ABSENT, NOTES, Footnotes, Heading, Table, TableCell, decimals_for, detail, fixed
 
 FIELDS = tuple(field.name for field in fields(Difference))
 """The columns of the CSV."""
@@ -84,20 +84,13 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
     """Yield what the columns of some differences are, as far as these have values in them."""
     given = list(rows)
     if any(row.images_test for row in given):
-        yield (
-            f"other images: 95 % interval of the difference on other test images, by {resamples:,} resamples of the "
-            "bootstrap, or from the intervals of both values."
-        )
+        yield NOTES["other-images"].format(resamples)
     if any(row.training_p is not None for row in given):
-        yield "other seeds: 95 % interval of the difference if trained anew, by Student's t over the seeds."
+        yield NOTES["other-seeds"]
     if any(row.images_test and row.training_p is None for row in given):
-        yield f"With fewer than {SEEDS} seeds in common, the variation between trainings is not tested."
+        yield NOTES["few-seeds"].format(SEEDS)
     if tested := sum(row.p is not None for row in given):
-        yield (
-            "p: the probability of such a difference by chance alone, the larger of the two by other images and by "
-            f"other seeds{f'; adjusted by Holm for {tested} values' * (tested > 1)}. Below {LEVEL:g} a difference is "
-            "seen."
-        )
+        yield NOTES["p"].format(f"; adjusted by Holm for {tested} values" * (tested > 1), LEVEL)
 
 
 # --- two models -------------------------------------------------------------------------------------------------------

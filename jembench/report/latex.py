@@ -9,7 +9,7 @@ from jembench.drawing import inches
 from jembench.errors import SpecError
 from jembench.report.formats import Document
 from jembench.report.headings import table_of
-from jembench.report.table import ENDS, INTERVAL, Footnote, Table, TableCell
+from jembench.report.table import NOTES, Footnote, Table, TableCell
 
 Interval = Literal["below", "pm"]
 
@@ -115,9 +115,9 @@ def _notes(tables: Sequence[Table], interval: Interval, heading: str = "") -> li
     notes = list(dict.fromkeys(note for table in tables for note in table.footnotes))
     notes.sort(key=lambda note: bool(note.mark))
     if interval == "pm":
-        notes = [note for note in notes if not note.text.startswith((INTERVAL, ENDS))]
+        notes = [note for note in notes if note.text not in (NOTES["interval"], NOTES["ends"])]
         if any(cell.half for table in tables for row in table.rows for cell in row):
-            notes.insert(0, Footnote("± of one seed: half the width of the 95 % interval."))
+            notes.insert(0, Footnote(NOTES["half"]))
     marks = [rf"\textsuperscript{{{escaped(note.mark)}}} " if note.mark else "" for note in notes]
     texts = [f"{mark}{escaped(note.text.rstrip('.'))}." for mark, note in zip(marks, notes, strict=True)]
     texts = [re.sub(r"(?<=[/,=:+])(?=\w)", r"\\allowbreak{}", text) for text in texts]

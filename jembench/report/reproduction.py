@@ -10,16 +10,11 @@ from jembench.report import comparison
 from jembench.report.differences import FIELDS, Line, legend, table, value_name
 from jembench.report.formats import Document
 from jembench.report.rows import Side, grouped, rows, sides
-from jembench.report.table import Footnotes, TableCell
+from jembench.report.table import NOTES, Footnotes, TableCell
 from jembench.store.outcome import Cell
 
 TIMES = ("h", "s", "ms")
 """Units of values that are of one machine."""
-
-RULE = (
-    f"equal: each seed gives the same number. outside: p below {comparison.LEVEL:g}, by the 95 % intervals of both or "
-    "by training anew. within: chance alone would make such a difference."
-)
 
 
 class Pair(NamedTuple):
@@ -90,7 +85,11 @@ def document(differences: Sequence[comparison.Difference], differing: Sequence[s
     """
     notes = Footnotes()
     groups = grouped(differences, lambda row: (row.dataset, row.recipe_a))
-    below = [*legend(differences), RULE, *([f"Differs: {'; '.join(differing)}."] if differing else [])]
+    below = [
+        *legend(differences),
+        NOTES["again"].format(comparison.LEVEL),
+        *([f"Differs: {'; '.join(differing)}."] if differing else []),
+    ]
     tables = [
         table(
             f"Measured again · dataset {group[0].dataset} · recipe {group[0].recipe_a}",

@@ -19,7 +19,7 @@ from jembench.experiment.sweep import bare_name, without_added
 from jembench.report.headings import table_of
 from jembench.report.protocols import parts_of
 from jembench.report.rows import Row, grouped, mark_chance, mark_incomparable, mean, mean_of
-from jembench.report.table import Footnote, Table, TableCell
+from jembench.report.table import NOTES, Footnote, Table, TableCell
 from jembench.report.tables import Tables
 
 if TYPE_CHECKING:
@@ -191,18 +191,7 @@ def _worse(a: Row, b: Row, better: Better) -> bool:
 FRONT, LEADS = "*", "="
 """The marks of a model in the front, and of the values that lead a column together."""
 
-_LEGEND = (
-    Footnote(
-        "on the Pareto front: no model with values in all of its respects is significantly better in one of them "
-        "(p < 0.05, adjusted by Holm for these) and worse in none (p < 0.05, or by value where no test is possible).",
-        FRONT,
-    ),
-    Footnote(
-        "the best of its column, or not significantly worse (p ≥ 0.05, adjusted by Holm), or not to be tested; bold: "
-        "alone in that.",
-        LEADS,
-    ),
-)
+_LEGEND = (Footnote(NOTES["front"], FRONT), Footnote(NOTES["leads"], LEADS))
 
 
 def table(tables: Tables, significance: Significance | None) -> Table | None:

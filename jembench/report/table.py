@@ -8,12 +8,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jembench.report import headings
 from jembench.report.rows import Better, Row, grouped
 
 DAGGER = "†"
 ABSENT = "—"
-INTERVAL, ENDS = "[low, high]: 95 % confidence interval", "The ends of the intervals"
-"""The beginnings of the sentences on intervals."""
+NOTES = headings.table_of("notes.toml")
+"""The sentences below tables."""
 
 _ARROWS = {"higher": "↑", "lower": "↓", "": ""}
 _WITHOUT_UNCERTAINTY = 4  # significant digits

@@ -15,12 +15,7 @@ from jembench.report import headings
 from jembench.report.protocols import DEFENCE, in_common, in_words, parsed, parts_of, peculiarities
 from jembench.report.rows import Row, grouped
 from jembench.report.select import T
-from jembench.report.table import ABSENT, DAGGER, ENDS, INTERVAL, Footnote, Footnotes, Heading, Table, detail, pivot
-
-BOLD = (
-    "Bold: better than the runner-up of its column (p < 0.05, adjusted by Holm for the columns; paired tests over the "
-    "test images, and over the seeds as well from 3 seeds on)."
-)
+from jembench.report.table import ABSENT, DAGGER, NOTES, Footnote, Footnotes, Heading, Table, detail, pivot
 
 Best = Callable[[Sequence[Row]], Collection[Row]]
 """Finds the best of the values of a table."""
@@ -180,7 +175,7 @@ class Tables:
             best=best,
         )
         legend = (
-            *([BOLD] if best else []),
+            *([NOTES["bold"]] if best else []),
             *(f"{heading(row).label}: {row.metric}." for row in ours if heading(row).label.endswith("*")),
             *remarks(ours, (cell.value for line in table.rows for cell in line)),
             *self._labels({row.recipe for row in ours}),
@@ -272,32 +267,17 @@ def _differing_protocols(rows: Iterable[Row]) -> Iterator[Footnote]:
             yield Footnote(f"{what}: {which}", DAGGER)
 
 
-_REMARKS = {
-    "(in): in-distribution is the positive class (FPR95: the share of outliers above the threshold that 95 % of the "
-    "test images pass); (out): outliers are, which is OpenOOD's convention for FPR95.": (
-        *("fpr95-in", "fpr95-out", "aupr-in", "aupr-out"),
-    ),
-    "{}: biased for few images, for a perfect model as well, and the interval does not include the bias; debiased ECE "
-    "and FID infinity correct it.": (
-        *("ece", "adaptive-ece", "classwise-ece", "fid", "is", "precision", "recall"),
-        *("classes", "age-dependence", "steps", "larger-eps"),
-    ),
-}
-"""Remarks on values of these labels, or of these with a suffix."""
-
-
 def _origins(row: Row) -> Iterator[str]:
     """Yield that a given sampler drew the samples, and that features of one's own images are not Inception's."""
     parts = parts_of(row.protocol)
     sampler = parsed(parts.get("source", "")) if "sampler" in row.options else None
     if sampler and sampler.arguments:
         how = ", ".join(" ".join(option) for option in sampler.arguments)
-        yield f"samples by new chains, not by chains of the model: {sampler.name}, {how}."
+        yield NOTES["sampler"].format(f"{sampler.name}, {how}")
     if "data_content" in parts and "features" not in row.options and "-cnn@" in parts.get("features", ""):
-        why = "they are under 32 pixels or Inception's weights are missing (--set fid.features=inception:download=true)"
-        yield f"features of a small network trained on these images: {why}."
+        yield NOTES["own-features"]
     if "+" in (sets := parts.get("set", "")):
-        yield f"mean over the sets {', '.join(sets.split('+'))}."
+        yield NOTES["sets"].format(", ".join(sets.split("+")))
 
 
 def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
@@ -306,15 +286,15 @@ def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
     for origins in grouped(((text, row.heading[0]) for row in rows for text in _origins(row)), lambda one: one[0]):
         yield f"{', '.join(dict.fromkeys(label for _, label in origins))}: {origins[0][0]}"
     if any(row.low is not None for row in rows):
-        yield f"{INTERVAL} over test sets (or sets of samples) of the same size."
-    for remark, names in _REMARKS.items():
+        yield NOTES["interval"]
+    for remark, names in NOTES["labels"].items():
         if found := [name for name in names if any(f"{label}-".startswith(f"{name}-") for label in labels)]:
-            yield remark.format(", ".join(map(headings.in_words, found)))
+            yield NOTES["of-labels"][remark].format(", ".join(map(headings.in_words, found)))
     if any(row.sd is not None for row in rows):
-        yield "Value: mean over the seeds; ±: standard deviation over the seeds, how much training anew changes it."
+        yield NOTES["deviation"]
     if any(row.sd is not None and row.low is not None for row in rows):
-        yield f"{ENDS} are means over the seeds: what other test images would change."
+        yield NOTES["ends"]
     if any(row.status == "not run" for row in rows):
-        yield "not run: `jembench run` measures what is missing."
+        yield NOTES["not-run"]
     if ABSENT in texts:
-        yield f"{ABSENT}: not asked for there or, in a published row, not given or not comparable with ours."
+        yield NOTES["absent"]

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from jembench import drawing
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.interfaces import Value
-from jembench.report.comparison import Significance
 from jembench.report.figures.base import Drawing, Planned, error_bars, planned
 from jembench.report.page.overview import Scale, scale
-from jembench.report.published import Published, beside
-from jembench.report.respects import COSTS, compared, front, headline, over_sets, rows_of
-from jembench.report.rows import Row, grouped, mark_incomparable, mean, rows
+from jembench.report.respects import COSTS, compared, front, headline
+from jembench.report.rows import Row, grouped
 from jembench.report.table import fixed
 from jembench.report.tables import heading_of, outliers_in
-from jembench.store.outcome import Cell
-from jembench.store.store import Store
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from jembench.report.comparison import Significance
+    from jembench.report.layout import Report
 
 _IN_A_LINE = 6
 """The most panels side by side."""
@@ -34,29 +34,25 @@ _LOOKS: Mapping[str, dict[str, Any]] = {
 }
 
 
-def plan(
-    cells: Sequence[Cell], store: Store, published: Sequence[Published] = (), names: Names = NO_NAMES
-) -> Iterator[Planned]:
+def plan(report: Report, names: Names = NO_NAMES) -> Iterator[Planned]:
     """Plan a figure for each dataset with several models and respects."""
-    seeds = rows(cells, names)
-    means = mark_incomparable(mean(seeds))
-    significance = Significance([*seeds, *over_sets(seeds)], store.read_arrays)
-    for on in grouped(rows_of(seeds, means, beside(published, means)[0]), lambda row: row.dataset):
+    named = [replace(row, name=names.get((row.model, row.recipe), row.name)) for row in report.joined]
+    for on in grouped(named, lambda row: row.dataset):
         respects = headline(on)
-        fits = [cell.fit for cell in cells if cell.fit.dataset == on[0].dataset]
+        fits = [cell.fit for cell in report.cells if cell.fit.dataset == on[0].dataset]
         if len(respects.keys() - COSTS.keys()) > 1 and len({fit.names for fit in fits}) > 1:
             title = f"All respects at once: {on[0].dataset_name}"
-            yield planned("joint", fits, partial(panels, title, respects, significance))
+            yield planned("joint", fits, partial(panels, title, respects, report.significance))
 
 
-def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Significance) -> Drawing:
+def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Significance | None) -> Drawing:
     """Draw a panel for each respect, with a value and its interval for each model; models in the front are bold."""
     from matplotlib.ticker import EngFormatter
 
     every = sorted((row for found in respects.values() for row in found), key=lambda row: bool(row.source))
     names = {(row.fit, row.name): row.name.rpartition(" · ")[0] if row.source else row.name for row in every}
     models = list(names)
-    in_front = front(respects, significance.is_better)
+    in_front = front(respects, significance.is_better) if significance else set()
     looks = list(_LOOKS)
     standing = {fit: looks[fit not in in_front] for fit in compared(respects)}
     lines_of_panels = 1 + (len(respects) > _IN_A_LINE)

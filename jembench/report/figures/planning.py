@@ -14,33 +14,26 @@ from jembench.experiment.sweep import bare_name
 from jembench.report.figures import cost, joint, training
 from jembench.report.figures.base import Planned, Result, display_names, distinct
 from jembench.report.formats import csv_text
-from jembench.report.published import Published
+from jembench.report.layout import Report
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
 
 
-def figures(
-    cells: Sequence[Cell],
-    store: Store,
-    left_out: Callable[[str], None],
-    names: Names = NO_NAMES,
-    published: Sequence[Published] = (),
-) -> list[Planned]:
-    """Return every figure of the cells and of the trainings that they are of.
+def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> list[Planned]:
+    """Return every figure of a report and of the trainings that its results are of.
 
     Args:
-        cells: of any metrics.
-        store: of the cells.
+        report: of results.
+        store: of the results.
         left_out: called with a sentence for each result that is damaged and each metric whose figures cannot be
             planned.
-        names: display names by canonical specs and recipes.
-        published: the numbers of papers to show beside ours.
     """
+    cells = report.cells
     fits = list({cell.fit.id: cell.fit for cell in cells}.values())
-    names = display_names(fits, names)
+    names = display_names(fits, report.names)
     found = [*of_metrics(cells, store, left_out, names), *training.curves_of(fits, store, left_out, names)]
     found += [*training.buffers_of(fits, store, names), *training.seeds_of(cells, names)]
-    return distinct([*found, *cost.plan(cells, names), *joint.plan(cells, store, published, names)])
+    return distinct([*found, *cost.plan(cells, names), *joint.plan(report, names)])
 
 
 def of_metrics(

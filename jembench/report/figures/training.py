@@ -19,6 +19,7 @@ from jembench.data.grid import arranged
 from jembench.errors import StoreError
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.files import read_bytes
+from jembench.report import headings
 from jembench.report.figures.base import (
     Drawing,
     Numbers,
@@ -32,12 +33,10 @@ from jembench.report.figures.base import (
     title_of,
 )
 from jembench.report.figures.images import Panel, grids
-from jembench.report.headings import in_words
 from jembench.report.rows import grouped
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.store import Store
 from jembench.store.tensors import age_of
-from jembench.training.guard import HIGHEST, HIGHEST_DATA, HIGHEST_START
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,22 +63,8 @@ def read_history(path: Path) -> History:
 # --- curves of all models ---------------------------------------------------------------------------------------------
 
 
-_QUANTITIES = {
-    "loss": ("loss", {"loss": ""}),
-    "cross-entropy": ("cross-entropy, nats", {"cross_entropy": ""}),
-    "nll": ("-log p(x), nats", {"nll": ""}),
-    "bits-per-dim": ("bits per dimension", {"bits_per_dim": ""}),
-    "l2": ("mean squared energy", {"l2": ""}),
-    "energy": ("mean E(x), nats", {"energy_data": "data", "energy_samples": "samples"}),
-    "joint-energy": ("mean E(x, y), nats", {"joint_energy_data": "data", "joint_energy_samples": "samples"}),
-    "highest-energy": ("highest E(x), nats", {HIGHEST_DATA: "data", HIGHEST: "samples"}),
-    "energy-of-starts": ("E(x) of starts, nats", {"mean_start": "mean", HIGHEST_START: "highest"}),
-    "validation-accuracy": ("validation accuracy", {"validation_accuracy": ""}),
-    "validation-nll": ("validation cross-entropy, nats", {"validation_nll": ""}),
-    "seconds": ("seconds per iteration", {"seconds": ""}),
-    "learning-rate": ("learning rate", {"learning_rate": ""}),
-}
-"""The figures by name, in order: the label of the axis, and the words in the legend of the columns that are shown."""
+_QUANTITIES = headings.table_of("figures/training.toml")
+"""The figures by name, in order: the label of the axis, and the words of each column in the legend."""
 
 _COUNTS = {"iteration", "iterations", "attempt", "passes"}
 _SPAN = 100.0
@@ -110,12 +95,15 @@ def curves_of(
             except StoreError as error:
                 left_out(str(error))
         known = dict.fromkeys(name for _, _, history in trainings for row in history for name in row)
-        placed = _COUNTS.union(*(columns for _, columns in _QUANTITIES.values()))
-        others = {name.replace("_", "-"): (name.replace("_", " "), {name: ""}) for name in known if name not in placed}
-        for name, (label, columns) in (_QUANTITIES | others).items():
+        placed = _COUNTS.union(*_QUANTITIES.values())
+        others = {
+            name.replace("_", "-"): {"axis": name.replace("_", " "), name: ""} for name in known if name not in placed
+        }
+        for name, columns in (_QUANTITIES | others).items():
             if shown := {column: words for column, words in columns.items() if column in known}:
-                title = f"training on {dataset_of(group[0], names)}: {label}"
-                yield planned(f"training-{name}", group, partial(curves, title, label, shown, trainings, colours))
+                title = f"training on {dataset_of(group[0], names)}: {columns['axis']}"
+                draw = partial(curves, title, columns["axis"], shown, trainings, colours)
+                yield planned(f"training-{name}", group, draw)
 
 
 def curves(
@@ -241,7 +229,7 @@ def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned
         if max(map(len, grouped(group, lambda cell: cell.fit.names))) > 1:
             results = [Result(cell, {}, names) for cell in group]
             metric, options = results[0].metric, (f"{key} {value}" for key, value in results[0].options.items())
-            title = f"{', '.join((in_words(metric), *options))} on {dataset_of(group[0].fit, names)}"
+            title = f"{', '.join((headings.in_words(metric), *options))} on {dataset_of(group[0].fit, names)}"
             yield figure_of(results, f"seeds-{metric}", strips, title, results)
 
 
@@ -254,7 +242,7 @@ def strips(title: str, results: Sequence[Result]) -> Drawing:
     figure, panels = drawing.panels(title, height, len(units), columns, sharey=True)
     rows = []
     for axes, (label, unit) in zip(panels, units.items(), strict=True):
-        name = ", ".join(filter(None, (in_words(label), unit)))
+        name = ", ".join(filter(None, (headings.in_words(label), unit)))
         for place, model in enumerate(models):
             own = [result for result in results if result.model == model and label in result.values]
             numbers = {result.fit.seed: result.values[label].value for result in own}

@@ -10,7 +10,7 @@ from jembench.report import respects
 from jembench.report.page.content import fit_anchor
 from jembench.report.protocols import peculiarities
 from jembench.report.rows import Row, grouped
-from jembench.report.table import ABSENT, Footnotes, Heading, Table, TableCell, pivot
+from jembench.report.table import NOTES, Footnotes, Heading, Table, TableCell, pivot
 from jembench.report.tables import heading_of, outliers_in, recipe_name, remarks
 
 
@@ -39,11 +39,9 @@ def leaderboard(entries: Sequence[Entry]) -> Iterator[Table]:
     for rows in grouped(shown, lambda row: row.dataset):
         table = _table(rows, of_row, notes)
         lines = [_linked(line, of_row) for line in table.rows]
-        yield replace(table, rows=tuple(lines), footnotes=notes.take([_VERIFIED, *remarks(rows, ()), _ABSENT]))
-
-
-_ABSENT = f"{ABSENT}: the store has no value under the protocol of the column."
-_VERIFIED = "Every file of these stores agreed with its digest when this page was made."
+        yield replace(
+            table, rows=tuple(lines), footnotes=notes.take([NOTES["verified"], *remarks(rows, ()), NOTES["protocol"]])
+        )
 
 
 def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry], notes: Footnotes) -> Table:

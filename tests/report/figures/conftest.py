@@ -5,6 +5,7 @@ import pytest
 
 from jembench.interfaces import Value
 from jembench.report.figures import planning
+from jembench.report.layout import Report
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
 
@@ -224,7 +225,7 @@ def store(tmp_path_factory, everything):
 @pytest.fixture(scope="session")
 def planned(store):
     """Every figure of the store, by the name of its files."""
-    found = planning.figures(store.cells(), store, pytest.fail)
+    found = planning.figures(Report(store.cells()), store, pytest.fail)
     by_stem = {planned.stem: planned for planned in found}
     assert len(by_stem) == len(found)
     return by_stem

@@ -15,6 +15,7 @@ from PIL import Image
 from jembench import drawing
 from jembench.report.figures import planning
 from jembench.report.figures.planning import render
+from jembench.report.layout import Report
 
 STEMS = {
     "reliability-digits-jem-s0",
@@ -159,7 +160,7 @@ def test_figures_that_cannot_be_planned_stop_no_others(cell, everything):
     (good, arrays), attacked = everything[0], cell("boundary", "boundary:queries=9")
     problems = []
     read = {good.id: arrays, attacked.id: {"index": arrays["confidence"]}}
-    found = planning.figures([attacked, good], store_of(lambda cell: read[cell.id]), problems.append)
+    found = planning.figures(Report([attacked, good]), store_of(lambda cell: read[cell.id]), problems.append)
     assert [figure.stem for figure in found] == ["boundary-curves-digits-jem-s0", "reliability-digits-jem-s0"]
     assert problems == ["the figures of boundary cannot be planned: KeyError: 'found'"]
 
@@ -169,7 +170,7 @@ def test_metrics_of_plugins_and_cells_without_values_have_no_figure(cell):
     failed = dataclasses.replace(failed, outcome=dataclasses.replace(failed.outcome, status="failed"))
     problems = []
     cells = [cell("mypackage.metrics:sharpness", "no: spec"), failed]
-    assert list(planning.figures(cells, store_of(), problems.append)) == []
+    assert list(planning.figures(Report(cells), store_of(), problems.append)) == []
     assert problems == []
 
 
@@ -177,7 +178,7 @@ def test_two_fits_of_one_name_have_figures_of_two_names(cell, everything):
     arrays = next(arrays for one, arrays in everything if one.metric == "chain-age")
     cells = [cell("chain-age"), cell("chain-age")]
     cells[1] = dataclasses.replace(cells[1], fit=dataclasses.replace(cells[1].fit, id="another"))
-    found = planning.figures(cells, store_of(lambda cell: arrays), pytest.fail)
+    found = planning.figures(Report(cells), store_of(lambda cell: arrays), pytest.fail)
     assert len({figure.stem for figure in found if figure.stem.startswith("chain")}) == 2
 
 
@@ -185,7 +186,8 @@ def test_a_history_that_is_damaged_is_told(cell, tmp_path):
     (tmp_path / "history.csv").write_text("iteration,attempt,energy_data\n20,0,much\n")
     problems = []
     history = tmp_path / "history.csv"
-    assert list(planning.figures([cell("accuracy")], store_of(history=lambda fit: history), problems.append)) == []
+    store = store_of(history=lambda fit: history)
+    assert list(planning.figures(Report([cell("accuracy")]), store, problems.append)) == []
     assert problems == [
         f"{tmp_path / 'history.csv'} is not the history of a fit (could not convert string to float: 'much'); its "
         "curves cannot be drawn."
