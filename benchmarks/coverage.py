@@ -27,9 +27,8 @@ from jembench.interfaces import Features, Resampling, Value
 from jembench.metrics.base import Estimate, mean, median, share, value_of
 from jembench.metrics.classification import ECE, AdaptiveECE, Classification, ClasswiseECE, DebiasedECE
 from jembench.metrics.densities import EnergyGap
-from jembench.metrics.generation import FID, IS, KID, PRC, FeatureMetric
+from jembench.metrics.generation import FID, IS, KID, FeatureMetric
 from jembench.metrics.log_density import LogDensity, among_highest, effective_classes
-from jembench.metrics.neighbours import Neighbours
 from jembench.metrics.ood import OutOfDistribution, OutOfDistributionGroup
 from jembench.metrics.pretrained import InceptionFeatures
 from jembench.metrics.sample_protocol import Generated
@@ -37,9 +36,10 @@ from jembench.metrics.samples import epsilon_squared
 from jembench.stats import ranking
 from jembench.stats.paired import Difference, bootstrap_difference, from_intervals, seed_difference
 from jembench_energy_ood.selective import Selective
-from jembench_generation.coverage import DensityCoverage
+from jembench_generation.coverage import PRC, DensityCoverage
 from jembench_generation.infinity import FIDInfinity
 from jembench_generation.memorisation import data_copying
+from jembench_generation.neighbours import Neighbours
 from jembench_robustness.gradient_checks import BY_STEPS, _largest_rise
 from jembench_robustness.shift_metric import Shift
 

@@ -1,4 +1,4 @@
-"""Statistics of features of generated images: IS, FID, KID, precision and recall.
+"""Statistics of features of generated images: IS, FID and KID.
 
 torch-fidelity computes their values. The resamples are computed by the implementations here, which are many times
 faster and agree with torch-fidelity's.
@@ -6,7 +6,6 @@ faster and agree with torch-fidelity's.
 Legend: N generated images, M reference images, D features, K logits, S splits, R resamples.
 """
 
-from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, NamedTuple
 
@@ -200,77 +199,3 @@ def standardised(
     mean, deviation = reference.mean(dim=0), reference.std(dim=0)
     deviation = deviation.where(deviation > 0, 1.0)
     return (generated - mean) / deviation, (reference - mean) / deviation
-
-
-# --- precision and recall, density and coverage -----------------------------------------------------------------------
-
-
-_KEPT_PER_NEIGHBOUR = 12
-"""Neighbours kept per neighbour needed: a resample holds 63 % of the images, and fewer than k of the 12 k nearest once
-in a million or less."""
-
-
-def precision_recall(
-    generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], neighbours: int
-) -> tuple[float, float]:
-    """Return precision and recall: the shares of images of one set inside a k-nearest-neighbour ball of the other."""
-    from torch_fidelity.metric_prc import KEY_METRIC_PRECISION, KEY_METRIC_RECALL, prc_features_to_metric
-
-    values = prc_features_to_metric(generated, reference, prc_neighborhood=neighbours, save_cpu_ram=True, verbose=False)
-    return values[KEY_METRIC_PRECISION], values[KEY_METRIC_RECALL]
-
-
-class Balls:
-    """Balls around M images, each up to its k-th nearest other image, and the N points inside them.
-
-    A resample holds copies, at distance 0, which would shrink the balls around their neighbours. The k-th neighbour is
-    therefore the k-th nearest *other image* that was drawn. The spread of the resamples is then that of independent
-    sets of images (checked by simulation), and their mean is nearly the same.
-    """
-
-    def __init__(self, points: Tensor, centres: Tensor, neighbours: int) -> None:
-        self.neighbours = neighbours
-        self.distance = torch.cdist(points, centres).numpy()
-        self.others, self.indices = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
-
-    def precision(self) -> Statistic:
-        """Return the share of points inside a ball, in %: Kynkäänniemi et al. (2019), (2)."""
-        return self.statistic(lambda inside, points, _: 100 * points @ inside.any(axis=1) / points.sum())
-
-    def statistic(self, value: Callable[[Matrix, Matrix, Matrix], Any]) -> Statistic:
-        """Return a value of index matrices (R, N) and (R, M).
-
-        Args:
-            value: of the pairs of a point inside a ball (N, M), and of how often each point and each ball were drawn.
-        """
-
-        def values(drawn_points: Indices, drawn_centres: Indices) -> Matrix:
-            points = multiplicities(drawn_points, len(self.distance)).astype(float)  # faster products
-            balls = multiplicities(drawn_centres, len(self.distance.T)).astype(float)
-            rows = progress.track(list(zip(points, balls, strict=True)), "", "resamples")
-            return np.array([value(self.inside(of_balls > 0), of_points, of_balls) for of_points, of_balls in rows])
-
-        return values
-
-    def inside(self, drawn: NDArray[np.bool_]) -> Matrix:
-        """Return the pairs of a point inside a ball, bool (N, M), of the balls around the images drawn (M,)."""
-        inside: Matrix = self.distance <= self.radii(drawn)
-        return inside
-
-    def radii(self, drawn: NDArray[np.bool_]) -> Matrix:
-        """Return the radius of each ball (M,) among the images drawn (M,); -1 for those that were not."""
-        reached = drawn[self.indices].cumsum(axis=1) >= self.neighbours
-        position = np.where(reached[:, -1], reached.argmax(axis=1), -1)  # -1: the last one kept, if fewer are drawn
-        return np.where(drawn, self.others[np.arange(len(position)), position], -1.0)
-
-
-def nearest_others(features: Float[Tensor, "M D"], count: int) -> tuple[Matrix, Matrix]:
-    """Return the distances and the indices (M, T) of the nearest other images of each image, T = ``count`` or M - 1."""
-    parts = []
-    for start in range(0, len(features), _BLOCK):
-        block = torch.cdist(features[start : start + _BLOCK], features)
-        itself = torch.arange(len(block))
-        block[itself, start + itself] = -torch.inf  # first in the order despite rounding, then left out
-        parts.append(block.topk(min(count + 1, len(features)), largest=False))
-    distance, indices = (torch.cat(part)[:, 1:].numpy() for part in zip(*parts, strict=True))
-    return distance, indices

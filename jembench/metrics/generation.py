@@ -1,4 +1,4 @@
-"""Metrics of features of generated images: IS, FID, KID, precision and recall.
+"""Metrics of features of generated images: IS, FID and KID.
 
 torch-fidelity computes the values, and :mod:`jembench.metrics.feature_scores` the statistics of resamples.
 
@@ -198,33 +198,3 @@ class KID(ReferenceMetric):
             {"subsets": self.subsets, "subset_size": size, "standardised": standardise},
             {"std_over_subsets": distance.std},
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class PRC(ReferenceMetric):
-    """Precision and recall of the model's samples among features of the dataset, by torch-fidelity, in %.
-
-    ``features``: as for ``is``.
-    """
-
-    neighbours: Count = 3
-    resamples: Resamples = 200
-    name: ClassVar[str] = "prc"
-
-    def least(self, network: str, dimensions: int) -> tuple[int, str]:
-        """Return the number of neighbours and one."""
-        return self.neighbours + 1, f"each with {self.neighbours} neighbours"
-
-    def scores(self, sample: Generated, real: Tensor) -> Scores:
-        """Return precision, of generated images, and recall, of real ones."""
-        from jembench.metrics.feature_scores import Balls, precision_recall
-
-        def inside(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
-            balls, n = Balls(judged, manifold, self.neighbours), len(judged)
-            resampling = Resampling(balls.precision(), (n, len(manifold)), (0.0, 100.0), n)
-            return Estimate(resampling, "%", "higher", n, 100 * value)
-
-        images = sample.features.pool
-        precision, recall = precision_recall(images, real, self.neighbours)
-        estimates = {"precision": inside(precision, images, real), "recall": inside(recall, real, images)}
-        return Scores(estimates, {"neighbours": self.neighbours})

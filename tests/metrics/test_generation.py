@@ -7,16 +7,14 @@ from torch_fidelity.metric_isc import isc_features_to_metric
 
 from jembench.errors import Diverged, Unavailable
 from jembench.interfaces import DataSpec
-from jembench.metrics.generation import FID, IS, KID, PRC
+from jembench.metrics.generation import FID, IS, KID
 from jembench.metrics.sample_protocol import canonical_order
 
 METRICS = {
     "is": IS(resamples=20),
     "fid": FID(resamples=20),
     "kid": KID(subsets=5, subset_size=30, resamples=20),
-    "prc": PRC(resamples=20),
 }
-LABELS = {name: [name] for name in METRICS} | {"prc": ["precision", "recall"]}
 
 
 def test_images_are_ordered_by_content():
@@ -26,9 +24,9 @@ def test_images_are_ordered_by_content():
 
 @pytest.mark.parametrize("metric", METRICS)
 def test_only_inception_gives_the_plain_label(metric, generation, fake):
-    assert list(METRICS[metric].compute(generation).values) == [f"{label}-pixels" for label in LABELS[metric]]
+    assert list(METRICS[metric].compute(generation).values) == [f"{metric}-pixels"]
     generation.network = fake.Features(name="")
-    assert list(METRICS[metric].compute(generation).values) == LABELS[metric]
+    assert list(METRICS[metric].compute(generation).values) == [metric]
 
 
 @pytest.mark.parametrize(("height", "spec"), [(8, "cnn"), (28, "cnn"), (32, "inception"), (64, "inception")])
@@ -44,7 +42,6 @@ def test_the_feature_network_goes_by_the_size_of_the_images(height, spec, genera
         ("is", 9, "is needs at least 10 generated images, one in each split; there are 9. Generate more images"),
         ("fid", 7, "fid needs at least 8 generated images, as many as pixels@0 has features"),
         ("kid", 1, "kid needs at least 2 generated images"),
-        ("prc", 3, "prc needs at least 4 generated images, each with 3 neighbours"),
     ],
 )
 def test_too_few_images_are_refused(metric, n, message, generation):

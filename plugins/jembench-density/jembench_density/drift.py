@@ -30,6 +30,9 @@ QUANTITIES = ("energy", "nearest", "moved")
 SHOWN = 8
 """Chains whose images are kept for the figure."""
 
+BLOCK = 1024
+"""The number of training images that chains are compared with at once."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChainDrift(Metric):
@@ -152,7 +155,6 @@ class ChainDrift(Metric):
         import torch
 
         from jembench.data.pixels import to_uint8
-        from jembench.metrics.neighbours import nearest
         from jembench.models.energies import grad_energy
         from jembench.models.predictions import batched
         from jembench.parts import chain, seeds
@@ -166,7 +168,9 @@ class ChainDrift(Metric):
             state = chain.run(sampler, state, gradient, generator, steps - before)
             images = to_uint8(state.x, data.bounds).cpu()
             moved = (state.x - begin).flatten(1).norm(dim=1) * 2 / (data.bounds[1] - data.bounds[0])
-            distance = nearest(images.flatten(1), train, torch.device("cpu")).distance / 127.5
+            # exact in float64: sums of squares of pixels are whole numbers
+            blocks = (torch.cdist(images.flatten(1).double(), part.double()) for part in torch.split(train, BLOCK))
+            distance = torch.stack([block.amin(dim=1) for block in blocks]).amin(dim=0) / 127.5
             values = gradient(state.x, state.y)[0], distance / scale, moved / scale, images
             for every, value in zip(found.values(), values, strict=True):
                 every.append(value.cpu())

@@ -1,1 +1,1 @@
-"""Metrics of generated images since JEM: memorisation, density and coverage, FID at infinitely many images."""
+"""Further metrics of generated images: precision, recall, density, coverage, memorisation, FID at infinity."""

@@ -1,4 +1,4 @@
-"""Density and coverage of generated images (Naeem et al., 2020, arXiv:2002.09797).
+"""Precision and recall of generated images, and density and coverage (Naeem et al., 2020, arXiv:2002.09797).
 
 Legend: N generated images, M reference images, D features.
 """
@@ -9,14 +9,44 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from jembench.interfaces import Resampling
-from jembench.metrics.base import Count
-from jembench.metrics.generation import PRC, Scores
+from jembench.metrics.base import Count, Resamples
+from jembench.metrics.generation import ReferenceMetric, Scores
 from jembench.plugin import Estimate
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from jembench.metrics.sample_protocol import Generated
+
+
+@dataclass(frozen=True, kw_only=True)
+class PRC(ReferenceMetric):
+    """Precision and recall of the model's samples among features of the dataset, by torch-fidelity, in %.
+
+    ``features``: as for ``is``.
+    """
+
+    neighbours: Count = 3
+    resamples: Resamples = 200
+    name: ClassVar[str] = "prc"
+
+    def least(self, network: str, dimensions: int) -> tuple[int, str]:
+        """Return the number of neighbours and one."""
+        return self.neighbours + 1, f"each with {self.neighbours} neighbours"
+
+    def scores(self, sample: Generated, real: Tensor) -> Scores:
+        """Return precision, of generated images, and recall, of real ones."""
+        from jembench_generation.balls import Balls, precision_recall
+
+        def inside(value: float, judged: Tensor, manifold: Tensor) -> Estimate:
+            balls, n = Balls(judged, manifold, self.neighbours), len(judged)
+            resampling = Resampling(balls.precision(), (n, len(manifold)), (0.0, 100.0), n)
+            return Estimate(resampling, "%", "higher", n, 100 * value)
+
+        images = sample.features.pool
+        precision, recall = precision_recall(images, real, self.neighbours)
+        estimates = {"precision": inside(precision, images, real), "recall": inside(recall, real, images)}
+        return Scores(estimates, {"neighbours": self.neighbours})
 
 
 @dataclass(frozen=True, kw_only=True)

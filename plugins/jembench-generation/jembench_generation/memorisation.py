@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.base import Array, Arrays, Count, Resamples
 from jembench.metrics.generation import FeatureMetric
-from jembench.metrics.neighbours import nearest
 from jembench.metrics.sample_protocol import generated, pool_of, require_images
 from jembench.plugin import Estimate, NotApplicable, share
+from jembench_generation.neighbours import nearest
 
 if TYPE_CHECKING:
     from jembench.stats.intervals import Indices, Statistic
@@ -47,7 +47,7 @@ class Memorisation(FeatureMetric):
         """Measure the distances and the cells of samples and test images."""
         from sklearn.cluster import KMeans
 
-        from jembench.metrics.feature_scores import nearest_others
+        from jembench_generation.balls import nearest_others
 
         sample, device = generated(evaluation, self.features, self), evaluation.device
         parts = map(evaluation.data.images, ("train", "test"))

@@ -1,16 +1,54 @@
-"""Density and coverage against their definitions, written out with scikit-learn's neighbours."""
+"""Precision, recall, density and coverage against their definitions, written out with scikit-learn's neighbours."""
 
 import numpy as np
 import pytest
 import torch
 from sklearn.neighbors import NearestNeighbors
 
-from jembench_generation.balls import OpenBalls
+from jembench_generation import balls as module
+from jembench_generation.balls import Balls, OpenBalls, precision_recall
 
 
 def features(n, seed, shift=0.0, dimensions=4):
     x = torch.randn(n, dimensions, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return x + shift
+
+
+def coverage_in_sklearn(judged, manifold, k):
+    balls = NearestNeighbors().fit(manifold).kneighbors(n_neighbors=k)[0][:, -1]  # without the point itself
+    distance = torch.cdist(judged, manifold).numpy()
+    return (distance <= balls).any(axis=1).mean()
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_precision_and_recall_agree_with_scikit_learns_neighbours(k):
+    generated, real = features(80, 0, shift=0.5), features(120, 1)
+    expected = coverage_in_sklearn(generated, real, k), coverage_in_sklearn(real, generated, k)
+    assert precision_recall(generated, real, k) == pytest.approx(expected, abs=1e-7)  # torch-fidelity: float32 mean
+
+
+def test_the_same_images_are_precise_and_complete_and_far_ones_neither():
+    real = features(50, 0)
+    assert precision_recall(real, real, 3) == (1.0, 1.0)
+    assert precision_recall(real + 100, real, 3) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize("k", [1, 3])
+def test_copies_in_a_resample_do_not_shrink_the_balls(k, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 32)
+    judged, manifold = features(40, 0), features(60, 1)
+    drawn = np.random.default_rng(0).integers(60, size=60)
+    distinct = np.unique(drawn)
+    expected = 100 * coverage_in_sklearn(judged, manifold[distinct], k)
+    found = Balls(judged, manifold, k).precision()(np.arange(40)[None], drawn[None])
+    assert found == pytest.approx([expected])
+
+
+def test_a_resample_of_fewer_images_than_neighbours_takes_the_furthest_ball():
+    manifold = torch.tensor([[0.0], [1.0], [5.0]], dtype=torch.float64)
+    judged = torch.tensor([[4.5], [9.5]], dtype=torch.float64)
+    only_the_first = np.zeros((1, 3), dtype=int)
+    assert Balls(judged, manifold, 2).precision()(np.array([[0, 1]]), only_the_first).tolist() == [50]
 
 
 def density_coverage(generated, real, k):
@@ -48,7 +86,7 @@ def test_rounding_errors_of_float32_features_move_no_copy_into_a_ball():
     assert values(real + jitter, real, 5) == values(real, real, 5) == pytest.approx((1, 100))
 
 
-@pytest.mark.parametrize("value", ["density", "coverage"])
+@pytest.mark.parametrize("value", ["precision", "density", "coverage"])
 def test_the_spread_of_resamples_is_that_of_independent_sets(value):
     whole, rng = (np.arange(100)[None], np.arange(120)[None]), np.random.default_rng(0)
     statistics = [

@@ -1,1 +1,1 @@
-"""The suite of generated images by the metrics since JEM."""
+"""The suite of generated images by further metrics."""

@@ -12,11 +12,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from jembench.errors import NotApplicable
 from jembench.interfaces import Evaluation, Measurement, Planned, Resampling
-from jembench.metrics.base import Array, Arrays, Estimate, Resamples
+from jembench.metrics.base import Array, Arrays, Resamples
 from jembench.metrics.generation import FeatureMetric
 from jembench.metrics.sample_protocol import Generated, foresee, generated, pool_of, require_images
+from jembench.plugin import Estimate, NotApplicable
 
 if TYPE_CHECKING:
     import torch

@@ -1,24 +1,27 @@
+"""Distances to training images, against brute force and scikit-learn."""
+
 from __future__ import annotations
 
 import numpy as np
 import pytest
 import torch
+from fake_evaluation import FakeEvaluation, PixelFeatures, random_images
 from sklearn.neighbors import NearestNeighbors
 
 from jembench.errors import Unavailable
-from jembench.metrics import neighbours as module
-from jembench.metrics.neighbours import Neighbours, memorised, nearest
 from jembench.stats import intervals
+from jembench_generation import neighbours as module
+from jembench_generation.neighbours import Neighbours, memorised, nearest
 
 CPU = torch.device("cpu")
 METRIC = Neighbours(resamples=50)
 
 
 @pytest.fixture
-def evaluation(fake):
+def evaluation():
     """300 training and 200 test images, and 150 samples that are as fresh as the test images."""
-    sets = {"train": fake.images(300, 0), "test": fake.images(200, 1)}
-    return fake.Evaluation(sets=sets, sampled=fake.images(150, 2), network=fake.Features("net", 8))
+    sets = {"train": random_images(300, 0), "test": random_images(200, 1)}
+    return FakeEvaluation(sets=sets, sampled=random_images(150, 2), network=PixelFeatures("net", 8))
 
 
 def brute_force(images, train):
@@ -28,9 +31,9 @@ def brute_force(images, train):
 
 @pytest.mark.parametrize("block", [7, 1024])
 @pytest.mark.parametrize("kind", ["pixels", "features"])
-def test_the_nearest_agree_with_brute_force_and_with_scikit_learn(kind, block, fake, monkeypatch):
+def test_the_nearest_agree_with_brute_force_and_with_scikit_learn(kind, block, monkeypatch):
     monkeypatch.setattr(module, "_BLOCK", block)
-    images, train = fake.images(60, 0, 100, 140).flatten(1), fake.images(90, 1, 100, 140).flatten(1)
+    images, train = random_images(60, 0, 100, 140).flatten(1), random_images(90, 1, 100, 140).flatten(1)
     if kind == "features":
         images, train = images.double() / 255 + 1000, train.double() / 255 + 1000
     found = nearest(images, train, CPU)
