@@ -105,6 +105,7 @@ BESIDE = {
         "jembench.models.predictions",
         "jembench.report.headings",
         "jembench.report.rows",
+        "jembench.sampling.starts",
         "jembench.stats",
         "jembench.report.figures.base",
         "jembench.stats.paired",

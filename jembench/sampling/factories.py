@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jembench.sampling.outliers import ImagesStart, MixtureStart, PermutedStart, ShapesStart
     from jembench.sampling.pcd import PersistentChains
     from jembench.sampling.sgld import ShortRun
-    from jembench.sampling.starts import ClassGaussianStart, PCAStart, UniformStart
+    from jembench.sampling.starts import ClassGaussianStart, UniformStart
 
 Count = Annotated[int, Range(least=1)]
 Positive = Annotated[float, Range(above=0)]
@@ -134,19 +134,6 @@ def class_gaussian_start(data: DataSpec) -> ClassGaussianStart:
     from jembench.sampling.starts import ClassGaussianStart
 
     return ClassGaussianStart(data)
-
-
-def pca_start(
-    data: DataSpec, *, variance: Annotated[float, Range(above=0, below=1)] = 0.95, scale: Positive = 0.005
-) -> PCAStart:
-    """The mean of a class, moved along its principal directions by ``scale`` times their singular values (WEAT).
-
-    The directions are those of the largest variance, up to the share ``variance`` of it. A singular value is
-    sqrt(N - 1) standard deviations of N images: .005 is .35 of one for the 5,000 of a class of CIFAR-10.
-    """
-    from jembench.sampling.starts import PCAStart
-
-    return PCAStart(data, variance, scale)
 
 
 def images_start(data: DataSpec, *, set: Annotated[str, Names("ood_sets", "datasets")] = "") -> ImagesStart:

@@ -66,7 +66,7 @@ class ClassGaussianStart:
 
     def __init__(self, data: DataSpec) -> None:
         self.data = data
-        self._classes: list[Tensor] = []  # uint8 (N, C, H, W) each, on the device of the last draw
+        self.classes: list[Tensor] = []  # uint8 (N, C, H, W) each, on the device of the last draw
 
     def inform(self, train: Split) -> None:
         """Keep the training images, sorted by class.
@@ -87,7 +87,7 @@ class ClassGaussianStart:
                 f"{self.data.name} is of class {', '.join(empty)}. Hold fewer images out for validation, or let the "
                 "sampler start at noise with start=uniform."
             )
-        self._classes = [train.images[indices] for indices in members]
+        self.classes = [train.images[indices] for indices in members]
 
     def draw(self, n: int, y: Int[Tensor, " n"] | None, generator: Generator) -> Float[Tensor, "n C H W"]:
         """Draw n images of the classes y; without y, of classes drawn uniformly.
@@ -95,7 +95,7 @@ class ClassGaussianStart:
         Raises:
             JembenchError: if :meth:`inform` was not called.
         """
-        if not self._classes:
+        if not self.classes:
             raise JembenchError(
                 f"The sampler starts its chains near images of the classes (start={self.name}) and has not seen the "
                 "training images. Call its inform(train) first, or use start=uniform."
@@ -103,19 +103,21 @@ class ClassGaussianStart:
         device = generator.device
         if y is None:
             y = torch.randint(self.data.num_classes, (n,), generator=generator, device=device)
-        self._classes = [images.to(device) for images in self._classes]
-        x = self._noise(n, generator)
+        self.classes = [images.to(device) for images in self.classes]
+        x = self.noise(n, generator)
         for number, chains in enumerate(_members(y, self.data.num_classes)):
             if len(chains):
-                x[chains] += self._of_class(number, len(chains), generator)
+                x[chains] += self.of_class(number, len(chains), generator)
         return x.clamp_(*self.data.bounds)
 
-    def _noise(self, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
+    def noise(self, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Draw what is added to the draws of the classes."""
         x = torch.randn((n, *self.data.shape), generator=generator, device=generator.device)
         return x.mul_(noise_to_model(1e-2, self.data.bounds))
 
-    def _of_class(self, number: int, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
-        return draw_gaussian(n, self._classes[number], self.data.bounds, generator)
+    def of_class(self, number: int, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Draw n images near those of a class."""
+        return draw_gaussian(n, self.classes[number], self.data.bounds, generator)
 
     def renew(self, x: Tensor, restart: Bool[Tensor, " B"], y: Tensor | None, generator: Generator) -> Tensor:
         """Replace the chains of ``restart`` by new starts.
@@ -126,42 +128,6 @@ class ClassGaussianStart:
         if len(chains) == 0:
             return x
         return x.index_copy(0, chains, self.draw(len(chains), None if y is None else y[chains], generator))
-
-
-class PCAStart(ClassGaussianStart):
-    """Draws near the mean of a class along its principal directions, clamped to the bounds (Mirza et al., 2024).
-
-    With the mean m of a class's images, the singular values s_i of the images minus m, and their right singular
-    vectors v_i, a start is
-
-        m + scale sum_i z_i s_i v_i,   z_i independent and standard normal,
-
-    over the directions before the first with which the share of the variance reaches ``variance``, as in their code.
-    """
-
-    name = "pca"
-
-    def __init__(self, data: DataSpec, variance: float, scale: float) -> None:
-        super().__init__(data)
-        self.variance = variance
-        self.scale = scale
-        self._directions: dict[
-            int, tuple[Tensor, Tensor]
-        ] = {}  # (1, D) mean and (I, D) s_i v_i of classes drawn so far
-
-    def _noise(self, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
-        return torch.zeros((n, *self.data.shape), device=generator.device)
-
-    def _of_class(self, number: int, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
-        if number not in self._directions:
-            x = to_float(self._classes[number], self.data.bounds).flatten(1)
-            mean = x.mean(dim=0, keepdim=True)
-            _, s, v = torch.linalg.svd(x - mean, full_matrices=False)
-            share = s.square().cumsum(0) / s.square().sum()
-            self._directions[number] = mean, (s[:, None] * v)[share < self.variance]
-        mean, moves = self._directions[number]
-        z = torch.randn((n, len(moves)), generator=generator, device=generator.device)
-        return (mean + self.scale * z @ moves).view(n, *self.data.shape)
 
 
 def draw_gaussian(n: int, images: UInt8[Tensor, "N C H W"], bounds: Bounds, generator: Generator) -> Tensor:

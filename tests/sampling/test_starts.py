@@ -1,7 +1,5 @@
-import numpy as np
 import pytest
 import torch
-from sklearn.decomposition import PCA
 
 from jembench.data.pixels import to_float
 from jembench.errors import JembenchError, SpecError
@@ -9,7 +7,7 @@ from jembench.interfaces import DataSpec, Split
 from jembench.sampling import chain
 from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin
-from jembench.sampling.starts import AT_ONCE, ClassGaussianStart, PCAStart, UniformStart
+from jembench.sampling.starts import AT_ONCE, ClassGaussianStart, UniformStart
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
 DRAWS = 20_000
@@ -202,19 +200,3 @@ def test_starts_lie_on_the_generators_device(dark_grey_bright):
     x = start.draw(3, y, torch.Generator("cuda").manual_seed(0))
     assert torch.equal(class_of(x), y)
     assert start.draw(3, None, seeded()).device.type == "cpu"
-
-
-def test_pca_starts_are_spread_along_the_principal_directions():
-    """Against scikit-learn: the mean, and standard deviations of scale times the singular values, in the kept plane."""
-    train = split_of(images_of(60, middle=100), images_of(50, middle=140, seed=1), images_of(2, middle=90, seed=2))
-    start = PCAStart(DATA, 0.9, 0.02)
-    start.inform(train)
-    x = start.draw(DRAWS, torch.ones(DRAWS, dtype=torch.int64), seeded()).flatten(1).double()
-    images = to_float(train.images[train.labels == 1], DATA.bounds).flatten(1).double()
-    pca = PCA().fit(images)
-    kept = np.cumsum(pca.explained_variance_ratio_) < 0.9
-    assert 0 < kept.sum() < 3
-    along = pca.transform(x)
-    np.testing.assert_allclose(along.std(axis=0), np.where(kept, 0.02 * pca.singular_values_, 0), rtol=0.02, atol=1e-5)
-    np.testing.assert_allclose(along.mean(axis=0), 0, atol=1e-3)
-    assert torch.equal(start.draw(9, None, seeded(1)), start.draw(9, None, seeded(1)))

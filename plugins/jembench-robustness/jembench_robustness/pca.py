@@ -1,0 +1,49 @@
+"""Starts of chains along the principal directions of a class (Mirza et al., 2024, arXiv:2407.06315).
+
+Legend: n chains, D = C H W numbers of an image, I directions, C channels, H height, W width.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Generator, Tensor
+
+from jembench.data.pixels import to_float
+from jembench.interfaces import DataSpec
+from jembench.sampling.starts import ClassGaussianStart
+
+
+class PCAStart(ClassGaussianStart):
+    """Draws near the mean of a class along its principal directions, clamped to the bounds (Mirza et al., 2024).
+
+    With the mean m of a class's images, the singular values s_i of the images minus m, and their right singular
+    vectors v_i, a start is
+
+        m + scale sum_i z_i s_i v_i,   z_i independent and standard normal,
+
+    over the directions before the first with which the share of the variance reaches ``variance``, as in their code.
+    """
+
+    name = "pca"
+
+    def __init__(self, data: DataSpec, variance: float, scale: float) -> None:
+        super().__init__(data)
+        self.variance = variance
+        self.scale = scale
+        # (1, D) mean and (I, D) s_i v_i of classes drawn so far
+        self._directions: dict[int, tuple[Tensor, Tensor]] = {}
+
+    def noise(self, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Return zeros."""
+        return torch.zeros((n, *self.data.shape), device=generator.device)
+
+    def of_class(self, number: int, n: int, generator: Generator) -> Float[Tensor, "n C H W"]:
+        """Draw n images along the principal directions of a class."""
+        if number not in self._directions:
+            x = to_float(self.classes[number], self.data.bounds).flatten(1)
+            mean = x.mean(dim=0, keepdim=True)
+            _, s, v = torch.linalg.svd(x - mean, full_matrices=False)
+            share = s.square().cumsum(0) / s.square().sum()
+            self._directions[number] = mean, (s[:, None] * v)[share < self.variance]
+        mean, moves = self._directions[number]
+        z = torch.randn((n, len(moves)), generator=generator, device=generator.device)
+        return (mean + self.scale * z @ moves).view(n, *self.data.shape)

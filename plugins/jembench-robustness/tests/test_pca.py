@@ -1,0 +1,42 @@
+"""Starts of chains along principal directions, against scikit-learn."""
+
+import numpy as np
+import torch
+from sklearn.decomposition import PCA
+
+from jembench.data.pixels import to_float
+from jembench.interfaces import DataSpec, Split
+from jembench_robustness.pca import PCAStart
+
+DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
+DRAWS = 20_000
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def images_of(n, level):
+    """n images of correlated pixels around a level, far from black and white."""
+    mixing = [[1.0, 0.5, 0.0, -0.5], [0, 1, 0.3, 0], [0, 0, 0.5, 0.5], [0, 0, 0, 0.8]]
+    noise = torch.randn((n, 4), generator=seeded(n)) @ torch.tensor(mixing)
+    return (level + 12 * noise).round().clamp(0, 255).byte().view(n, 1, 2, 2)
+
+
+def test_pca_starts_are_spread_along_the_principal_directions():
+    """Against scikit-learn: the mean, and standard deviations of scale times the singular values, in the kept plane."""
+    sizes, levels = (60, 50, 2), (100, 140, 90)
+    train = Split(
+        torch.cat(list(map(images_of, sizes, levels))), torch.arange(3).repeat_interleave(torch.tensor(sizes))
+    )
+    start = PCAStart(DATA, 0.9, 0.02)
+    start.inform(train)
+    x = start.draw(DRAWS, torch.ones(DRAWS, dtype=torch.int64), seeded()).flatten(1).double()
+    images = to_float(train.images[train.labels == 1], DATA.bounds).flatten(1).double()
+    pca = PCA().fit(images)
+    kept = np.cumsum(pca.explained_variance_ratio_) < 0.9
+    assert 0 < kept.sum() < 3
+    along = pca.transform(x)
+    np.testing.assert_allclose(along.std(axis=0), np.where(kept, 0.02 * pca.singular_values_, 0), rtol=0.02, atol=1e-5)
+    np.testing.assert_allclose(along.mean(axis=0), 0, atol=1e-3)
+    assert torch.equal(start.draw(9, None, seeded(1)), start.draw(9, None, seeded(1)))
