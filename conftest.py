@@ -27,6 +27,9 @@ CACHES = {
 }
 """Where libraries and jembench keep what they make again, in the folder of this run of the tests."""
 
+START = Path(__file__).parent / "tests" / "support" / "start"
+"""What every process of a run begins with: see ``sitecustomize.py`` there."""
+
 FOLDER = "JEMBENCH_TESTS_FOLDER"
 """The environment variable by which the processes of one run know that folder."""
 
@@ -62,6 +65,7 @@ def pytest_configure(config):
     folder = Path(tempfile.mkdtemp(prefix="jembench-tests-"))
     os.environ |= {FOLDER: str(folder), "HOME": str(folder / "home")}
     os.environ |= {name: str(folder / part) for name, part in CACHES.items()}
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(START), os.environ.get("PYTHONPATH")]))
     (folder / "home").mkdir()
 
 

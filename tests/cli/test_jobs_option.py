@@ -1,5 +1,6 @@
 """``--jobs``, ``--executor`` and ``--detach``: which executor carries a run out, and what is refused."""
 
+import os
 import re
 import time
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_what_is_refused_before_anything_starts(run, options, wrong, more):
 
 
 def test_a_detached_run_goes_on_in_the_background(run, monkeypatch, zoo_of_tests):
-    monkeypatch.setenv("PYTHONPATH", str(zoo_of_tests))
+    monkeypatch.setenv("PYTHONPATH", str(zoo_of_tests), prepend=os.pathsep)
     expected = run(models="zoo_of_tests:classifier")
     done = run("--detach", models="zoo_of_tests:classifier")
     assert done.code == 0

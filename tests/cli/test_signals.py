@@ -146,8 +146,9 @@ def test_afterwards_signals_mean_what_they_did(train, monkeypatch):
 
 
 @pytest.fixture
-def environment(jembench, zoo_of_tests):
-    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(zoo_of_tests), "PYTHONUNBUFFERED": "1"}
+def environment(jembench, zoo_of_tests, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", str(zoo_of_tests), prepend=os.pathsep)
+    return {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONUNBUFFERED": "1"}
 
 
 @pytest.fixture

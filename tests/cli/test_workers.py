@@ -50,7 +50,7 @@ def odd(jembench, zoo_of_tests, tmp_path, monkeypatch):
     """A module ``odd_models``, for this process and for others."""
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / "odd_models.py").write_text(ODD)
-    monkeypatch.setenv("PYTHONPATH", f"{zoo_of_tests}:{tmp_path / 'odd'}")
+    monkeypatch.setenv("PYTHONPATH", f"{zoo_of_tests}:{tmp_path / 'odd'}", prepend=os.pathsep)
     monkeypatch.syspath_prepend(tmp_path / "odd")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     yield

@@ -17,9 +17,7 @@ import numpy as np
 import pytest
 import scipy.io
 import torch
-import torchvision.datasets as tv
 
-from jembench.data import torchvision_sets
 from jembench.data.factories import cifar10, cifar100, svhn
 from jembench.errors import Unavailable
 from jembench.interfaces import Split
@@ -72,9 +70,11 @@ def write_cifar10(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.n
         for name, data in parts.items()
     ]
     md5 = write_pickle(folder / "batches.meta", {"label_names": ["airplane", "..."]})
-    monkeypatch.setattr(tv.CIFAR10, "train_list", listed[:5])
-    monkeypatch.setattr(tv.CIFAR10, "test_list", listed[5:])
-    monkeypatch.setattr(tv.CIFAR10, "meta", {"filename": "batches.meta", "key": "label_names", "md5": md5})
+    monkeypatch.setattr("torchvision.datasets.CIFAR10.train_list", listed[:5])
+    monkeypatch.setattr("torchvision.datasets.CIFAR10.test_list", listed[5:])
+    monkeypatch.setattr(
+        "torchvision.datasets.CIFAR10.meta", {"filename": "batches.meta", "key": "label_names", "md5": md5}
+    )
     train = np.concatenate([parts[f"data_batch_{i}"] for i in range(1, 6)])
     return {"train": train, "test": parts["test_batch"]}
 
@@ -89,9 +89,11 @@ def write_cifar100(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.
         content = {"data": data.reshape(len(data), -1), "fine_labels": fine, "coarse_labels": [0 for _ in data]}
         listed[name] = [[name, write_pickle(folder / name, content)]]
     md5 = write_pickle(folder / "meta", {"fine_label_names": ["apple", "..."]})
-    monkeypatch.setattr(tv.CIFAR100, "train_list", listed["train"])
-    monkeypatch.setattr(tv.CIFAR100, "test_list", listed["test"])
-    monkeypatch.setattr(tv.CIFAR100, "meta", {"filename": "meta", "key": "fine_label_names", "md5": md5})
+    monkeypatch.setattr("torchvision.datasets.CIFAR100.train_list", listed["train"])
+    monkeypatch.setattr("torchvision.datasets.CIFAR100.test_list", listed["test"])
+    monkeypatch.setattr(
+        "torchvision.datasets.CIFAR100.meta", {"filename": "meta", "key": "fine_label_names", "md5": md5}
+    )
     return parts
 
 
@@ -104,7 +106,7 @@ def write_svhn(root: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, np.ndar
         scipy.io.savemat(path, {"X": data.transpose(2, 3, 1, 0), "y": labels})
         url = f"http://127.0.0.1:9/{path.name}"
         listed[name] = [url, path.name, hashlib.md5(path.read_bytes()).hexdigest()]
-    monkeypatch.setattr(tv.SVHN, "split_list", listed)
+    monkeypatch.setattr("torchvision.datasets.SVHN.split_list", listed)
     return parts
 
 
@@ -212,8 +214,8 @@ def author(tmp_path: Path) -> Iterator[str]:
 def test_a_server_that_never_answers_is_given_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, silent_server: str
 ) -> None:
-    monkeypatch.setattr(tv.CIFAR10, "url", f"{silent_server}/cifar.tar.gz")
-    monkeypatch.setattr(torchvision_sets, "DOWNLOAD_TIMEOUT", 0.2)
+    monkeypatch.setattr("torchvision.datasets.CIFAR10.url", f"{silent_server}/cifar.tar.gz")
+    monkeypatch.setattr("jembench.data.torchvision_sets.DOWNLOAD_TIMEOUT", 0.2)
     before = socket.getdefaulttimeout()
     dataset = cifar10(root=str(tmp_path / "new" / "data"), download=True)
     with pytest.raises(Unavailable) as raised:
@@ -231,8 +233,8 @@ def test_download_fetches_checks_and_unpacks(
     archive = tmp_path / "cifar.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         tar.add(tmp_path / "author" / "cifar-10-batches-py", "cifar-10-batches-py")
-    monkeypatch.setattr(tv.CIFAR10, "url", f"{author}/{archive.name}")
-    monkeypatch.setattr(tv.CIFAR10, "tgz_md5", hashlib.md5(archive.read_bytes()).hexdigest())
+    monkeypatch.setattr("torchvision.datasets.CIFAR10.url", f"{author}/{archive.name}")
+    monkeypatch.setattr("torchvision.datasets.CIFAR10.tgz_md5", hashlib.md5(archive.read_bytes()).hexdigest())
     dataset = cifar10(root=str(tmp_path / "user"), download=True)
     assert not (tmp_path / "user").exists()  # nothing is fetched before an image is asked for
     assert_holds(dataset.split("test"), written["test"], [10, 11, 12])
@@ -247,6 +249,6 @@ def test_an_archive_with_a_wrong_checksum_is_refused(
 ) -> None:
     archive = tmp_path / "cifar.tar.gz"
     archive.write_bytes(b"a login page")
-    monkeypatch.setattr(tv.CIFAR10, "url", f"{author}/{archive.name}")
+    monkeypatch.setattr("torchvision.datasets.CIFAR10.url", f"{author}/{archive.name}")
     with pytest.raises(Unavailable, match=r"CIFAR-10 is not available in .*orrupted"):
         cifar10(root=str(tmp_path / "user"), download=True).split("train")

@@ -23,7 +23,7 @@ def run(site, *command, cwd):
     return subprocess.run(
         [Path(sys.executable).with_name(program), *arguments],
         cwd=cwd,
-        env=os.environ | {"PYTHONPATH": str(site)},
+        env=os.environ | {"PYTHONPATH": os.pathsep.join([os.environ["PYTHONPATH"], str(site)])},
         capture_output=True,
         text=True,
         check=False,

@@ -28,7 +28,6 @@ from jembench.store.store import Store
 from jembench.experiment.suite import Run, Suite
 
 torch.set_num_threads(1)
-torch.optim.SGD([torch.nn.Parameter(torch.zeros(1))])  # the first one imports the compiler, before the fork
 store, recipe, models, log, twice = sys.argv[1:6]
 
 class Watch:
@@ -51,19 +50,15 @@ if other:
 
 
 @pytest.fixture
-def start(zoo_of_tests, tmp_path):
+def start(zoo_of_tests, tmp_path, monkeypatch):
     """Start a process, or two at once, that carry out a plan of two models and two seeds."""
+    monkeypatch.setenv("PYTHONPATH", str(zoo_of_tests), prepend=os.pathsep)
     running = []
 
     def start(root, models="zoo_of_tests:jem", twice=False):
-        environment = {**os.environ, "PYTHONPATH": str(zoo_of_tests), "OMP_NUM_THREADS": "1"}
         recipe, log = zoo_of_tests / "tiny.toml", tmp_path / "log"
         arguments = [str(each) for each in (root, recipe, models, log, twice)]
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-c", PROCESS, *arguments], env=environment, stderr=subprocess.PIPE, text=True
-            )
-        )
+        running.append(subprocess.Popen([sys.executable, "-c", PROCESS, *arguments], stderr=subprocess.PIPE, text=True))
         return running[-1]
 
     yield start
