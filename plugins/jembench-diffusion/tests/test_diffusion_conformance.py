@@ -2,7 +2,7 @@
 
 from jembench.testing import check_model, parametrize
 
-SMALL = "timesteps=8,evaluations=4,sampling_steps=4,schedule=log-snr"
+SMALL = "timesteps=4,evaluations=2,sampling_steps=2,schedule=log-snr"
 
 
 @parametrize(check_model(f"diffusion:net=unet-8,{SMALL}"))
