@@ -256,8 +256,8 @@ def train(
     spec, data = model_spec(model), dataset_spec(dataset)
     plan = plan_named(spec, data, recipe, setting_texts(settings), seed, place.store)
     display = functools.partial(Display, plan.names) if progress else nullcontext
-    session.train(plan, place.store, RunOptions(device, max_hours), display)
-    return place.load_planned(plan, device)
+    with session.open_fit(plan, place.store, RunOptions(device, max_hours), display) as evaluation:
+        return Fit(plan, place.store, evaluation)
 
 
 def _attack_on(fit: Fit, name: str, options: Mapping[str, Any], limit: int | None) -> Plan:

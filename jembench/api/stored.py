@@ -193,7 +193,7 @@ class OpenStore:
         from jembench.running import session
         from jembench.running.driver import RunOptions
 
-        with session.open_fit(plan, self.store, RunOptions(device, trackers=())) as evaluation:
+        with session.open_fit(plan, self.store, RunOptions(device)) as evaluation:
             return Fit(plan, self.store, evaluation)
 
 

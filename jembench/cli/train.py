@@ -43,7 +43,10 @@ def train(store: Path, device: str, max_hours: float | None, trackers: list[str]
     with plugins_aside():
         fit = plan_named(**which, store=place)
         show.twins([fit], place)
-        session.train(fit, place, RunOptions(device, max_hours, trackers=trackers), partial(Display, fit.names))
+        how = RunOptions(device, max_hours, trackers=trackers)
+        if not place.is_trained(fit.key):
+            with session.open_fit(fit, place, how, partial(Display, fit.names)):
+                pass
     click.echo(place.fit_folder(fit.key))
 
 

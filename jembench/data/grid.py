@@ -5,7 +5,9 @@ Legend: N images, C channels, H height, W width, K classes, R rows, S columns of
 
 import math
 import textwrap
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,6 +63,18 @@ def sheet(images: Pixels, grid: Indices, gap: int = 4, ground: int = 255, side: 
         top, left = row * step_y, column * step_x
         picture[top : top + height * scale, left : left + width * scale] = image  # one channel fills all three
     return picture
+
+
+def pictures(images: Pixels, grids: Mapping[str, Indices]) -> dict[str, NDArray[Any]]:
+    """Return the images (N, C, H, W) of some grids, and the grids, for figures; the index -1 is an empty place.
+
+    The arrays are ``images``, each once; ``shown``, their indices among the N; and the grids, with indices into
+    ``images``.
+    """
+    used = np.unique(np.concatenate([chosen.ravel() for chosen in grids.values()]))
+    shown = used[used >= 0]
+    compact = {name: np.where(chosen < 0, -1, np.searchsorted(shown, chosen)) for name, chosen in grids.items()}
+    return {"images": images[shown], "shown": shown, **compact}
 
 
 def write_png(path: Path, images: Pixels, grid: Indices, option: str = "--store", title: str = "") -> None:

@@ -182,8 +182,7 @@ def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> A
     """Return the images at the extremes, of all and of each class, and random ones of each class."""
     import torch
 
-    from jembench.data.grid import arranged, first_of_classes
-    from jembench.metrics.pictures import pictures
+    from jembench.data.grid import arranged, first_of_classes, pictures
 
     order, n = highest_first(arrays["log-px"]), size_of_end(len(arrays["log-px"]))
     grids = {"top": arranged(order[:n]), "bottom": arranged(order[::-1][:n])}
@@ -199,4 +198,4 @@ def _images_at_ends(arrays: Arrays, images: Tensor, evaluation: Evaluation) -> A
             "random": first_of_classes(shuffled, labels, num_classes),
             "lowest": first_of_classes(order[::-1], labels, num_classes),
         }
-    return pictures(images, grids)
+    return pictures(images.numpy(), grids)

@@ -79,8 +79,7 @@ class ClassSamples(Metric):
         """
         import torch
 
-        from jembench.data.grid import first_of_classes
-        from jembench.metrics.pictures import pictures
+        from jembench.data.grid import first_of_classes, pictures
 
         images, labels, source, _ = evaluation.samples(self.samples.wanted)
         seen, num_classes = classified(evaluation, images), evaluation.data.spec.num_classes
@@ -92,7 +91,7 @@ class ClassSamples(Metric):
         generator = evaluation.services.generator(f"{self.name} images")
         order = torch.randperm(len(images), generator=generator).numpy()
         rows = first_of_classes(order, arrays.get("labels", seen["predicted"]), num_classes)
-        arrays |= pictures(images, {"grid": rows})
+        arrays |= pictures(images.numpy(), {"grid": rows})
         parts = self.samples.description(len(images), len(images), source) | {"confident": CONFIDENT, "data_noise": 0}
         return self.measurement(evaluation, arrays, parts=parts, details={"source": source})
 

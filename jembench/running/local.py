@@ -7,24 +7,29 @@ from dataclasses import dataclass, field
 from jembench.interfaces.running import Driver, Ended, Job
 
 
-@dataclass(eq=False)
-class LocalExecutor:
-    """One unit of work after the other, in this process."""
+@dataclass(eq=False, kw_only=True)
+class Queued:
+    """The queue of the units of an executor, in their order."""
 
-    slots = 1
     here = True
-    in_process = True
-
     _queue: list[Job] = field(default_factory=list, init=False)
     _cancelled: bool = field(default=False, init=False)
 
     def open(self, driver: Driver) -> None:
-        """Keep the driver of the run."""
+        """Keep the driver of the run; no worker is started yet."""
         self._driver = driver
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """Queue units."""
         self._queue = sorted([*self._queue, *jobs], key=lambda job: job.order)
+
+
+@dataclass(eq=False, kw_only=True)
+class LocalExecutor(Queued):
+    """One unit of work after the other, in this process."""
+
+    slots = 1
+    in_process = True
 
     def ended(self, seconds: float) -> list[Ended]:
         """Carry out the next unit, or wait if there is none."""

@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import IO, Annotated
 
 from jembench.catalog.validation import Range
-from jembench.interfaces.running import Driver, Ended, Job, exit_reason
+from jembench.interfaces.running import Ended, Job, exit_reason
+from jembench.running.local import Queued
 
 DRIVER = "JEMBENCH_DRIVER"
 """Environment variable: the id of the process that started a worker, which ends with it; set by jembench."""
@@ -51,7 +52,7 @@ class _Batch:
 
 
 @dataclass(eq=False, kw_only=True)
-class Processes:
+class Processes(Queued):
     """Several units of work at once on this machine: a worker per GPU, or per core of the CPU.
 
     A worker carries out a batch, a share of the waiting units, so that batches get smaller and all places end at about
@@ -63,17 +64,14 @@ class Processes:
         retries: the number of times that a unit is retried after the death of its worker.
     """
 
-    here = True
     in_process = False
 
     jobs: Annotated[int, Range(least=1)] | None = None
     per_gpu: Annotated[int, Range(least=1)] = 1
     retries: Annotated[int, Range(least=0)] = 2
-    _queue: list[Job] = field(default_factory=list, init=False)
     _workers: list[_Batch] = field(default_factory=list, init=False)
     _deaths: Counter[str] = field(default_factory=Counter, init=False)  # by the id of the unit
     _endings: list[Ended] = field(default_factory=list, init=False)  # that were not asked for yet
-    _cancelled: bool = field(default=False, init=False)
 
     @cached_property
     def _gpus(self) -> list[str]:
@@ -92,14 +90,6 @@ class Processes:
     def _free(self) -> list[str]:
         """The free places."""
         return list(itertools.islice(itertools.cycle(self._gpus or [""]), self.slots))
-
-    def open(self, driver: Driver) -> None:
-        """Keep the driver of the run; no worker is started yet."""
-        self._driver = driver
-
-    def submit(self, jobs: Sequence[Job]) -> None:
-        """Queue units."""
-        self._queue = sorted([*self._queue, *jobs], key=lambda job: job.order)
 
     def ended(self, seconds: float) -> list[Ended]:
         """Start workers for waiting units on free places, and wait for the first ending."""

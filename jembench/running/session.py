@@ -143,14 +143,6 @@ def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
     return executor
 
 
-def train(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay) -> None:
-    """Train a model in this process unless the store has it; arguments as for :func:`run_plan`."""
-    check_options(how)
-    if not store.is_trained(fit.key):
-        with open_fit(fit, store, how, display):
-            pass
-
-
 @contextmanager
 def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay = nullcontext) -> Iterator[Evaluation]:
     """Open a model, after training it if the store does not have it; arguments as for :func:`run_plan`.
@@ -161,16 +153,19 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
     from jembench.running.caches import FeatureBank, when_free
     from jembench.running.fits import FitWork
 
+    check_options(how)
     with display() as shown:
         device, dataset = devices.resolve(how.device), fit.dataset.make()
         deadline = None if how.max_hours is None else time.time() + 3600 * how.max_hours
         check_stored([fit], store)
-        if not store.is_trained(fit.key):
+        is_trained = store.is_trained(fit.key)
+        if not is_trained:
             for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
                 dataset.split(split)
         store.sweep()
         with devices.threads_for(dataset.spec, device):
-            with Events(shown, store, chosen_trackers(how.trackers)) as events, events.reporting(fit.key) as report:
+            trackers = () if is_trained else chosen_trackers(how.trackers)
+            with Events(shown, store, trackers) as events, events.reporting(fit.key) as report:
                 bank = FeatureBank(dataset, store, device)
                 work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline)
                 with when_free(store, fit.key.id):

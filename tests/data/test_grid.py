@@ -59,3 +59,20 @@ def test_images_are_enlarged_by_a_whole_factor_to_at_least_the_smallest_side(tmp
 def test_images_of_two_channels_are_shown_by_their_first():
     images = np.array([[[[10]], [[200]]]], dtype=np.uint8)
     assert (grid.sheet(images, np.array([[0]])) == 10).all()
+
+
+def numbered(n):
+    """Images that say which one they are."""
+    return np.tile(np.arange(n, dtype=np.uint8)[:, None, None, None], (1, 1, 2, 2))
+
+
+def test_every_image_is_kept_once_and_a_grid_finds_it():
+    grids = {"a": np.array([[7, 3, -1]]), "b": np.array([[3], [9]])}
+    found = grid.pictures(numbered(12), grids)
+    assert found["shown"].tolist() == [3, 7, 9]
+    assert found["images"][:, 0, 0, 0].tolist() == [3, 7, 9]
+    assert found["images"].dtype == np.uint8
+    assert found["a"].tolist() == [[1, 0, -1]]
+    for name, chosen in grids.items():
+        seen = np.where(found[name] < 0, -1, found["shown"][found[name]])
+        assert np.array_equal(seen, chosen)

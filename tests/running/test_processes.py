@@ -94,7 +94,8 @@ def test_a_training_waits_for_another_process_and_says_so(plan, store, monkeypat
 
     monkeypatch.setattr(caches.time, "sleep", sleep)
     others.__enter__()
-    session.train(fit, store, RunOptions("cpu"), lambda: nullcontext(recorder))
+    with session.open_fit(fit, store, RunOptions("cpu"), lambda: nullcontext(recorder)):
+        pass
     assert said == ["waiting for another process"]
     assert recorder.events == ["train jem 0"]
     assert not in_work(store.leases)

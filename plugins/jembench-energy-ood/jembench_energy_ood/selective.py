@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, NamedTuple
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.base import Array, Arrays, describe_test_images
 from jembench.metrics.classification import labelled_logits
-from jembench.metrics.scored import ScoredClasses
+from jembench.metrics.ood import ScoredClasses
 from jembench.plugin import Estimate, Names, Range
 
 if TYPE_CHECKING:

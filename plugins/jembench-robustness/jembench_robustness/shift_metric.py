@@ -17,7 +17,7 @@ from jembench.interfaces import Evaluation, Measurement, Need, Planned, Quantity
 from jembench.interfaces.metrics import Adaptation
 from jembench.metrics.base import Array, Arrays, describe_test_images
 from jembench.metrics.classification import ECE, binned_error, labelled_logits
-from jembench.metrics.scored import ScoredClasses
+from jembench.metrics.ood import ScoredClasses
 from jembench.plugin import Estimate, Names, Range
 
 if TYPE_CHECKING:
