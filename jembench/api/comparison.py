@@ -16,14 +16,14 @@ from jembench.report.select import find_pair, select
 if TYPE_CHECKING:
     from torch import nn
 
-    from jembench.report.comparison import Comparison as ComparedPair
+    from jembench.report.differences import Comparison as ComparedPair
 
 
 class Comparison(Shown):
     """The comparison of two models of a store, returned by :func:`jembench.compare`.
 
     Attributes:
-        found: the differences, with both kinds of intervals (:class:`jembench.report.comparison.Comparison`).
+        found: the differences, with both kinds of intervals (:class:`jembench.report.differences.Comparison`).
         records: a mapping for each value.
     """
 
@@ -74,7 +74,7 @@ def compare(
         >>> [record["label"] for record in compare(name, other, store=store, resamples=100).records]
         ['accuracy', 'ece']
     """
-    from jembench.report.comparison import compare as compared
+    from jembench.report.differences import compare as compared
 
     place = opened(store).store
     which = selection(**selected)

@@ -1,4 +1,4 @@
-"""Compare two trained models: the difference of each value, its intervals and its p values.
+"""The test of a difference of two values: its intervals and its p values.
 
 Two sources of randomness are kept apart. *Test images*: a bootstrap in which both models see the same resamples of the
 images, their values averaged over the seeds that both have. *Training*: Student's t over the differences of those
@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,8 +22,7 @@ from jembench.errors import JembenchError, Unavailable
 from jembench.interfaces import Resampling
 from jembench.interfaces.metrics import Resampled
 from jembench.report.protocols import parsed, peculiarities
-from jembench.report.rows import Row, Side, grouped, mean_of, sides
-from jembench.report.select import T
+from jembench.report.rows import Row, Side, mean_of
 from jembench.stats import paired
 from jembench.store.outcome import Cell
 
@@ -37,8 +36,6 @@ SEEDS = 3
 """The fewest seeds from which a difference is tested over training; two leave one degree of freedom."""
 
 RESAMPLES = 10_000
-RESAMPLES_OF_BEST = 2_000
-"""They allow p values down to 1/2001: of up to 100 columns the best can be found."""
 PILOT = 1_000
 """The size of a first bootstrap. It suffices for a p value above ``HOPELESS``; more would not bring it to the level."""
 HOPELESS = 0.2
@@ -85,43 +82,6 @@ class Difference:
         return max((p for p in (self.images_p, self.training_p) if p is not None), default=None)
 
 
-class Comparison(NamedTuple):
-    """Every value of two models."""
-
-    a: Row  # any of the model
-    b: Row
-    rows: tuple[Difference, ...]
-    resamples: int
-
-    @property
-    def names(self) -> tuple[str, str]:
-        """The names of the models or, where these are the same, of their recipes."""
-        return (self.a.name, self.b.name) if self.a.name != self.b.name else (self.a.recipe, self.b.recipe)
-
-
-# --- all values of two models -----------------------------------------------------------------------------------------
-
-
-def compare(a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RESAMPLES) -> Comparison:
-    """Compare every value that two models have under the same options of a metric.
-
-    Args:
-        a: the values of each seed of a model.
-        b: the same of the other model, on the same dataset.
-        read: gives a cell's per-example values.
-        resamples: R.
-    """
-    ours, theirs = ({key[1:]: side for key, side in sides(rows).items()} for rows in (a, b))
-    both = [(side, theirs[place]) for place, side in ours.items() if place in theirs]
-    tested = [contrast(one, other, read, resamples=resamples) for one, other in both]
-    found, judged = Comparison(a[0], b[0], (), resamples), []
-    for row in adjusted(tested):
-        a_wins = ((row.difference or 0.0) > 0) == (row.better != "lower")
-        better = f"{found.names[not a_wins]} {'better' if row.better else 'higher'}"
-        judged.append(replace(row, verdict=conclusion(row, better, better)))
-    return found._replace(rows=tuple(judged))
-
-
 def conclusion(row: Difference, found: str, tendency: str) -> str:
     """Return the verdict on a difference; of one that was not tested, the verdict that it has.
 
@@ -142,88 +102,6 @@ def adjusted(rows: Iterable[Difference]) -> list[Difference]:
     given = list(rows)
     after = iter(paired.holm([row.larger_p for row in given if row.larger_p is not None]))
     return [row if row.larger_p is None else replace(row, p=next(after)) for row in given]
-
-
-class Significance:
-    """Tests of the differences between the values of a column.
-
-    Args:
-        seeds: the values of each seed.
-        read: gives a cell's per-example values.
-    """
-
-    def __init__(self, seeds: Iterable[Row], read: Read) -> None:
-        self._known, self._read = sides(seeds), read
-        self._tested: dict[tuple[Row, Row], Difference | None] = {}
-
-    def test(self, a: Row, b: Row) -> Difference | None:
-        """Test the difference of two means over seeds; None: it cannot be tested over test images."""
-        if (a, b) not in self._tested:
-            one, other = (self._known.get((row.fit, *row.place), {}) for row in (a, b))
-            found = contrast(one, other, self._read, resamples=RESAMPLES_OF_BEST, alike=()) if one and other else None
-            found = found if found and found.images_p is not None else None
-            self._tested[a, b] = found
-            self._tested[b, a] = found and replace(found, difference=-(found.difference or 0.0))
-        return self._tested[a, b]
-
-    def is_better(self, a: Row, b: Row, among: int = 1) -> bool | None:
-        """Return if a mean over seeds is significantly better than another one, as the first of ``among`` tests.
-
-        None: the difference cannot be tested.
-        """
-        found = self.test(a, b)
-        p = found.larger_p if found else None
-        return None if found is None or p is None else _counts(found, p * among)
-
-    def best(self, rows: Iterable[Row]) -> set[Row]:
-        """Find the values that are better than the runner-up of their column and dataset.
-
-        The p values are adjusted by Holm for the columns in which there are two values to test.
-
-        Args:
-            rows: means over seeds.
-        """
-        tested = {first: self.test(first, second) for first, second, *_ in _ranked(rows)}
-        return {row for row, found in self._adjusted(tested).items() if found}
-
-    def leaders(self, rows: Iterable[Row]) -> list[list[Row]]:
-        """Return the best value of each column and dataset, followed by those that are not significantly worse.
-
-        The p values are adjusted by Holm for all comparisons. A value that cannot be tested counts as not worse.
-
-        Args:
-            rows: means over seeds.
-        """
-        ranked = _ranked(rows)
-        tested = {(first, other): self.test(first, other) for first, *others in ranked for other in others}
-        worse = self._adjusted(tested)
-        return [[first, *(other for other in others if not worse.get((first, other)))] for first, *others in ranked]
-
-    @staticmethod
-    def _adjusted(tested: Mapping[T, Difference | None]) -> dict[T, bool]:
-        """Return for each difference that was tested if it counts after Holm's adjustment."""
-        found = {key: one for key, one in tested.items() if one}
-        return {key: _counts(one, one.p) for key, one in zip(found, adjusted(found.values()), strict=True)}
-
-
-def _counts(row: Difference, p: float | None) -> bool:
-    """Return if the first value is better than the second by a p value, of the row or adjusted."""
-    by = row.difference or 0.0
-    return p is not None and p < LEVEL and by != 0 and (by > 0) == (row.better == "higher")
-
-
-def _ranked(rows: Iterable[Row]) -> list[list[Row]]:
-    """Return the comparable values of each column and dataset with two or more of them, the best first."""
-    valued = (row for row in rows if row.value is not None and row.comparable and row.better)
-    columns = grouped(valued, lambda row: (row.dataset, row.place))
-    return [
-        sorted(column, key=lambda row: row.value or 0.0, reverse=column[0].better == "higher")
-        for column in columns
-        if len(column) > 1
-    ]
-
-
-# --- one value --------------------------------------------------------------------------------------------------------
 
 
 def number(value: float, of: Side) -> Side:

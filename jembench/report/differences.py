@@ -1,12 +1,13 @@
 """The table of differences: that of two models, of a store measured again, and of claims."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from typing import NamedTuple
 
 from jembench.report import headings
-from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Comparison, Difference
+from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Difference, Read, adjusted, conclusion, contrast
 from jembench.report.formats import Document
+from jembench.report.rows import Row, sides
 from jembench.report.table import ABSENT, NOTES, Footnotes, Heading, Table, TableCell, decimals_for, detail, fixed
 
 FIELDS = tuple(field.name for field in fields(Difference))
@@ -94,6 +95,40 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
 
 
 # --- two models -------------------------------------------------------------------------------------------------------
+
+
+class Comparison(NamedTuple):
+    """Every value of two models."""
+
+    a: Row  # any of the model
+    b: Row
+    rows: tuple[Difference, ...]
+    resamples: int
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """The names of the models or, where these are the same, of their recipes."""
+        return (self.a.name, self.b.name) if self.a.name != self.b.name else (self.a.recipe, self.b.recipe)
+
+
+def compare(a: Sequence[Row], b: Sequence[Row], read: Read, resamples: int = RESAMPLES) -> Comparison:
+    """Compare every value that two models have under the same options of a metric.
+
+    Args:
+        a: the values of each seed of a model.
+        b: the same of the other model, on the same dataset.
+        read: gives a cell's per-example values.
+        resamples: R.
+    """
+    ours, theirs = ({key[1:]: side for key, side in sides(rows).items()} for rows in (a, b))
+    both = [(side, theirs[place]) for place, side in ours.items() if place in theirs]
+    tested = [contrast(one, other, read, resamples=resamples) for one, other in both]
+    found, judged = Comparison(a[0], b[0], (), resamples), []
+    for row in adjusted(tested):
+        a_wins = ((row.difference or 0.0) > 0) == (row.better != "lower")
+        better = f"{found.names[not a_wins]} {'better' if row.better else 'higher'}"
+        judged.append(replace(row, verdict=conclusion(row, better, better)))
+    return found._replace(rows=tuple(judged))
 
 
 def of_comparison(comparison: Comparison) -> Document:

@@ -20,7 +20,8 @@ from jembench.report.tables import Tables
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
-    from jembench.report.comparison import Read, Significance
+    from jembench.report.comparison import Read
+    from jembench.report.significance import Significance
 
 NOTHING = "No results yet."
 NO_RESPECT = "No result has a value that stands for a respect of the joint view."
@@ -116,7 +117,7 @@ class Report(Document):
     @cached_property
     def significance(self) -> Significance | None:
         """The tests of differences between the values; None without per-example values."""
-        from jembench.report.comparison import Significance  # slow to import, and to use
+        from jembench.report.significance import Significance  # slow to import, and to use
 
         return Significance([*self.seeds, *respects.over_sets(self._chosen)], self._read) if self._read else None
 

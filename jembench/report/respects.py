@@ -23,7 +23,7 @@ from jembench.report.table import NOTES, Footnote, Table, TableCell
 from jembench.report.tables import Tables
 
 if TYPE_CHECKING:
-    from jembench.report.comparison import Significance
+    from jembench.report.significance import Significance
 
 _TABLES: Mapping[str, Mapping[str, Sequence[str]]] = table_of("respects.toml")
 RESPECTS, COSTS = _TABLES["respects"], _TABLES["costs"]

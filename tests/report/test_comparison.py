@@ -8,7 +8,8 @@ from scipy import stats
 
 from jembench.errors import StoreError
 from jembench.interfaces import Value
-from jembench.report.comparison import SEEDS, Difference, adjusted, compare, contrast, number
+from jembench.report.comparison import SEEDS, Difference, adjusted, contrast, number
+from jembench.report.differences import compare
 from jembench.report.rows import grouped, rows, sides
 from jembench.store.outcome import Cell, FitKey, Outcome
 

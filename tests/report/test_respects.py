@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from jembench.interfaces import Value
-from jembench.report.comparison import Significance
 from jembench.report.layout import Report
 from jembench.report.respects import RESPECTS, front, headline, over_sets, rows_of
 from jembench.report.rows import Row, rows
 from jembench.report.select import Selection
+from jembench.report.significance import Significance
 from jembench.store.outcome import Outcome
 
 VALUE = Value(1.0, 0.5, 2.0, 9, "", "higher")

@@ -20,8 +20,8 @@ from jembench.report.tables import heading_of, outliers_in
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from jembench.report.comparison import Significance
     from jembench.report.layout import Report
+    from jembench.report.significance import Significance
 
 _IN_A_LINE = 6
 """The most panels side by side."""

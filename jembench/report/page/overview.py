@@ -25,7 +25,7 @@ from jembench.report.tables import Tables
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
-    from jembench.report.comparison import Significance
+    from jembench.report.significance import Significance
 
 _OF_SAMPLES = ("fid", "is", "kid", "class-samples", "confident-samples")
 """Metrics that need samples; they say why a model has none."""
