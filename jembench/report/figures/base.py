@@ -94,6 +94,11 @@ class Result:
         return model_of(self.fit, self.names)
 
     @property
+    def dataset(self) -> str:
+        """The dataset as figures name it."""
+        return dataset_of(self.fit, self.names)
+
+    @property
     def title(self) -> str:
         """The trained model, in full."""
         return title_of(self.fit, self.names)
@@ -101,7 +106,7 @@ class Result:
     @property
     def trained_on(self) -> str:
         """The dataset and the seed, as figures name them."""
-        return f"{dataset_of(self.fit, self.names)}, seed {self.fit.seed}"
+        return f"{self.dataset}, seed {self.fit.seed}"
 
     def figure(self, name: str, draw: Callable[..., Drawing], *arguments: Any) -> Planned:
         """Return a figure of this result alone."""

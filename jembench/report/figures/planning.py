@@ -11,7 +11,7 @@ from jembench.drawing import PLAIN, Format, Style
 from jembench.errors import JembenchError, error_text
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
-from jembench.report.figures import cost, joint, training
+from jembench.report.figures import joint, training, values
 from jembench.report.figures.base import Planned, Result, display_names, distinct
 from jembench.report.formats import csv_text
 from jembench.report.layout import Report
@@ -32,8 +32,9 @@ def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> li
     fits = list({cell.fit.id: cell.fit for cell in cells}.values())
     names = display_names(fits, report.names)
     found = [*of_metrics(cells, store, left_out, names), *training.curves_of(fits, store, left_out, names)]
-    found += [*training.buffers_of(fits, store, names), *training.seeds_of(cells, names)]
-    return distinct([*found, *cost.plan(cells, names), *joint.plan(report, names)])
+    measured = [Result(cell, {}, names) for cell in cells if cell.outcome.status == "ok"]
+    found += [*training.buffers_of(fits, store, names), *values.seeds(measured), *values.costs(measured)]
+    return distinct([*found, *joint.plan(report, names)])
 
 
 def of_metrics(

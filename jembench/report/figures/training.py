@@ -1,11 +1,10 @@
-"""Figures of training: the curves of losses and energies, the kept chains, and the values of several seeds."""
+"""Figures of training: the curves of losses and energies, and the kept chains."""
 
 from __future__ import annotations
 
 import csv
 import io
 import math
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -24,17 +23,14 @@ from jembench.report.figures.base import (
     Drawing,
     Numbers,
     Planned,
-    Result,
     dataset_of,
-    figure_of,
     model_of,
     planned,
-    rows_of,
     title_of,
 )
 from jembench.report.figures.images import Panel, grids
 from jembench.report.rows import grouped
-from jembench.store.outcome import Cell, FitKey
+from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 from jembench.store.tensors import age_of
 
@@ -217,45 +213,3 @@ def buffers(title: str, folder: Path) -> Drawing:
 
 def _buffer_files(folder: Path) -> list[Path]:
     return sorted(folder.glob("buffer-*.safetensors"))
-
-
-# --- seeds ------------------------------------------------------------------------------------------------------------
-
-
-def seeds_of(cells: Sequence[Cell], names: Names = NO_NAMES) -> Iterator[Planned]:
-    """Plan a figure for each metric and dataset with a model that was trained from several seeds."""
-    measured = [cell for cell in cells if cell.outcome.status == "ok"]
-    for group in grouped(measured, lambda c: (c.metric, c.outcome.protocol, c.fit.dataset, c.limit)):
-        if max(map(len, grouped(group, lambda cell: cell.fit.names))) > 1:
-            results = [Result(cell, {}, names) for cell in group]
-            metric, options = results[0].metric, (f"{key} {value}" for key, value in results[0].options.items())
-            title = f"{', '.join((headings.in_words(metric), *options))} on {dataset_of(group[0].fit, names)}"
-            yield figure_of(results, f"seeds-{metric}", strips, title, results)
-
-
-def strips(title: str, results: Sequence[Result]) -> Drawing:
-    """Draw a panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
-    units = {label: value.unit for result in results for label, value in result.values.items()}
-    models = list(dict.fromkeys(result.model for result in results))
-    columns = min(2, len(units))
-    height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(models))
-    figure, panels = drawing.panels(title, height, len(units), columns, sharey=True)
-    rows = []
-    for axes, (label, unit) in zip(panels, units.items(), strict=True):
-        name = ", ".join(filter(None, (headings.in_words(label), unit)))
-        for place, model in enumerate(models):
-            own = [result for result in results if result.model == model and label in result.values]
-            numbers = {result.fit.seed: result.values[label].value for result in own}
-            seeds = sorted(numbers)
-            values = [numbers[seed] for seed in seeds]
-            rows += rows_of({"seed": seeds, "value": values}, label=name, model=model)
-            colour, _, marker, _ = drawing.look(place)
-            spread = [place + 0.5 * ((index + 0.5) / len(values) - 0.5) for index in range(len(values))]
-            axes.plot(values, spread, color=colour, marker=marker, linestyle="none", alpha=0.6, markersize=3)
-            if len(values) > 1 and all(map(math.isfinite, values)):
-                mean, deviation = statistics.mean(values), statistics.stdev(values)
-                axes.errorbar(mean, place, xerr=deviation, color=drawing.BLACK, marker="|", markersize=12, capsize=3)
-        axes.set_yticks(range(len(models)), [drawing.wrapped(model, 1.3) for model in models])
-        axes.set(xlabel=name, ylim=(len(models) - 0.5, -0.5))
-        axes.locator_params(axis="x", nbins=5)
-    return Drawing(figure, rows)

@@ -59,7 +59,7 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
         own_claims: of the experiment, to be judged beside those of papers.
     """
     from jembench.report.claims import document, judge
-    from jembench.report.figures import base, planning, training  # imports numpy, which tables need not
+    from jembench.report.figures import base, planning, training, values  # imports numpy, which tables need not
     from jembench.report.page.overview import byline, overview
 
     cells, rows, significance = report.cells, report.joined, report.significance
@@ -67,11 +67,13 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
     ours, published = report.tables_of(significance)
     trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
     figures = {}
-    for group in grouped((cell for cell in cells if cell.outcome.status == "ok"), lambda cell: bare_name(cell.metric)):
+    measured = [cell for cell in cells if cell.outcome.status == "ok"]
+    for group in grouped(measured, lambda cell: bare_name(cell.metric)):
         planned = planning.of_metrics(group, store, pictures.note, names)
         figures[bare_name(group[0].metric)] = pictures.drawn(planned)
     metrics = {row.metric for of_respect in headline(rows).values() for row in of_respect}
-    figures["seeds"] = pictures.drawn(training.seeds_of([cell for cell in cells if cell.metric in metrics], names))
+    shown = [base.Result(cell, {}, names) for cell in measured if cell.metric in metrics]
+    figures["seeds"] = pictures.drawn(values.seeds(shown))
     models = grouped(cells, lambda cell: cell.fit.names)
     samples = {group[0].fit.names: grid for group in models if (grid := pictures.of_samples(group, names))}
     images = [picture for name in _SAMPLES for picture in figures.pop(name, ())]

@@ -9,8 +9,9 @@ import torch
 from jembench.drawing import BLUE, VERMILLION
 from jembench.drawing import styled as in_our_style
 from jembench.interfaces import Value
-from jembench.report.figures import calibration, cost, density, detection, generation, samples, training
+from jembench.report.figures import calibration, density, detection, generation, samples, training
 from jembench.report.figures.base import Result, distinct
+from jembench.report.figures.values import costs, seeds, strips
 from jembench.store import checkpoint
 
 
@@ -310,7 +311,7 @@ def fid(cell, model, seed, value):
 
 def test_seeds_with_their_mean_and_deviation(cell):
     values = [fid(cell, "jem", seed, value) for seed, value in enumerate((1.0, 2.0, 6.0))]
-    drawing = training.strips("", [*values, fid(cell, "baseline", 0, 4.0)])
+    drawing = strips("", [*values, fid(cell, "baseline", 0, 4.0)])
     assert [(row["model"], row["seed"], row["value"]) for row in drawing.rows] == [
         ("jem", 0, 1.0),
         ("jem", 1, 2.0),
@@ -326,14 +327,15 @@ def test_seeds_with_their_mean_and_deviation(cell):
 
 def test_a_seed_that_diverged_is_in_the_numbers_and_in_no_mean(cell):
     values = [fid(cell, "jem", seed, value) for seed, value in enumerate((1.0, float("nan")))]
-    drawing = training.strips("", values)
+    drawing = strips("", values)
     assert len(drawing.rows) == 2
     assert drawing.figure.axes[0].containers == []
 
 
 def test_one_seed_has_no_figure_of_seeds(cell):
-    assert list(training.seeds_of([cell("accuracy"), cell("accuracy", model="baseline", seed=1)])) == []
-    assert [planned.stem for planned in training.seeds_of([cell("accuracy", seed=seed) for seed in (0, 1)])] == [
+    one_each = [cell("accuracy"), cell("accuracy", model="baseline", seed=1)]
+    assert list(seeds([Result(one, {}) for one in one_each])) == []
+    assert [planned.stem for planned in seeds([Result(cell("accuracy", seed=seed), {}) for seed in (0, 1)])] == [
         "seeds-accuracy-digits-jem"
     ]
 
@@ -383,7 +385,7 @@ def test_a_cost_curve_joins_new_chains_and_takes_hours_of_one_machine_from_the_s
         values = {"training-hours": Value(hours, None, None, 1)} if hours else {}
         cells += [cell("iteration-time", f"iteration-time:hardware={hardware}", values, model=model)]
         cells += [of("accuracy", accuracy, model=model)]
-    (figure,) = cost.plan(cells)
+    (figure,) = costs([Result(cell, {}) for cell in cells])
     rows = figure.draw().rows
     assert figure.stem == "cost-curves-digits-s0"
     of_samples = [("jem", "chains", 4, 12.5), ("jem", "chains", 9, 50 / 9), ("jem", "buffer", 5.5, 7.0)]
