@@ -68,6 +68,6 @@ def write_site(
     for path, results in found.items():
         page = replace(results.document.page(), index=index.name)
         write_atomically(path, render(page).encode(), "--output")
-    page = Page(title="Leaderboard", tables=list(leaderboard(entries)), left_out=left_out)
+    page = Page(title="Leaderboard", tables=leaderboard(entries), left_out=left_out)
     write_atomically(index, render(page).encode(), "--output")
     return [index, *(folder / entry.page for entry in entries)], left_out

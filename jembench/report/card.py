@@ -9,7 +9,7 @@ from typing import Any
 
 from jembench.catalog import spec
 from jembench.report.rows import rows
-from jembench.report.table import Footnotes, row_cell
+from jembench.report.table import row_cell
 from jembench.store.fits import FitRecord
 from jembench.store.manifest import MANIFEST
 from jembench.store.outcome import Cell
@@ -35,7 +35,7 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
     for row in rows(measured):
         numbers = [number for number in (row.value, row.low, row.high) if number is not None]
         finite = all(map(math.isfinite, numbers))  # a hub takes no other numbers
-        name, text = spec.parse(row.metric).name, row_cell(row, Footnotes())
+        name, text = spec.parse(row.metric).name, row_cell(row)
         values.append({"type": name, "of": row, "finite": finite, "text": text})
     limits = {cell.limit for cell in measured if cell.limit}
     pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))

@@ -18,7 +18,7 @@ from jembench.report.differences import FIELDS, Line, legend, recipes_text, tabl
 from jembench.report.formats import Document
 from jembench.report.rows import Side, grouped, mean, rows, sides
 from jembench.report.select import store_option
-from jembench.report.table import Footnote, Footnotes, Table, TableCell
+from jembench.report.table import Footnote, Table, TableCell
 from jembench.store.outcome import Cell
 
 CLAIM_FIELDS = ("claim", "text", "source", "direction", "within", *FIELDS)
@@ -210,16 +210,16 @@ def _record(finding: Finding) -> dict[str, Any]:
 
 
 def _tables(findings: Sequence[Finding]) -> list[Table]:
-    notes, tables = Footnotes(), list[Table]()
+    tables = list[Table]()
     measured = [finding for finding in findings if finding.row.dataset]
     for group in grouped(measured, lambda finding: (finding.claim.paper, finding.row.dataset, finding.row.recipe_a)):
         lines, (paper, first) = list[Line](), (group[0].claim.paper, group[0].row)
         for claim, row, _, remarks in group:
             text = " · ".join((claim.text, *_context(claim, row)))
-            lines.append(Line((TableCell(text, marks=notes.marks(claim.where)),), row, (row.reason, *remarks)))
+            lines.append(Line((TableCell(text, notes=(claim.where,)),), row, (row.reason, *remarks)))
         title = f"Claims · {paper.cite} · dataset {first.dataset} · recipe {first.recipe_a}"
         source = ", ".join(filter(None, (paper.title, paper.url)))
-        tables.append(table(title, ["claim"], ["ours", "than"], lines, notes, source))
+        tables.append(table(title, ["claim"], ["ours", "than"], lines, source))
     if tables:
         counted = Counter(finding.row.verdict for finding in findings)
         count = f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."

@@ -8,7 +8,7 @@ from jembench.report import headings
 from jembench.report.comparison import LEVEL, RESAMPLES, SEEDS, Difference, Read, adjusted, conclusion, contrast
 from jembench.report.formats import Document
 from jembench.report.rows import Row, sides
-from jembench.report.table import ABSENT, NOTES, Footnotes, Heading, Table, TableCell, decimals_for, detail, fixed
+from jembench.report.table import ABSENT, NOTES, Footnote, Heading, Table, TableCell, decimals_for, detail, fixed
 
 FIELDS = tuple(field.name for field in fields(Difference))
 """The columns of the CSV."""
@@ -22,9 +22,7 @@ class Line(NamedTuple):
     remarks: tuple[str, ...] = ()  # footnotes of the verdict
 
 
-def table(
-    title: str, names: Sequence[str], sides: Sequence[str], lines: Iterable[Line], notes: Footnotes, *legend: str
-) -> Table:
+def table(title: str, names: Sequence[str], sides: Sequence[str], lines: Iterable[Line], *legend: str) -> Table:
     """Return a table of differences: both values, the difference with either interval, p and the verdict.
 
     Args:
@@ -32,7 +30,6 @@ def table(
         names: the headings of what the differences are of.
         sides: the headings of both values.
         lines: of the table.
-        notes: of all tables that are shown together.
         legend: sentences that hold for the whole table.
     """
     given = list(lines)
@@ -42,10 +39,10 @@ def table(
     rows = []
     for line in given:
         *values, training = _numbers(line.row)
-        verdict = TableCell(line.row.verdict, _p_text(line.row.p), notes.marks(*line.remarks))
+        verdict = TableCell(line.row.verdict, _p_text(line.row.p), notes=line.remarks)
         rows.append((*line.name, *values, *[training] * retrained, verdict))
     headings = (*(Heading(name, identifies=True) for name in names), *numbers)
-    return Table(title=title, headings=headings, rows=tuple(rows), footnotes=notes.take(legend))
+    return Table(title=title, headings=headings, rows=tuple(rows), footnotes=tuple(map(Footnote, legend)))
 
 
 def _numbers(row: Difference) -> tuple[TableCell, ...]:
@@ -141,7 +138,7 @@ def of_comparison(comparison: Comparison) -> Document:
         Line((value_name(row, rows),), row, (row.reason, *(f"{_seeds_text(row.seeds)} alone",) * (row.seeds < seeds)))
         for row in rows
     ]
-    shown = table(title, ["value"], comparison.names, lines, Footnotes(), *legend(rows, resamples))
+    shown = table(title, ["value"], comparison.names, lines, *legend(rows, resamples))
     of_a, of_b = (dict(zip(("model", "dataset", "recipe"), of.fit, strict=True)) for of in (a, b))
     return Document([shown], list(map(asdict, rows)), FIELDS, level=LEVEL, a=of_a, b=of_b, resamples=resamples)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from jembench.catalog import registry
 from jembench.errors import Unavailable
-from jembench.report.table import Table, TableCell, number_in
+from jembench.report.table import Table, TableCell, number_in, numbered
 from jembench.store.outcome import encode
 
 TERMINAL = "table"
@@ -44,7 +44,7 @@ class Document:
         fields: Sequence[str] | None = None,
         **about: Any,
     ) -> None:
-        self._tables, self._records, self.about = tables, records, about
+        self._tables, self._records, self.about = numbered(tables), records, about
         self.fields = fields or self.fields
 
     def tables(self, *, judged: bool = False) -> Sequence[Table]:

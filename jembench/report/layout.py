@@ -15,7 +15,7 @@ from jembench.report.formats import Document
 from jembench.report.published import Published, beside, published_table
 from jembench.report.rows import FIELDS, ORIGIN, Row, headed, mark_chance, mark_incomparable, mean, rows
 from jembench.report.select import WHOLE, Selection, select
-from jembench.report.table import Footnote, Footnotes, Table
+from jembench.report.table import Footnote, Table, numbered
 from jembench.report.tables import Tables
 from jembench.store.outcome import Cell
 
@@ -93,16 +93,16 @@ class Report(Document):
         Args:
             significance: finds the best values; None: none are marked.
         """
-        notes = Footnotes()
         placed, left = beside(self._published, self.rows)
         if self._joint:
-            view = respects.table(Tables(self.joined, self._parts, self._order, notes, None, self.names), significance)
+            view = respects.table(Tables(self.joined, self._parts, self._order, None, self.names), significance)
             ours = [view] if view else []
         else:
             best = significance.best if significance else None
-            ours = list(Tables([*self.rows, *placed], self._parts, self._order, notes, best, self.names).of_parts())
-        nothing = Table(title="Results", footnotes=(Footnote(NO_RESPECT if self.rows else NOTHING),))
-        return ours or [nothing], [published_table(rest, self.rows, notes) for rest in left]
+            ours = list(Tables([*self.rows, *placed], self._parts, self._order, best, self.names).of_parts())
+        ours = ours or [Table(title="Results", footnotes=(Footnote(NO_RESPECT if self.rows else NOTHING),))]
+        found = numbered([*ours, *(published_table(rest, self.rows) for rest in left)])
+        return found[: len(ours)], found[len(ours) :]
 
     @cached_property
     def joined(self) -> list[Row]:

@@ -17,7 +17,7 @@ from jembench.errors import PluginError, SpecError, unknown
 from jembench.report import headings
 from jembench.report.protocols import Match, compare, in_words
 from jembench.report.rows import Better, Row, grouped
-from jembench.report.table import ABSENT, Footnotes, Heading, Table, detail, flat, pivot
+from jembench.report.table import ABSENT, Footnote, Heading, Table, detail, pivot
 
 Standing = Literal["published", "as quoted"]
 
@@ -226,7 +226,7 @@ def _named(number: Published, ours: Sequence[Row], standing: str = "") -> Row:
 # --- their tables -----------------------------------------------------------------------------------------------------
 
 
-def published_table(elsewhere: Elsewhere, ours: Sequence[Row], notes: Footnotes) -> Table:
+def published_table(elsewhere: Elsewhere, ours: Sequence[Row]) -> Table:
     """Return a published table as a whole, to stand below ours."""
     in_order = [number.row for number in sorted(elsewhere.numbers, key=lambda number: number.column)]
     columns = {row.label: Heading(headings.in_words(row.label), detail(row.unit, row.better)) for row in in_order}
@@ -238,14 +238,13 @@ def published_table(elsewhere: Elsewhere, ours: Sequence[Row], notes: Footnotes)
         {"model": lambda row: row.name, "dataset": lambda row: row.dataset},
         columns.values(),
         lambda row: columns[row.label],
-        notes,
         title=f"Published · dataset {', '.join(datasets)}"
         + " · another dataset than ours: for orientation, not for comparison" * is_other,
     )
     legend = [note[0].upper() + note[1:] + "." for note in (elsewhere.numbers[0].note,) if note]
     legend += [f"{ABSENT}: not given there."] if len(rows) < len(table.rows) * len(columns) else []
     legend += [f"Protocols differ in: {in_words(elsewhere.differs)}."] if elsewhere.differs else []
-    return replace(table, footnotes=notes.take(map(flat, legend)))
+    return replace(table, footnotes=tuple(map(Footnote, legend)))
 
 
 def _bare(name: str) -> str:

@@ -10,7 +10,7 @@ from jembench.report import comparison
 from jembench.report.differences import FIELDS, Line, legend, table, value_name
 from jembench.report.formats import Document
 from jembench.report.rows import Side, grouped, rows, sides
-from jembench.report.table import NOTES, Footnotes, TableCell
+from jembench.report.table import NOTES, TableCell
 from jembench.store.outcome import Cell
 
 TIMES = ("h", "s", "ms")
@@ -83,7 +83,6 @@ def document(differences: Sequence[comparison.Difference], differing: Sequence[s
         differences: of all values.
         differing: sentences on what differs in the code and the options of fits and metrics.
     """
-    notes = Footnotes()
     groups = grouped(differences, lambda row: (row.dataset, row.recipe_a))
     below = [
         *legend(differences),
@@ -96,7 +95,6 @@ def document(differences: Sequence[comparison.Difference], differing: Sequence[s
             ["model", "value"],
             ["ours", "theirs"],
             [Line((TableCell(row.model_a), value_name(row, group)), row, (row.reason,)) for row in group],
-            notes,
             *(below if group is groups[-1] else ()),
         )
         for group in groups

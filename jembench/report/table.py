@@ -5,7 +5,7 @@ A number shows two significant digits of its uncertainty.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from jembench.report import headings
@@ -39,7 +39,8 @@ class TableCell(NamedTuple):
 
     value: str
     interval: str = ""
-    marks: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()  # of footnotes
+    notes: tuple[str, ...] = ()  # texts of further footnotes, which :func:`numbered` numbers
     row: Row | None = None  # that it shows
     best: bool = False  # of its column, with significance
     href: str = ""  # in a page: the address that it leads to, or the page that a number is from
@@ -97,25 +98,26 @@ class Table:
         return blocks
 
 
-class Footnotes:
-    """The numbered footnotes of tables that are shown together; equal texts have one number."""
+def numbered(tables: Iterable[Table]) -> list[Table]:
+    """Return tables that are shown together, the notes of their cells as numbered footnotes; equal texts have one.
 
-    def __init__(self) -> None:
-        self._numbers: dict[str, str] = {}
-        self._taken = 0
-        self._said: set[str] = set()
+    A remark on a whole table stands below the first that has it.
+    """
+    numbers, said, found = dict[str, str](), set[str](), list[Table]()
 
-    def marks(self, *texts: str) -> tuple[str, ...]:
-        """Return the number of each footnote; an empty text has none."""
-        return tuple(self._numbers.setdefault(flat(text), str(len(self._numbers) + 1)) for text in texts if text)
+    def marked(cell: TableCell) -> TableCell:
+        texts = [flat(text) for text in cell.notes if text]
+        marks = [numbers.setdefault(text, str(len(numbers) + 1)) for text in texts]
+        return cell._replace(marks=(*cell.marks, *marks), notes=())
 
-    def take(self, of_table: Iterable[str] = ()) -> tuple[Footnote, ...]:
-        """Return the remarks on a whole table that no earlier one had, and the footnotes added since the last time."""
-        numbered = [Footnote(text, mark) for text, mark in self._numbers.items()][self._taken :]
-        self._taken = len(self._numbers)
-        new = [text for text in dict.fromkeys(of_table) if text not in self._said]
-        self._said.update(new)
-        return (*map(Footnote, new), *numbered)
+    for table in tables:
+        known = len(numbers)
+        rows = tuple(tuple(map(marked, line)) for line in table.rows)
+        remarks = [note for note in dict.fromkeys(table.footnotes) if note.mark or note.text not in said]
+        said.update(note.text for note in remarks)
+        new = [Footnote(text, mark) for text, mark in numbers.items()][known:]
+        found.append(replace(table, rows=rows, footnotes=(*remarks, *new)))
+    return found
 
 
 # --- pivot ------------------------------------------------------------------------------------------------------------
@@ -126,7 +128,6 @@ def pivot(
     index: Mapping[str, Callable[[Row], str]],
     columns: Collection[Heading],
     column: Callable[[Row], Heading],
-    notes: Footnotes,
     *,
     title: str,
     best: Collection[Row] = (),
@@ -138,7 +139,6 @@ def pivot(
         index: headings of the texts that identify a line, each with a function from a row to the text.
         columns: the headings of values, in their order.
         column: a function from a row to the heading of its value.
-        notes: of all tables that are shown together.
         title: of the table.
         best: the rows that are marked as the best of their columns.
     """
@@ -146,11 +146,11 @@ def pivot(
     texts = [(tuple(text(row) for text in index.values()), row) for row in rows]
     for line in grouped(texts, lambda one: (one[0], one[1].fit, one[1].source)):
         names, values = line[0][0], {column(row): row for _, row in line}
-        marks = notes.marks(*dict.fromkeys(note for _, row in line for note in row.notes))
+        notes = tuple(dict.fromkeys(note for _, row in line for note in row.notes))
         identity = [
-            TableCell(text, marks=marks if name == "model" else ()) for name, text in zip(index, names, strict=True)
+            TableCell(text, notes=notes if name == "model" else ()) for name, text in zip(index, names, strict=True)
         ]
-        cells = [row_cell(values.get(heading), notes) for heading in columns]
+        cells = [row_cell(values.get(heading)) for heading in columns]
         lines.append((*identity, *(cell._replace(best=cell.row in best) for cell in cells)))
     return Table(
         title=title,
@@ -159,19 +159,17 @@ def pivot(
     )
 
 
-def row_cell(row: Row | None, footnotes: Footnotes) -> TableCell:
+def row_cell(row: Row | None) -> TableCell:
     """Return a value with the digits that its interval allows, or why there is none; None: it is not asked for."""
     if row is None:
         return TableCell(ABSENT)
-    marks = footnotes.marks(row.reason)
+    cell = TableCell("", notes=(row.reason,), row=row)
     if row.value is None:
-        return TableCell("N/A" if row.status == "na" else row.status, "", marks, row)
-    if row.source:
-        return TableCell(
-            f"{row.value:.10g}" if math.isfinite(row.value) else "not finite", "", marks, row
-        )  # as printed there
+        return cell._replace(value="N/A" if row.status == "na" else row.status)
+    if row.source:  # as printed there
+        return cell._replace(value=f"{row.value:.10g}" if math.isfinite(row.value) else "not finite")
     if not math.isfinite(row.value):
-        return TableCell("not finite", "", (*marks, *footnotes.marks(f"the value is {row.value}")), row)
+        return cell._replace(value="not finite", notes=(row.reason, f"the value is {row.value}"))
     decimals = decimals_for(row.value, row.sd)
     interval = ""
     if row.low is not None and row.high is not None:
@@ -181,7 +179,7 @@ def row_cell(row: Row | None, footnotes: Footnotes) -> TableCell:
     value = fixed(row.value, decimals)
     if row.sd is not None:
         value += f" ± {fixed(row.sd, decimals)}"
-    return TableCell(value, interval, (DAGGER, *marks) if row.comparable is False else marks, row)
+    return cell._replace(value=value, interval=interval, marks=(DAGGER,) if row.comparable is False else ())
 
 
 def flat(text: str) -> str:

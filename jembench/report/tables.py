@@ -15,7 +15,7 @@ from jembench.report import headings
 from jembench.report.protocols import DEFENCE, in_common, in_words, parsed, parts_of, peculiarities
 from jembench.report.rows import Row, grouped
 from jembench.report.select import T
-from jembench.report.table import ABSENT, DAGGER, NOTES, Footnote, Footnotes, Heading, Table, detail, pivot
+from jembench.report.table import ABSENT, DAGGER, NOTES, Footnote, Heading, Table, detail, pivot
 
 Best = Callable[[Sequence[Row]], Collection[Row]]
 """Finds the best of the values of a table."""
@@ -29,7 +29,6 @@ class Tables:
         rows: ours, in the order of the models, then the published ones that stand below them.
         parts: of a suite; none: all metrics.
         labels: the order of the columns; empty: that of the metrics.
-        notes: of all tables that are shown together.
         best: finds the best values; None: none are marked.
         names: display names of recipes.
     """
@@ -37,7 +36,6 @@ class Tables:
     rows: Sequence[Row]
     parts: Sequence[Part]
     labels: Sequence[str]
-    notes: Footnotes
     best: Best | None
     names: Names
 
@@ -170,7 +168,6 @@ class Tables:
             {**options, "model": lambda row: row.name, **differing},
             dict.fromkeys(map(heading, sorted(in_order, key=self._rank))),
             heading,
-            self.notes,
             title=" · ".join(filter(None, titles)),
             best=best,
         )
@@ -180,7 +177,7 @@ class Tables:
             *remarks(ours, (cell.value for line in table.rows for cell in line)),
             *self._labels({row.recipe for row in ours}),
         )
-        yield replace(table, footnotes=(*_differing_protocols(ours), *self.notes.take(legend)))
+        yield replace(table, footnotes=(*_differing_protocols(ours), *map(Footnote, legend)))
 
 
 def _known(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:

@@ -15,7 +15,7 @@ from jembench.report.page.examples import Gallery, galleries
 from jembench.report.page.pictures import Picture, Pictures
 from jembench.report.respects import headline
 from jembench.report.rows import Row, grouped
-from jembench.report.table import Footnotes, Heading, Table, TableCell, fixed
+from jembench.report.table import Heading, Table, TableCell, fixed, numbered
 from jembench.report.tables import recipe_name
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey
@@ -118,7 +118,7 @@ def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], re
         trained: the records of the trainings.
         results: the rows of the outcomes, which give models and datasets their display names.
     """
-    notes, rows, named = Footnotes(), [], {row.fit: (row.name, row.dataset_name) for row in results}
+    rows, named = [], {row.fit: (row.name, row.dataset_name) for row in results}
     for group in grouped(cells, lambda cell: cell.fit):
         fit, record = group[0].fit, trained.get(group[0].fit)
         training = (str(record.iteration), fixed(record.seconds, 0)) if record else ("", "")
@@ -129,15 +129,11 @@ def origin(cells: Sequence[Cell], trained: Mapping[FitKey, FitRecord | None], re
         details = (*specs.items(), *(("by", command) for command in commands))
         model, dataset = named.get(fit.names, fit.names[:2])
         numbers = map(TableCell, (dataset, recipe_name(fit.recipe), str(fit.seed), *training))
-        environments = notes.marks(*dict.fromkeys(map(_environment, group)))
+        environments = tuple(dict.fromkeys(map(_environment, group)))
         first = TableCell(model, href=fit_anchor(fit.id), details=details)
-        rows.append((first, *numbers, TableCell(measured, marks=environments)))
-    return Table(
-        title="Trained models",
-        headings=tuple(Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN),
-        rows=tuple(rows),
-        footnotes=notes.take(),
-    )
+        rows.append((first, *numbers, TableCell(measured, notes=environments)))
+    headings = (Heading(name, identifies=name not in ("seed", "iterations", "seconds")) for name in _ORIGIN)
+    return numbered([Table(title="Trained models", headings=tuple(headings), rows=tuple(rows))])[0]
 
 
 def _environment(cell: Cell) -> str:

@@ -1,7 +1,7 @@
 """The index of the pages of several stores: a leaderboard of their models."""
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ from jembench.report import respects
 from jembench.report.page.content import fit_anchor
 from jembench.report.protocols import peculiarities
 from jembench.report.rows import Row, grouped
-from jembench.report.table import NOTES, Footnotes, Heading, Table, TableCell, pivot
+from jembench.report.table import NOTES, Footnote, Heading, Table, TableCell, numbered, pivot
 from jembench.report.tables import heading_of, outliers_in, recipe_name, remarks
 
 
@@ -23,8 +23,8 @@ class Entry(NamedTuple):
     fits: Mapping[Fit, str]  # the id of the first seed of each model
 
 
-def leaderboard(entries: Sequence[Entry]) -> Iterator[Table]:
-    """Yield a table for each dataset: the models of all stores by the values of the joint view, best ones first.
+def leaderboard(entries: Sequence[Entry]) -> list[Table]:
+    """Return a table for each dataset: the models of all stores by the values of the joint view, best ones first.
 
     Values of different protocols stand in columns of their own. A model leads to its training, a store to its page and
     a number to its place there. A result that several stores hold stands with the first of them.
@@ -34,17 +34,16 @@ def leaderboard(entries: Sequence[Entry]) -> Iterator[Table]:
         for row in (*entry.rows, *respects.over_sets(entry.rows)):
             if row.value is not None:
                 of_row.setdefault(replace(row, comparable=None), entry)
-    notes = Footnotes()
-    shown = itertools.chain(*respects.headline([*of_row]).values())
+    shown, tables = itertools.chain(*respects.headline([*of_row]).values()), list[Table]()
     for rows in grouped(shown, lambda row: row.dataset):
-        table = _table(rows, of_row, notes)
-        lines = [_linked(line, of_row) for line in table.rows]
-        yield replace(
-            table, rows=tuple(lines), footnotes=notes.take([NOTES["verified"], *remarks(rows, ()), NOTES["protocol"]])
-        )
+        table = _table(rows, of_row)
+        lines = tuple(_linked(line, of_row) for line in table.rows)
+        below = (NOTES["verified"], *remarks(rows, ()), NOTES["protocol"])
+        tables.append(replace(table, rows=lines, footnotes=tuple(map(Footnote, below))))
+    return numbered(tables)
 
 
-def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry], notes: Footnotes) -> Table:
+def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry]) -> Table:
     columns: dict[tuple[str, str], Heading] = {}
     for alike in grouped(rows, lambda row: heading_of(row, outliers_in(row.protocol))):
         head = heading_of(alike[0], outliers_in(alike[0].protocol))
@@ -67,7 +66,6 @@ def _table(rows: Sequence[Row], of_row: Mapping[Row, Entry], notes: Footnotes) -
         },
         columns.values(),
         lambda row: columns[row.label, row.protocol],
-        notes,
         title=f"Leaderboard · dataset {rows[0].dataset_name}",
     )
 

@@ -20,7 +20,7 @@ from jembench.report import respects
 from jembench.report.headings import distinct
 from jembench.report.page.pictures import Picture, png
 from jembench.report.rows import Better, Row
-from jembench.report.table import Footnotes, Table
+from jembench.report.table import Footnote, Table, flat, numbered
 from jembench.report.tables import Tables
 from jembench.store.outcome import Cell
 
@@ -71,18 +71,24 @@ def overview(
         grids: samples of the models that have some.
         significance: tests differences between values; None: none are marked.
     """
-    notes = Footnotes()
-    table = respects.table(Tables(rows, (), (), notes, None, NO_NAMES), significance)
+    table = respects.table(Tables(rows, (), (), None, NO_NAMES), significance)
     if table is None:
         return None
+    (table,) = numbered([table])
     why = {row.fit: row.reason for row in rows if row.status == "na" and bare_name(row.metric) in _OF_SAMPLES}
     fits = [next(cell.row.fit for cell in line if cell.row) for line in table.rows]
-    known = [grids.get(fit, Picture("", "")) for fit in fits]
-    marks = [() if fit in grids else notes.marks(why.get(fit, "")) for fit in fits]
-    strips = [Strip(strip(grid), grid.source, of) for grid, of in zip(known, marks, strict=True)]
+    reasons = {fit: flat(why[fit]) for fit in fits if fit in why and fit not in grids}
+    numbers = {note.text: note.mark for note in table.footnotes if note.mark.isdigit()}
+    for reason in reasons.values():
+        numbers.setdefault(reason, str(len(numbers) + 1))
+    strips = []
+    for fit in fits:
+        grid = grids.get(fit, Picture("", ""))
+        strips.append(Strip(strip(grid), grid.source, (numbers[reasons[fit]],) if fit in reasons else ()))
     columns = ([cell.row for cell in column if cell.row] for column in zip(*table.rows, strict=True))
     title = [part for part in table.title.split(" · ") if not part.startswith(("dataset ", "seed"))]  # as the byline
-    table = replace(table, title=" · ".join(title), footnotes=(*table.footnotes, *notes.take()))
+    notes = dict.fromkeys((*table.footnotes, *(Footnote(*one) for one in numbers.items())))
+    table = replace(table, title=" · ".join(title), footnotes=tuple(notes))
     return Overview(table, _labels(table), strips, [scale(column) for column in columns])
 
 

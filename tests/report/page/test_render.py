@@ -12,7 +12,7 @@ from jembench.interfaces import Value
 from jembench.report.formats import Document, render, table_csv
 from jembench.report.page.render import anchor, breakable, details, key
 from jembench.report.published import published_numbers
-from jembench.report.table import Footnotes, Heading, Table, TableCell, row_cell
+from jembench.report.table import Heading, Table, TableCell, row_cell
 from jembench.store.outcome import Outcome
 
 EVIL = "x:net=</script><script>alert(1)</script><img src=http://x.example/>"
@@ -57,10 +57,10 @@ def page(cells, published=()):
 def test_every_value_interval_and_reason_stands_in_the_page(full_cells):
     results = Results(full_cells)
     text = results.table("html")
-    read, notes = Read(text), Footnotes()
+    read = Read(text)
     shown = {*read.texts["summary"], *read.texts["span"]}
     for record in results:
-        found = row_cell(record, notes)
+        found = row_cell(record)
         assert found.value in shown
         assert not found.interval or found.interval in shown
     assert {"N/A", "failed"} <= shown
@@ -154,7 +154,7 @@ def test_columns_are_sorted_by_the_numbers_that_texts_are(text, expected):
 def test_columns_are_sorted_in_full_precision(cell):
     for value, expected in ((0.123456789, "0.123456789"), (math.inf, ""), (math.nan, "")):
         (record,) = Results([cell(accuracy=Value(value, None, None, 9))])
-        assert key(row_cell(record, Footnotes())) == expected
+        assert key(row_cell(record)) == expected
 
 
 def test_names_break_behind_marks_and_stay_text():
