@@ -201,45 +201,22 @@ FIELD = {
 }
 
 
-IMAGES = {
-    "accuracy, %": ("accuracy", "accuracy", 1),
-    "ECE, %": ("ece", "ece", 1),
-    "scaled, %": ("ece:scaling=temperature", "ece-scaled", 1),
-    "FID": ("fid:features=cnn", "fid-cifar10-jpeg-cnn", 2),
-    **{name: (f"ood:set={name}", "auroc", 2) for name in ("halves", "uniform", "constant", "permuted")},
-    "L-inf 4/255, %": ("pgd:eps=4/255,images=200,restarts=2,steps=10", "pgd-linf@4/255", 1),
-    "L2 64/255, %": ("pgd:eps=64/255,images=200,norm=l2,restarts=2,steps=10", "pgd-l2@64/255", 1),
-    "training, hours": ("iteration-time", "training-hours", 3),
-}
-
-
-def field_values(name):
-    text = (ROOT / "benchmarks/results" / f"2026-11-27-field-{name}.csv").read_text()
-    return list(csv.DictReader(text.splitlines()))
-
-
-def table_cells():
+def test_the_page_of_the_field_has_the_values_and_verdicts_that_were_measured():
+    values, claims = (
+        list(csv.DictReader((ROOT / "benchmarks/results" / f"2026-11-27-field-{name}.csv").read_text().splitlines()))
+        for name in ("digits", "claims")
+    )
+    rows = {(row["name"], row["metric"], row["label"]): row for row in values}
     lines = re.findall(r"^\| (.+) \|$", (ROOT / "docs" / "field.md").read_text(), re.MULTILINE)
-    return [[cell.strip("`") for cell in line.split(" | ")] for line in lines]
-
-
-@pytest.mark.parametrize(("data", "columns", "models"), [("digits", FIELD, 18), ("images", IMAGES, 14)])
-def test_the_page_of_the_field_has_the_values_that_were_measured(data, columns, models):
-    rows = {(row["name"], row["metric"], row["label"]): row for row in field_values(data)}
-    cells = table_cells()
-    (header,) = (line for line in cells if set(columns) <= set(line))
+    cells = [[cell.strip("`") for cell in line.split(" | ")] for line in lines]
+    (header,) = (line for line in cells if set(FIELD) <= set(line))
     shown = [line for line in cells if (line[0], "accuracy", "accuracy") in rows and len(line) == len(header)]
-    assert len(shown) == models
+    assert len(shown) == 18
     for name, *line in shown:
         for heading, text in zip(header[1:], line, strict=True):
-            metric, label, digits = columns[heading]
+            metric, label, digits = FIELD[heading]
             row = rows.get((name, metric, label))
-            spread = f" ± {float(row['sd']):.{digits}f}" if row and row["sd"] else ""
-            assert text == (f"{float(row['value']):.{digits}f}{spread}" if row else "N/A")
-
-
-def test_the_page_of_the_field_has_the_verdicts_that_were_reached():
-    claims, cells = field_values("claims"), table_cells()
+            assert text == (f"{float(row['value']):.{digits}f} ± {float(row['sd']):.{digits}f}" if row else "N/A")
     judged = [line for line in cells if line[0] in {row["claim"] for row in claims}]
     for (claim, *_, difference, side, verdict), row in zip(judged, claims, strict=True):
         value, low, high = (float(row[key]) for key in ("difference", "training_low", "training_high"))

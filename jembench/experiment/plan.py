@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, NamedTuple
 
 from jembench.catalog import discovery, registry, spec, trust
 from jembench.catalog.discovery import Component
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import stable_hash
-from jembench.errors import SpecError, Unavailable
+from jembench.errors import JembenchError, SpecError, Unavailable
 from jembench.experiment import effects
 from jembench.experiment import recipe as recipes
 from jembench.experiment.names import Fit, Names, display_names, requested
@@ -217,9 +218,8 @@ def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str]
     """Return the plan of a fit without clearing caches; arguments and errors as for :func:`plan_fit`."""
     data = registry.resolve("datasets", dataset)
     chosen = recipes.load(recipe or recipes.default(model, dataset), settings)
-    is_imported = any(setting.startswith("source=") for setting in settings)
-    if is_imported or registry.resolve("models", model).is_pretrained:
-        chosen = recipes.load(PRETRAINED, [setting for setting in settings if setting.startswith(_NOT_OF_TRAINING)])
+    if any(setting.startswith("source=") for setting in settings) or registry.resolve("models", model).is_pretrained:
+        chosen = recipes.load(PRETRAINED, [text for text in settings if text.startswith(("chains.", "source="))])
     elif recipe == PRETRAINED:
         raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
     effects.check(chosen)
@@ -228,9 +228,6 @@ def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str]
 
 PRETRAINED = "pretrained"
 """The recipe that trains nothing."""
-
-_NOT_OF_TRAINING = ("chains.", "source=")
-"""The prefixes of settings of the recipe ``pretrained``."""
 
 
 def resolve_model(text: str, recipe: Recipe) -> Resolved:
@@ -243,6 +240,14 @@ def resolve_model(text: str, recipe: Recipe) -> Resolved:
     if options.keys() <= dict(parsed.arguments).keys():
         return resolved
     return registry.resolve("models", with_options(text, options | dict(parsed.arguments)))
+
+
+@cache
+def trained_spec(model: str, recipe: str) -> str:
+    """Return the canonical spec of a model, with the options that a recipe adds to it if that is installed."""
+    with suppress(JembenchError):
+        return str(resolve_model(model, recipes.load(recipe)))
+    return registry.canonical("models", model)
 
 
 # --- from a suite and the command line to a plan ----------------------------------------------------------------------

@@ -294,9 +294,9 @@ _NOTHING_STATED: Mapping[str, str] = MappingProxyType({})
 def default(model: str, dataset: str, stated: str | Mapping[str, str] = _NOTHING_STATED) -> str:
     """Return the name of the recipe of a model on a dataset, if none is named.
 
-    It is the one that is stated for all models. Without one, it is the first installed one of the names MODEL-DATASET
-    and MODEL, or else the one that is stated for the dataset, or else the one with the name of the dataset, or else
-    ``paper``.
+    It is the one that is stated for all models. Without one, it is the first installed one of the names
+    MODEL-DATASET-quick, MODEL-DATASET and MODEL, or else the one that is stated for the dataset, or else the first
+    installed one of the names DATASET-quick, DATASET and ``paper``.
 
     Args:
         model: the spec of the model.
@@ -307,15 +307,12 @@ def default(model: str, dataset: str, stated: str | Mapping[str, str] = _NOTHING
     if isinstance(stated, str):
         return stated
     name, data, installed = bare_name(model), bare_name(dataset), packages.files("recipes")
-    for own in (f"{name}-{data}", name):
-        if own in installed:
-            return own
-    if recipe := stated.get(data) or stated.get("default"):
+    own = [recipe for recipe in (f"{name}-{data}-quick", f"{name}-{data}", name) if recipe in installed]
+    if recipe := next(filter(None, (*own, stated.get(data), stated.get("default"))), ""):
         return recipe
-    if data == _FOLDER:
-        images = training_images(dataset)
-        return "paper" if images is None or images > _MOST_IMAGES else _SMALL
-    return data if data in installed else "paper"
+    if data == _FOLDER and (training_images(dataset) or _MOST_IMAGES + 1) <= _MOST_IMAGES:
+        return _SMALL
+    return next((recipe for recipe in (f"{data}-quick", data) if recipe in installed), "paper")
 
 
 @functools.lru_cache(maxsize=100)

@@ -30,7 +30,6 @@ RECIPE: dict[str, Any] = {
     "shift": 1,  # the largest shift of a batch, in pixels
     "data_noise": 0.1,  # standard deviation on [-1, 1]
 }
-_CNN_BATCH = 500
 
 
 @dataclass(kw_only=True)
@@ -94,7 +93,7 @@ class CnnFeatures:
             pool = self._net[:-1](to_float(batch, self._data.bounds))
             return pool, self._net[-1](pool)
 
-        return in_batches(self._net, evaluate, images, _CNN_BATCH)
+        return in_batches(self._net, evaluate, images, 500)
 
 
 def _check_classes(data: DataSpec) -> None:

@@ -12,6 +12,7 @@ from jembench.catalog import discovery, registry, spec
 from jembench.experiment.claims import Claim
 from jembench.experiment.claims import Fit as Named
 from jembench.experiment.names import Fit
+from jembench.experiment.plan import trained_spec
 from jembench.experiment.sweep import bare_name, with_options
 from jembench.report import comparison
 from jembench.report.differences import FIELDS, Line, legend, recipes_text, table
@@ -144,7 +145,7 @@ def _pairs(claim: Claim, known: Iterable[Fit]) -> list[tuple[Fit, Fit]]:
         for a in fits:
             if (changes := _changes(a, own, claim)) is not None:
                 for b in fits:
-                    alike = (b[0], b[2]) == (_canonical(other.model), a[2])
+                    alike = (b[0], b[2]) == (trained_spec(other.model, _CHANGE.split(a[2])[0]), a[2])
                     if b[1] == a[1] and (_changes(b, other, claim) == changes if other.recipe else alike):
                         candidates.setdefault(a[1], []).append((len(changes), (a, b)))
     fewest = {dataset: min(count for count, _ in pairs) for dataset, pairs in candidates.items()}
@@ -155,7 +156,7 @@ def _changes(fit: Fit, named: Named, claim: Claim) -> set[str] | None:
     """Return the changes of a model's recipe beside those that a claim names; None if it means another model."""
     model, _, recipe = fit
     apart = not named.recipe and any(_further(recipe, label) is not None for label in claim.paper.apart)
-    if apart or model != _canonical(named.model):
+    if apart or model != trained_spec(named.model, _CHANGE.split(recipe)[0]):
         return None
     return _further(recipe, named.recipe or _CHANGE.split(recipe)[0])
 
@@ -166,9 +167,6 @@ _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epoc
 def _further(label: str, named: str) -> set[str] | None:
     (base, *changes), (named_base, *named_changes) = _CHANGE.split(label), _CHANGE.split(named)
     return set(changes) - set(named_changes) if base == named_base and set(named_changes) <= set(changes) else None
-
-
-_canonical = partial(registry.canonical, "models")
 
 
 def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[dict[str, str]]:

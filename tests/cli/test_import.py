@@ -98,7 +98,9 @@ def test_an_experiment_has_the_options_of_run_and_names_an_import(jembench, publ
         assert "Theirs" in done.out
         assert "Hits" in done.out
     assert "Ours" in jembench("report", "--limit", "40", "--name", "Ours=jem-authors").out
-    done = jembench("run", "hybrid", "--models", "jem:net=wrn-10-1", "--metrics", "accuracy", "--dry-run")
+    done = jembench(
+        "run", "hybrid", "--models", "jem:net=wrn-10-1", "--recipe", "digits", "--metrics", "accuracy", "--dry-run"
+    )
     assert "--models jem-authors, or models = ['jem-authors'] in a file, measures those." in done.err
 
 

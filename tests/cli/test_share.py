@@ -17,7 +17,7 @@ from jembench.store.store import Store
 from jembench.store.walk import verify
 
 TINY = {"epochs": 0.2, "chains.sampler": "pcd:steps=1,buffer=100"}
-RUN = ["run", "hybrid", "--models", "jem,baseline", "--metrics", "accuracy,ece", "--limit", "50"]
+RUN = ["run", "hybrid", "--models", "jem,baseline", "--metrics", "accuracy,ece", "--limit", "50", "--recipe", "digits"]
 RUN += [word for key, value in TINY.items() for word in ("--set", f"{key}={value}")]
 
 
@@ -26,7 +26,7 @@ def trained(tmp_path_factory):
     """A store with two models of digits, after a few iterations each."""
     root = tmp_path_factory.mktemp("share") / "runs"
     models, metrics = ["jem", "baseline"], ["accuracy", "ece"]
-    given = {"datasets": "digits", "settings": TINY, "store": root, "limit": 50, "progress": False}
+    given = {"datasets": "digits", "recipe": "digits", "settings": TINY, "store": root, "limit": 50, "progress": False}
     jb.run("hybrid", models=models, metrics=metrics, **given)
     return root
 
@@ -69,7 +69,7 @@ def test_without_chains_samples_come_from_new_ones(jembench, trained, monkeypatc
     assert jembench("push", "jem", "less.zip", "--without-chains", "--store", trained).code == 0
     assert jembench("fetch", "less.zip").code == 0
     monkeypatch.setattr(fits.FitWork, "_train", None)
-    done = jembench("sample", "jem", *RUN[RUN.index("--set") :])
+    done = jembench("sample", "jem", *RUN[RUN.index("--recipe") :])
     assert done.code == 0
     assert "from new chains of 1 steps" in done.out
     assert "Samples come from new chains" in card_of("less.zip")

@@ -23,7 +23,7 @@ def test_of_the_settings_those_of_chains_are_for_it():
 @pytest.mark.parametrize(
     ("recipe", "settings", "text"),
     [
-        (None, ["epoch=5"], "There is no key in recipe digits named 'epoch'. Nearest: epochs"),
+        (None, ["epoch=5"], "There is no key in recipe digits-quick named 'epoch'. Nearest: epochs"),
         ("nowhere", [], "nowhere"),
         ("pretrained", ["chains.sampler=sgldd"], "There is no sampler named 'sgldd'. Nearest: sgld"),
     ],

@@ -102,7 +102,7 @@ def test_svhn_is_trained_as_the_paper_says_but_never_mirrored():
 
 @pytest.mark.parametrize(
     ("dataset", "recipe"),
-    [("digits", "digits"), ("cifar10", "paper"), ("cifar100", "paper"), ("svhn", "svhn"), ("a:b", "paper")],
+    [("digits", "digits-quick"), ("cifar10", "paper"), ("cifar100", "paper"), ("svhn", "svhn"), ("a:b", "paper")],
 )
 def test_the_default_recipe_of_a_dataset(dataset, recipe):
     assert recipes.default("jem", dataset) == recipe
@@ -329,6 +329,7 @@ def test_guards_that_change_nothing_are_one_recipe():
 
 def test_the_recipe_of_a_model_and_a_dataset_has_their_names(monkeypatch):
     found = dict.fromkeys(["cats", "lion", "lion-cats", "tiger", "paper"])
+    quick = dict.fromkeys(["cats-quick", "lion-cats-quick"])
     monkeypatch.setattr(packages, "files", lambda folder: found)
     assert recipes.default("lion:net=small-2", "cats:side=8") == "lion-cats"
     assert recipes.default("lion", "dogs") == "lion"
@@ -337,6 +338,12 @@ def test_the_recipe_of_a_model_and_a_dataset_has_their_names(monkeypatch):
     assert recipes.default("bear", "dogs") == "paper"
     assert [recipes.default(name, "zoo/cats", {"cats": "mine"}) for name in ("bear", "tiger")] == ["mine", "tiger"]
     assert recipes.default("bear", "dogs", {"default": "mine"}) == "mine"
+    monkeypatch.setattr(packages, "files", lambda folder: found | quick)
+    assert [recipes.default(name, "cats") for name in ("lion", "tiger", "bear")] == [
+        "lion-cats-quick",
+        "tiger",
+        "cats-quick",
+    ]
 
 
 def test_the_recipe_of_a_folder_goes_by_its_training_images(tmp_path, monkeypatch):

@@ -43,7 +43,7 @@ def test_a_start_is_identity_and_its_absence_is_not():
     plain, begun, other = fit_of(), fit_of("a" * 10), fit_of("b" * 10)
     assert "start_from" not in plain.identity["recipe"]
     assert len({plain.key.family, begun.key.family, other.key.family}) == 3
-    assert begun.key.recipe == f"digits+start_from={'a' * 10}"
+    assert begun.key.recipe == f"digits-quick+start_from={'a' * 10}"
 
 
 def test_the_name_of_a_model_is_its_family_and_an_id_one_fit(store):
@@ -51,7 +51,7 @@ def test_the_name_of_a_model_is_its_family_and_an_id_one_fit(store):
     later = started(fit_of("baseline", "jem", 1), (), store)
     assert later.recipe.start_from == first.key.family == second.key.family
     assert (later.starts_from(second.key), later.starts_from(first.key)) == (True, False)
-    assert later.key.recipe == "digits+start_from=baseline"  # as it was written
+    assert later.key.recipe == "digits-quick+start_from=baseline"  # as it was written
     for text in (first.key.id, first.key.id[:7], store.fit_folder(first.key).name):
         fixed = started(fit_of(text, "jem", 1), (), store)
         assert fixed.starts_from(first.key)
@@ -94,9 +94,9 @@ def test_stages_of_a_suite_are_carried_out_one_after_the_other(store):
     check_stored(plan.fits, store)
     turned = dataclasses.replace(plan, cells=plan.cells[::-1])
     earlier = {
-        "digits": [],
-        "digits+start_from=First": ["digits"],
-        "digits+start_from=jem": ["digits+start_from=First"],
+        "digits-quick": [],
+        "digits-quick+start_from=First": ["digits-quick"],
+        "digits-quick+start_from=jem": ["digits-quick+start_from=First"],
     }
     for each in (plan, turned):
         units = {unit.id: unit for unit in works(each, lambda key: False, slots=2) if unit.later}
@@ -106,4 +106,4 @@ def test_stages_of_a_suite_are_carried_out_one_after_the_other(store):
             assert before == [(recipe, unit.fit.seed) for recipe in earlier[unit.fit.recipe]]
     with pytest.raises(Unavailable, match="starts from the weights"):
         check_stored([fit for fit in plan.fits if fit.recipe.start_from][:1], store)
-    assert encode(plan.fits[-1].key)["recipe"] == "digits+start_from=jem"
+    assert encode(plan.fits[-1].key)["recipe"] == "digits-quick+start_from=jem"

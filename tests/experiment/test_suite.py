@@ -80,13 +80,13 @@ seeds = [7]
 def test_a_block_is_crossed_by_itself_and_takes_what_it_leaves_out_from_the_head(installed):
     plan = make_plan(installed(few=FEW + BLOCKS))
     assert fits_of(plan) == [
-        *(("digits", ANY, "digits+epochs=20", seed) for seed in (0, 1)),
+        *(("digits", ANY, "digits-quick+epochs=20", seed) for seed in (0, 1)),
         *(("cifar10", ANY, "paper+epochs=20", seed) for seed in (0, 1)),
-        ("digits", ANY, "digits+epochs=20+chains.sampler=sgld:steps=7", 0),
+        ("digits", ANY, "digits-quick+epochs=20+chains.sampler=sgld:steps=7", 0),
         ("cifar10", OTHER, "fast+epochs=20", 7),
     ]
     assert (metrics_on(plan, "digits"), metrics_on(plan, "cifar10")) == (["nll"], ["nll", "ece:bins=9"])
-    short = ("", "digits+epochs=20+chains.sampler=sgld:steps=7")
+    short = ("", "digits-quick+epochs=20+chains.sampler=sgld:steps=7")
     assert plan.names == {(OTHER, "fast+epochs=20"): "Ours", short: "short-run"} == presentation(plan.suite, [])[1]
     (part,) = plan.parts
     assert part.rows[OTHER, "cifar10", "fast+epochs=20"] == ("ece:bins=9",)
@@ -122,11 +122,11 @@ def test_an_imported_fit_has_its_own_recipe_name_and_seed_in_every_block(install
     plan = make_plan(few, settings=["epochs=3"])
     label = "pretrained+source=0123456789ab"
     assert [fit[1:] for fit in fits_of(plan)] == [
-        ("baseline", "digits+epochs=3", 0),
-        ("baseline", "digits+epochs=3", 1),
+        ("baseline:net=half-32", "digits-quick+epochs=3", 0),
+        ("baseline:net=half-32", "digits-quick+epochs=3", 1),
         ("glow", label, 4),
     ]
-    assert plan.names == {("glow", label): "theirs"}
+    assert plan.names[("glow", label)] == "theirs"
 
 
 def test_a_model_that_no_block_takes_is_refused(installed):
@@ -138,7 +138,7 @@ def test_a_model_that_no_block_takes_is_refused(installed):
 @pytest.mark.parametrize(
     ("recipe", "expected"),
     [
-        ("", ["digits", "glow-digits", "paper", "glow"]),
+        ("", ["digits-quick", "glow-digits", "paper", "glow"]),
         ('recipe = "code"', ["code", "code", "code", "code"]),
         ('recipe = { digits = "fast" }', ["fast", "glow-digits", "paper", "glow"]),
         ('recipe = { digits = "fast", default = "code" }', ["fast", "glow-digits", "code", "glow"]),
@@ -153,7 +153,7 @@ def test_the_recipe_of_a_block(installed, recipe, expected):
 def test_what_the_command_line_makes_one_training_has_both_names(installed):
     blocks = '[[run]]\nname = "Long"\nsettings = ["epochs=9"]\n[[run]]\nname = "Short"\n'
     plan = make_plan(installed(few=FEW + NLL + blocks).replaced(datasets=["digits"]), settings=["epochs=1"])
-    assert plan.names == {(ANY, "digits+epochs=1"): "Long / Short"}
+    assert plan.names == {(ANY, "digits-quick+epochs=1"): "Long / Short"}
 
 
 def test_a_grid_adds_its_metrics_to_those_of_its_block(installed):
@@ -240,13 +240,13 @@ def test_suites_that_include_each_other(installed):
 
 def test_results_are_shown_with_the_blocks_that_train_by_their_recipe(installed):
     both = installed(both=BOTH, few=FEW + NLL + 'recipe = "code"', more=MORE)
-    recipes_seen = ["code", "code+epochs=1", "digits", "digits-paper"]
+    recipes_seen = ["code", "code+epochs=1", "digits-quick", "digits-paper"]
     keys = [FitKey(model="m", dataset="digits", recipe=recipe, seed=0, id="") for recipe in recipes_seen]
     (few, more), _ = presentation(both, keys)
     assert {recipe: metrics for (_, _, recipe), metrics in few.rows.items()} == dict.fromkeys(
         ("code", "code+epochs=1", "digits-paper"), ("nll",)
     )
-    assert sorted(recipe for *_, recipe in more.rows) == ["digits", "digits-paper"]
+    assert sorted(recipe for *_, recipe in more.rows) == ["digits-paper", "digits-quick"]
 
 
 CLAIM = """

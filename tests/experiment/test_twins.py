@@ -16,7 +16,7 @@ def store(tmp_path):
 
 @pytest.fixture
 def fits():
-    return [plan_fit("jem", "digits", seed=seed) for seed in (0, 1)]
+    return [plan_fit("jem", "digits", "digits", seed=seed) for seed in (0, 1)]
 
 
 def keep(store, fit, change, **fields):

@@ -27,12 +27,15 @@ COMPARED = ("accuracy", "ece", "ood")
 """Metrics of the recipe ``digits-validation`` whose arrays are kept."""
 
 RUNS = [
-    "run hybrid --models jem,baseline,jem-factored",
+    "run hybrid --models jem-factored --recipe jem-factored-digits",
     "run hybrid --models glow --metrics accuracy,energy-gap",
-    "run hybrid --models jem --set epochs=1 --set optimizer.learning_rate=1e8 --set guard.mode=off --metrics accuracy",
-    "run hybrid --models baseline --limit 100 --metrics accuracy",
     "run calibration --seeds 0,1",
     "run hybrid --recipe digits-validation --seeds 0,1 --metrics ood:set=interp",
+]
+BY_DIGITS = [
+    "run hybrid --models jem,baseline",
+    "run hybrid --models jem --set epochs=1 --set optimizer.learning_rate=1e8 --set guard.mode=off --metrics accuracy",
+    "run hybrid --models baseline --limit 100 --metrics accuracy",
     "run ood --metrics ood:set=interp,ood:set=uniform,ood:set=interp,score=max-py,ood:set=uniform,score=max-py",
     "run samples --metrics class-samples,log-density,chain-age,is,is:pooling=mean,fid:source=fresh,steps=20",
     "run robustness --models jem,baseline --metrics pgd:budget=quick,pgd:budget=quick,refine=1,boundary:budget=quick",
@@ -49,7 +52,7 @@ def make_runs() -> None:
     for name in [name for name in os.environ if name.startswith("JEMBENCH_")]:
         del os.environ[name]
     torch.set_num_threads(1)
-    for line in RUNS:
+    for line in (*RUNS, *(f"{line} --recipe digits" for line in BY_DIGITS)):
         if main([*shlex.split(line), "--executor", "local"]) and "learning_rate=1e8" not in line:
             raise SystemExit(f"This run failed: jembench {line}")
 

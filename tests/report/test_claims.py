@@ -14,7 +14,7 @@ from jembench.cli.run import run as run_command
 from jembench.errors import PluginError
 from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper, load, of_table, read
-from jembench.experiment.plan import make_plan
+from jembench.experiment.plan import make_plan, plan_fit
 from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
@@ -354,6 +354,18 @@ def test_recipes_that_a_claim_names(store):
     assert store.verdicts(claim(than="igebm")) == ["not measured"]
 
 
+def test_a_claim_names_a_model_without_the_options_that_its_recipe_adds(store):
+    for model, share in (("jem", 0.9), ("baseline", 0.8)):
+        quick = str(plan_fit(model, "digits", "digits-quick").model)
+        assert quick.startswith(f"{model}:net=")
+        for trained, recipe in ((quick, "digits-quick"), (quick, "digits"), (model, "digits-quick")):
+            store.accuracy(trained, share, recipe=recipe)
+    ((own, other),) = sides(store, claim())
+    assert own[0].startswith("jem:net=")
+    assert other[0].startswith("baseline:net=")
+    assert own[2] == other[2] == "digits-quick"
+
+
 def test_further_changes_of_a_recipe_are_the_same_on_both_sides(store):
     asked = claim(lower=[["jem", "digits+c=true"], ["jem", "paper-c"]], than=[["jem", "digits"], ["jem", "paper"]])
     for recipe in ("digits+epochs=5", "digits+epochs=5+c=true", "digits+c=true", "paper-c"):
@@ -423,7 +435,7 @@ def test_a_claim_says_which_value_dataset_and_recipes_it_is_of(store):
     ("dataset", "recipe", "departure"),
     [
         ("cifar10:root=/data", "paper", ""),
-        ("cifar10", "fast", "recipe fast"),
+        ("cifar10", "mine", "recipe mine"),
         ("digits", "paper", "dataset digits"),
         ("cifar10", "paper+epochs=1+a.b=2", "changed by epochs=1, a.b=2"),
         ("digits", "digits+epochs=1", "dataset digits; recipe digits; changed by epochs=1"),

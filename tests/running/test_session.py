@@ -44,7 +44,7 @@ def test_as_many_as_pytorch_would_use_threads(fastest, monkeypatch):
 
 def test_one_training_stays_in_this_process(fastest, monkeypatch):
     assert fastest(["jem"]) == "local"
-    monkeypatch.setattr(Store, "is_trained", lambda store, key: key.model == "jem")
+    monkeypatch.setattr(Store, "is_trained", lambda store, key: key.model.startswith("jem"))
     assert fastest() == "local"
 
 
