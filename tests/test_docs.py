@@ -1,4 +1,3 @@
-import csv
 import pkgutil
 import re
 import shlex
@@ -188,39 +187,3 @@ def test_every_link_leads_somewhere():
     for guide in (*GUIDES, ROOT / "CONTRIBUTING.md", ROOT / "DESIGN.md"):
         for target in re.findall(r"\]\((?!https?:)([^)#]+)\)", guide.read_text()):
             assert (guide.parent / target).exists(), f"{guide.name} links to {target}"
-
-
-FIELD = {
-    "accuracy, %": ("accuracy", "accuracy", 1),
-    "ECE, %": ("ece", "ece", 1),
-    "FID": ("fid", "fid-digits-cnn", 2),
-    "AUROC, near": ("ood-group:group=near", "auroc", 3),
-    "AUROC, far": ("ood-group:group=far", "auroc", 3),
-    "L-inf .1, %": ("pgd:budget=quick,eps=0.1,images=200", "pgd-linf@0.1", 0),
-    "L2 .7, %": ("pgd:budget=quick,eps=0.7,images=200,norm=l2", "pgd-l2@0.7", 0),
-}
-
-
-def test_the_page_of_the_field_has_the_values_and_verdicts_that_were_measured():
-    values, claims = (
-        list(csv.DictReader((ROOT / "benchmarks/results" / f"2026-11-27-field-{name}.csv").read_text().splitlines()))
-        for name in ("digits", "claims")
-    )
-    rows = {(row["name"], row["metric"], row["label"]): row for row in values}
-    lines = re.findall(r"^\| (.+) \|$", (ROOT / "docs" / "field.md").read_text(), re.MULTILINE)
-    cells = [[cell.strip("`") for cell in line.split(" | ")] for line in lines]
-    (header,) = (line for line in cells if set(FIELD) <= set(line))
-    shown = [line for line in cells if (line[0], "accuracy", "accuracy") in rows and len(line) == len(header)]
-    assert len(shown) == 18
-    for name, *line in shown:
-        for heading, text in zip(header[1:], line, strict=True):
-            metric, label, digits = FIELD[heading]
-            row = rows.get((name, metric, label))
-            assert text == (f"{float(row['value']):.{digits}f} ± {float(row['sd']):.{digits}f}" if row else "N/A")
-    judged = [line for line in cells if line[0] in {row["claim"] for row in claims}]
-    for (claim, *_, difference, side, verdict), row in zip(judged, claims, strict=True):
-        value, low, high = (float(row[key]) for key in ("difference", "training_low", "training_high"))
-        sign = 1 if row["direction"] == "higher" else -1
-        nearest, furthest = sorted((sign * low + float(row["within"]), sign * high + float(row["within"])))
-        assert (claim, difference, verdict) == (row["claim"], f"{value:.3g} [{low:.3g}, {high:.3g}]", row["verdict"])
-        assert side == ("for" if nearest > 0 else "against" if furthest < 0 else "open")
