@@ -38,10 +38,14 @@ def test_an_option_whose_type_cannot_be_read_is_the_plugins_fault(jembench, zoo)
     assert "Nowhere" in row["status"]
 
 
-def test_our_components_import_no_torch():
-    code = "import sys; from jembench.cli.main import main; main(['list']); print('torch' in sys.modules)"
+def test_our_components_are_fine_and_import_nothing_heavy():
+    code = "import sys; from jembench.cli.main import main; main(['list', '--format', 'json']); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "False"
+    *rows, modules = done.stdout.splitlines()
+    assert {row["status"] for row in json.loads("\n".join(rows)) if row["distribution"].startswith("jembench")} == {
+        "ok"
+    }
+    assert {"torch", "torchvision", "numpy", "scipy", "matplotlib"} & set(modules.split()) == set()
 
 
 def test_a_kind_is_understood_with_a_hyphen(jembench):

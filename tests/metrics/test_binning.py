@@ -60,16 +60,6 @@ def test_the_error_of_a_resample_is_that_of_the_examples_drawn(pairs, bins, seed
     assert np.allclose(classification.binned_error(confidence, correct, bins)(indices), expected, rtol=0, atol=1e-12)
 
 
-def test_of_several_columns_the_error_is_the_mean_of_theirs():
-    rng = np.random.default_rng(0)
-    confidence, hit = rng.random((40, 3)), rng.random((40, 3)) < 0.5
-    indices = drawn(40, seed=1)
-    each = [classification.binned_error(confidence[:, k], hit[:, k], 7)(indices) for k in range(3)]
-    assert np.allclose(
-        classification.binned_error(confidence, hit, 7)(indices), np.mean(each, axis=0), rtol=0, atol=1e-12
-    )
-
-
 def test_a_reliability_diagram_agrees_with_scikit_learn():
     rng = np.random.default_rng(0)
     confidence = 0.3 + 0.7 * rng.random(500)
@@ -108,13 +98,6 @@ def test_each_resample_has_bins_of_equal_mass_of_its_own(pairs, bins, seed):
     indices = drawn(len(pairs), seed)
     expected = [adaptive_by_hand(confidence[row], correct[row], bins) for row in indices]
     assert np.allclose(classification.adaptive_error(confidence, correct, bins)(indices), expected, rtol=0, atol=1e-12)
-
-
-def test_examples_of_the_same_confidence_are_never_parted():
-    """In two bins of two each, three of the four would be cut in the midst: all are in the second."""
-    confidence, correct = np.array([0.9, 0.9, 0.6, 0.9]), np.array([True, False, True, False])
-    expected = (abs(1 - 0.6) + abs(1 - 3 * 0.9)) / 4
-    assert whole(classification.adaptive_error(confidence, correct, 2), 4) == pytest.approx(expected)
 
 
 @given(tied | pairs, st.integers(1, 30), st.integers(0, 99))

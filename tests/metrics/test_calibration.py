@@ -27,17 +27,6 @@ def evaluation(fake):
     )
 
 
-@pytest.mark.parametrize("bins", [1, 7, 20])
-def test_ece_agrees_with_torchmetrics(bins, evaluation):
-    from torchmetrics.classification import MulticlassCalibrationError  # it takes a second, of one worker alone
-
-    probabilities = evaluation.test_logits.double().softmax(1)
-    oracle = MulticlassCalibrationError(num_classes=3, n_bins=bins, norm="l1").set_dtype(torch.float64)
-    expected = 100 * oracle(probabilities, evaluation.labels).item()
-    found = ECE(bins=bins).compute(evaluation).values["ece"]
-    assert found.value == pytest.approx(expected, abs=1e-4)  # torchmetrics sums in float32
-
-
 @pytest.mark.parametrize("bins", [1, 15])
 def test_the_classwise_error_is_the_mean_of_the_binary_ones(bins, evaluation):
     probabilities = evaluation.test_logits.double().softmax(1).numpy()

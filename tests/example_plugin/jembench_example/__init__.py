@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from jembench.parts import Planned
     from jembench.report.figures.base import Result
     from jembench.report.formats import Document
-    from jembench_example.densities import Gaussians, Kernels, Mixture
+    from jembench_example.densities import Gaussians
     from jembench_example.model import Linear
 
 
@@ -32,20 +32,6 @@ def class_gaussians(data: DataSpec, *, ridge: float = 0.01) -> Gaussians:
     from jembench_example.densities import Gaussians
 
     return Gaussians(data, ridge)
-
-
-def mixture(data: DataSpec, *, components: int = 3, ridge: float = 0.01) -> Mixture:
-    """scikit-learn's mixture of Gaussians of each class."""
-    from jembench_example.densities import Mixture
-
-    return Mixture(data, components, ridge)
-
-
-def kernels(data: DataSpec, *, bandwidth: float = 0.3) -> Kernels:
-    """scikit-learn's kernel density of each class, without gradients."""
-    from jembench_example.densities import Kernels
-
-    return Kernels(data, bandwidth)
 
 
 def mala(
