@@ -2,8 +2,6 @@
 
 import dataclasses
 import hashlib
-import os
-import zipfile
 
 import numpy as np
 import pytest
