@@ -325,8 +325,7 @@ def traced(monkeypatch):
     torch._dynamo.reset()
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
-@pytest.mark.parametrize("y", [None, torch.tensor([2, 0, 1, 2])])
+@pytest.mark.parametrize(("precision", "y"), [("float32", None), ("bfloat16", torch.tensor([2, 0, 1, 2]))])
 def test_a_traced_gradient_is_the_plain_one(traced, precision, y):
     execution = Execution(compiled=True, precision=precision)
     check_gradient(convolutional(), execution, torch.randn(4, 3, 8, 8, generator=seeded()), y)

@@ -35,7 +35,7 @@ TINY = {
 }
 """Environment variables that make every training and every attack a short one."""
 
-IMPORTED = ("matplotlib.backends.backend_agg", "scipy.stats", "sklearn.datasets", "torchvision", "jinja2", "PIL.Image")
+IMPORTED = ("matplotlib.backends.backend_agg", "scipy.stats", "sklearn.datasets", "jinja2", "PIL.Image")
 """Modules beside jembench's own that most commands need and that take long to import."""
 
 CLIENT = """#!{python} -IS
@@ -149,7 +149,7 @@ def serve(address):
     """Run the commands of clients, one after the other, each in a fork."""
     ours = [module.name for module in pkgutil.walk_packages(jembench.__path__, "jembench.")]
     for name in (*IMPORTED, *ours):
-        if name != "jembench.__main__":
+        if name not in ("jembench.__main__", "jembench.data.torchvision_sets"):  # torchvision imports the compiler
             importlib.import_module(name)
     importlib.import_module("jembench.metrics.features").RECIPE["iterations"] = 20
     importlib.import_module("jembench.data.toys").SIZES["train"] = 200
