@@ -14,7 +14,7 @@ from jembench.data.datasets import blank, count, make
 from jembench.data.ood_sets.resolve import resolve
 from jembench.errors import JembenchError, NotApplicable, Unavailable
 from jembench.experiment.plan import FitPlan, Plan
-from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Generative, Need, Sampler, Source, Split, Trainable
+from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Need, Sampler, Source, Split, Trainable
 from jembench.interfaces.data import Truth
 from jembench.interfaces.evaluation import KEPT, Checked
 from jembench.interfaces.models import Capability
@@ -26,7 +26,7 @@ from jembench.models.settings import isolated
 from jembench.running import selection
 from jembench.running.caches import FeatureBank
 from jembench.running.estimate import attack_seconds
-from jembench.running.evaluation import FRESH_SAMPLES, check_source, limited, no_validation
+from jembench.running.evaluation import FRESH_SAMPLES, limited, no_validation, way_of
 from jembench.running.fits import FitWork, make_model, make_trainer
 from jembench.sampling.chain import require_chains
 from jembench.stopping import INTERRUPTS
@@ -242,15 +242,14 @@ class PlannedFit:
                 "It is a network without an energy of its own, for which no sampler runs. To draw from -logsumexp of "
                 "its logits, name it as baseline:net=..., or wrap it: jembench.parts.LogitModel(net)."
             )
-        if source.sampler and registry.resolve("samplers", source.sampler) and has_energy_gradient(self.model):
-            return source.images or FRESH_SAMPLES
-        self.require(frozenset({"samples"}))  # without such an energy, the model's own are used
-        kept = self._kept()
+        if not (source.sampler and registry.resolve("samplers", source.sampler) and has_energy_gradient(self.model)):
+            self.require(frozenset({"samples"}))  # without such an energy, the model's own are used
+        kept, has_chains = self._kept(), self.sampler is not None
         buffers = 0 if kept == 0 else self.buffers
-        check_source(source, chains=self.sampler is not None, pretrained=self.pretrained, buffers=buffers)
-        if source.chains == "fresh":
+        way = way_of(source, self.model, chains=has_chains, pretrained=self.pretrained, buffers=buffers)
+        if way == "new":
             return source.images or FRESH_SAMPLES
-        if isinstance(self.model, Generative) and source.pooling == "one":
+        if way == "direct":
             return FRESH_SAMPLES
         if kept is None:
             return None

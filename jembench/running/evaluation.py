@@ -107,17 +107,13 @@ class TrainedFit:
         return self.drawn[source]
 
     def _draw(self, source: Source) -> Samples:
-        buffers = self.buffers() if source.pooling != "one" else ()
-        if source.sampler and has_energy_gradient(self.model):
-            return self._fresh(source)
-        check_source(source, chains=self.sampler is not None, pretrained=self.pretrained, buffers=len(buffers))
-        if source.pooling != "one":
+        has_chains, buffers = self.sampler is not None, self.buffers() if source.pooling != "one" else ()
+        way = way_of(source, self.model, chains=has_chains, pretrained=self.pretrained, buffers=len(buffers))
+        if way == "pooled":
             return (snapshots.together if source.pooling == "five" else snapshots.pixelwise_mean)(buffers)
-        if source.chains == "fresh":
-            return self._fresh(source)
-        if isinstance(self.model, Generative):
+        if way == "direct":
             return self._drawn_directly(self.model)
-        kept = self.sampler.kept() if self.sampler else None
+        kept = self.sampler.kept() if self.sampler and way == "kept" else None
         return self._fresh(source) if kept is None else self._as_samples(kept, "buffer")
 
     @torch.no_grad()
@@ -312,11 +308,14 @@ def no_validation(train: int, *, pretrained: bool) -> NotApplicable:
     )
 
 
-def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int) -> None:
-    """Check that a model has the images of a source.
+def way_of(
+    source: Source, model: Any, *, chains: bool, pretrained: bool, buffers: int
+) -> Literal["new", "pooled", "direct", "kept"]:
+    """Return how a model gives the images of a source: by new chains, pooled buffers, directly, or by kept chains.
 
     Args:
         source: of the images.
+        model: of the images.
         chains: True if the model has chains.
         pretrained: True if it was trained elsewhere.
         buffers: the number of kept buffers of the last epochs.
@@ -324,12 +323,17 @@ def check_source(source: Source, *, chains: bool, pretrained: bool, buffers: int
     Raises:
         NotApplicable: if it has no such images.
     """
+    if source.sampler and has_energy_gradient(model):
+        return "new"
     if source.chains == "fresh" and not chains:
         raise NotApplicable("The model draws its images directly, without a chain, so there are no new chains.")
-    if source.pooling == "one":
-        return
-    if not chains:
-        raise NotApplicable("The model draws its images directly, without a chain, so it keeps none to pool.")
-    if pretrained:
-        raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not available.")
-    snapshots.require_five(buffers)
+    if source.pooling != "one":
+        if not chains:
+            raise NotApplicable("The model draws its images directly, without a chain, so it keeps none to pool.")
+        if pretrained:
+            raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not available.")
+        snapshots.require_five(buffers)
+        return "pooled"
+    if source.chains == "fresh":
+        return "new"
+    return "direct" if isinstance(model, Generative) else "kept"
