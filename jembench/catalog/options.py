@@ -55,10 +55,6 @@ class Neutral:
     """An option that is no part of the identity at its default, so that ids remain."""
 
 
-class Added(Neutral):
-    """A neutral option that a command adds to metrics, such as a sampler."""
-
-
 class Names:
     """An option that is the spec of another component, or a list, whose identities and code are parts of the identity.
 

@@ -5,16 +5,13 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, NamedTuple
 
-from jembench.catalog import discovery, registry, spec
-from jembench.catalog.options import Added, marked
+from jembench.catalog import registry, spec
 from jembench.catalog.spec import Spec
 from jembench.catalog.validation import Option, Rule
-from jembench.errors import JembenchError
 
 Axes = Mapping[str, tuple[Option, ...]]
 """The options of a metric that a grid crosses, with their values."""
@@ -95,12 +92,10 @@ def compares_with_itself(metric: str, dataset: str) -> bool:
     return all(stated[key] == of_dataset[key] for key in stated.keys() & of_dataset.keys())
 
 
-def without_added(metric: str) -> str:
-    """Return the spec of a metric without options that are marked as added; of one that is not installed, the spec."""
-    parsed, added = spec.parse(metric), set[str]()
-    with suppress(JembenchError):
-        added = {*marked(discovery.load(discovery.find("metrics", parsed.name)), Added)}
-    return str(Spec(parsed.name, tuple((key, value) for key, value in parsed.arguments if key not in added)))
+def without_sampler(metric: str) -> str:
+    """Return the spec of a metric without the sampler that a command adds to metrics of samples."""
+    parsed = spec.parse(metric)
+    return str(Spec(parsed.name, tuple(option for option in parsed.arguments if option[0] != "sampler")))
 
 
 def with_options(text: str, options: Mapping[str, str]) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
-from jembench.catalog.options import Added, Names
+from jembench.catalog.options import Names, Neutral
 from jembench.catalog.spec import Scalar, format_value, parse
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Evaluation, FeatureNetwork, Features, Need, Planned, Quantity, Source
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from jembench.interfaces.evaluation import Data, Samples
 
-SamplerSpec = Annotated[str | None, Names("samplers"), Added()]
+SamplerSpec = Annotated[str | None, Names("samplers"), Neutral()]
 _POOLING = {"one": "one-buffer", "five": "five-buffers", "mean": "mean-of-five-buffers"}
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
 from jembench.experiment.names import Fit
-from jembench.experiment.sweep import bare_name, without_added
+from jembench.experiment.sweep import bare_name, without_sampler
 from jembench.report.headings import table_of
 from jembench.report.protocols import parts_of
 from jembench.report.rows import Row, grouped, mark_chance, mark_incomparable, mean, mean_of
@@ -85,7 +85,7 @@ def _rank(row: Row, wanted: Sequence[str]) -> int | None:
 
 
 def _options(row: Row) -> int:
-    return len(spec.parse(without_added(row.metric)).arguments)
+    return len(spec.parse(without_sampler(row.metric)).arguments)
 
 
 _OF_SETS = ("set", "outliers", "content")

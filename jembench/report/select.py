@@ -16,7 +16,7 @@ from jembench.experiment.names import NO_NAMES, Fit, Names, display_names, match
 from jembench.experiment.plan import Part, fit_names_of, presentation
 from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
-from jembench.experiment.sweep import bare_name, without_added
+from jembench.experiment.sweep import bare_name, without_sampler
 from jembench.report.headings import known_as
 from jembench.store import fits
 from jembench.store.fits import UNREADABLE
@@ -239,7 +239,7 @@ def _measured(part: Part, measured: Set[str]) -> Part:
 
     They take the place of metrics without these options that were not measured.
     """
-    found = {plain: metric for metric in sorted(measured) if (plain := without_added(metric)) not in measured}
+    found = {plain: metric for metric in sorted(measured) if (plain := without_sampler(metric)) not in measured}
 
     def of(metrics: Sequence[str]) -> tuple[str, ...]:
         return tuple(found.get(metric, metric) for metric in metrics)

@@ -13,7 +13,7 @@ from jembench import progress, stopping
 from jembench.catalog.discovery import Component
 from jembench.errors import OutOfTime, ProcessLost, SpecError, StoreError, error_text
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
-from jembench.experiment.sweep import without_added
+from jembench.experiment.sweep import without_sampler
 from jembench.experiment.works import Work, planned
 from jembench.interfaces import Evaluation, Event, Quantity
 from jembench.interfaces.running import Ended
@@ -167,7 +167,7 @@ class _Unit(FitWork):
 
     def _measure(self, cell: CellPlan, trained: TrainedFit, used: set[Component]) -> tuple[Outcome, Arrays]:
         """Compute a cell, or its part of it; ``used`` gets the components that the metric asks for."""
-        with progress.phase(f"measuring {without_added(str(cell.metric))}"):
+        with progress.phase(f"measuring {without_sampler(str(cell.metric))}"):
             evaluation = trained.evaluation(used, cell.metric.code, self.work.part)
             within = isolated(f"The metric {cell.metric} of {self.fit.key.model}", self.note)
             return measure(cell.metric.make(), evaluation, within)
@@ -178,7 +178,7 @@ class _Unit(FitWork):
         for cell in cells:
             if self.deadline is not None and time.time() >= self.deadline:
                 raise OutOfTime(
-                    f"The time is up before {without_added(str(cell.metric))}. The same command goes on from there."
+                    f"The time is up before {without_sampler(str(cell.metric))}. The same command goes on from there."
                 )
             with self.store.lease(cell.id) as mine:
                 all_mine &= bool(mine)
