@@ -95,7 +95,7 @@ class Report(Document):
         """
         placed, left = beside(self._published, self.rows)
         if self._joint:
-            view = respects.table(Tables(self.joined, self._parts, self._order, None, self.names), significance)
+            view = respects.table(self.joined, significance, self._order, self.names)
             ours = [view] if view else []
         else:
             best = significance.best if significance else None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from jembench.catalog import spec
 from jembench.catalog.spec import Spec
-from jembench.experiment.names import Fit
+from jembench.experiment.names import NO_NAMES, Fit, Names
 from jembench.experiment.sweep import bare_name, without_sampler
 from jembench.report.headings import table_of
 from jembench.report.protocols import parts_of
@@ -194,17 +194,21 @@ FRONT, LEADS = "*", "="
 _LEGEND = (Footnote(NOTES["front"], FRONT), Footnote(NOTES["leads"], LEADS))
 
 
-def table(tables: Tables, significance: Significance | None) -> Table | None:
+def table(
+    rows: Sequence[Row], significance: Significance | None, labels: Sequence[str] = (), names: Names = NO_NAMES
+) -> Table | None:
     """Return the table of the joint view, with the models in the front and the leading values marked; None: no values.
 
     Args:
-        tables: of means over seeds and over sets, and of published rows.
+        rows: of the joint view.
         significance: tests differences; None: nothing is marked.
+        labels: the order of the columns; empty: that of the respects.
+        names: display names of recipes.
     """
-    respects = headline(tables.rows)
+    respects = headline(rows)
     shown = [row for of_respect in respects.values() for row in of_respect]
     metrics = list(dict.fromkeys(row.metric for row in shown))
-    plain = next(tables.main("All respects at once", metrics, shown), None)
+    plain = next(Tables(rows, (), labels, None, names).main("All respects at once", metrics, shown), None)
     if plain is None or significance is None or len(plain.rows) < 2:
         return plain
     in_front = front(respects, significance.is_better)

@@ -13,6 +13,7 @@ from jembench.experiment.sweep import Grid, compares_with_itself, covers
 from jembench.interfaces import Value
 from jembench.report.layout import Report
 from jembench.report.published import published_numbers as load
+from jembench.report.table import Footnote, Table, TableCell, numbered
 from jembench.store.outcome import Outcome
 
 
@@ -57,6 +58,21 @@ def test_samples_by_a_given_sampler_and_features_of_own_images_have_one_note_eac
         "Inception's weights are missing (--set fid.features=inception:download=true).",
     ]
     assert not any("KID" in remark for remark in remarks)
+
+
+def test_footnotes_are_numbered_as_they_are_read_and_stand_once():
+    def table(*lines, remarks=()):
+        rows = tuple(tuple(TableCell(text, notes=tuple(notes.split())) for text, notes in line) for line in lines)
+        return Table(title="", rows=rows, footnotes=tuple(map(Footnote, remarks)))
+
+    first = table([("a", "x y"), ("b", "")], [("c", "y"), ("d", "z")], remarks=["of both", "of both"])
+    second = table([("e", "z v")], remarks=["of both", "of this"])
+    one, other = numbered([first, second])
+    assert [cell.marks for line in one.rows for cell in line] == [("1", "2"), (), ("2",), ("3",)]
+    assert one.footnotes == (("of both", ""), ("x", "1"), ("y", "2"), ("z", "3"))
+    assert other.rows[0][0].marks == ("3", "4")
+    assert other.footnotes == (("of this", ""), ("v", "4"))
+    assert numbered([one, other]) == [one, other]
 
 
 @pytest.mark.parametrize(

@@ -14,14 +14,13 @@ import numpy as np
 from PIL import Image
 
 from jembench.data.grid import GROUND
-from jembench.experiment.names import NO_NAMES, Fit
+from jembench.experiment.names import Fit
 from jembench.experiment.sweep import bare_name
 from jembench.report import respects
 from jembench.report.headings import distinct
 from jembench.report.page.pictures import Picture, png
 from jembench.report.rows import Better, Row
 from jembench.report.table import Footnote, Table, flat, numbered
-from jembench.report.tables import Tables
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
@@ -71,7 +70,7 @@ def overview(
         grids: samples of the models that have some.
         significance: tests differences between values; None: none are marked.
     """
-    table = respects.table(Tables(rows, (), (), None, NO_NAMES), significance)
+    table = respects.table(rows, significance)
     if table is None:
         return None
     (table,) = numbered([table])
