@@ -1,23 +1,27 @@
-"""Grids of images.
+"""Figures of images: grids of them, samples, and the ages of their chains.
+
+Grathwohl et al. (2020), arXiv:1912.03263, Figures 2, 3, 7, 8 and 12.
 
 Legend: N examples, M pictures of some of them, C channels, H height, W width, R rows, S columns of a grid.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from jembench import drawing
-from jembench.data.grid import Indices, Pixels, sheet
-from jembench.report.figures.base import Arrays, Drawing
+from jembench.data.grid import Indices, Pixels, arranged, sheet
+from jembench.report.figures.base import Arrays, Drawing, Planned, Result
+from jembench.report.protocols import source_in_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+_PERCENTILES = {"p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
 _HEAD = 0.22  # inches for a title above a panel
 _LABELS = 0.2  # inches for the labels of rows
 
@@ -71,3 +75,71 @@ def draw_sheet(axes: Axes, picture: Pixels, labels: Sequence[str] = ()) -> None:
     step = picture.shape[0] / len(labels) if labels else 0
     axes.set_yticks([(index + 0.5) * step for index in range(len(labels))], labels)
     axes.tick_params(length=0)
+
+
+# --- samples ----------------------------------------------------------------------------------------------------------
+
+
+def by_class(results: list[Result]) -> Iterator[Planned]:
+    """Plan samples of each model, a row per class."""
+    for result in results:
+        source = source_in_words(str(result.cell.outcome.details.get("source", "samples")))
+        conditional = " on E(x, y)" if "labels" in result.arrays else ""
+        yield result.figure("samples", class_grid, f"{source}{conditional}: {result.title}", result.arrays)
+
+
+def confident(results: list[Result]) -> Iterator[Planned]:
+    """Plan the samples of each model with the highest confidence."""
+    for result in results:
+        yield result.figure("confident", confident_grid, f"most confident: {result.title}", result.arrays)
+
+
+def class_grid(title: str, arrays: Arrays) -> Drawing:
+    """Draw a row of samples for each class: the one that they were drawn for, else the predicted one.
+
+    Their score is the model's confidence, max p(y|x).
+    """
+    classes = arrays.get("labels", arrays["predicted"])
+    labels = list(map(str, range(len(arrays["grid"]))))
+    return grids(title, arrays, classes, [Panel("", arrays["grid"], arrays["confidence"], labels)], columns=1)
+
+
+def confident_grid(title: str, arrays: Arrays) -> Drawing:
+    """Draw the samples that the model is most confident of, row by row, in a square."""
+    count = len(arrays["images"])
+    side = int(np.ceil(np.sqrt(count)))
+    panel = Panel("", arranged(np.arange(count), side, side), arrays["confidence"])
+    return grids(title, arrays, arrays["predicted"], [panel], columns=1)
+
+
+# --- the age of chains ------------------------------------------------------------------------------------------------
+
+
+def ages(results: list[Result]) -> Iterator[Planned]:
+    """Plan box plots of the ages of each model's chains, per class."""
+    for result in results:
+        yield result.figure("chain-age", ages_by_class, result.title, result.arrays)
+
+
+def ages_by_class(title: str, arrays: Arrays) -> Drawing:
+    """Draw a box for each class: the median, the middle half, and whiskers over the middle 90 %."""
+    ages, predicted = arrays["ages"], arrays["predicted"]
+    classes = np.unique(predicted).tolist()
+    rows = [
+        {
+            "class": number,
+            "chains": int((predicted == number).sum()),
+            **{name: float(np.percentile(ages[predicted == number], p)) for name, p in _PERCENTILES.items()},
+        }
+        for number in classes
+    ]
+    figure, (axes,) = drawing.panels(title, 2.4, width=drawing.column() if len(classes) <= 20 else drawing.page())
+    boxes = [{**row, "med": row["median"], "whislo": row["p5"], "whishi": row["p95"]} for row in rows]
+    thin = {"linewidth": 0.6}
+    look: dict[str, Any] = {"boxprops": {"facecolor": drawing.SKY, **thin}, "whiskerprops": thin, "capprops": thin}
+    look["medianprops"] = {"color": drawing.VERMILLION, "linewidth": 1.2}
+    places = range(len(classes))
+    axes.bxp(boxes, places, widths=0.6, patch_artist=True, showfliers=False, manage_ticks=False, **look)
+    axes.set_xticks(places, [str(number) for number in classes])
+    axes.set(xlabel="predicted class", ylabel="age of chains, steps", ylim=(0, None))
+    return Drawing(figure, rows)

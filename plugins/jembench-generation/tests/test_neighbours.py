@@ -11,6 +11,7 @@ from sklearn.neighbors import NearestNeighbors
 from jembench.errors import Unavailable
 from jembench.stats import intervals
 from jembench_generation import neighbours as module
+from jembench_generation import neighbours_figure
 from jembench_generation.neighbours import Neighbours, memorised, nearest
 
 CPU = torch.device("cpu")
@@ -124,3 +125,38 @@ def test_few_test_images_or_copies_of_training_images_are_refused(evaluation):
     evaluation.sets["test"] = evaluation.sets["train"][:200]
     with pytest.raises(Unavailable, match="More than half of the test images are copies of training images"):
         METRIC.compute(evaluation)
+
+
+# --- its figures ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def arrays():
+    """60 samples with their distances by features and by pixels, and the pictures of five of them."""
+    rng = np.random.default_rng(4)
+    found = {name: rng.integers(0, 256, (5, 1, 8, 8), dtype=np.uint8) for name in ("images", "neighbours")}
+    for space in ("-digits-cnn", "-pixels"):
+        found |= {f"distance{space}": rng.uniform(1, 3, 60), f"test-distance{space}": rng.uniform(1, 2, 30)}
+        found[f"nearest{space}"] = rng.integers(0, 1000, 60)
+    return found
+
+
+def test_pairs_are_those_that_are_nearest_by_the_features(arrays):
+    rows = neighbours_figure.pairs("", arrays).rows
+    distance = arrays["distance-digits-cnn"]
+    assert [row["distance-digits-cnn"] for row in rows] == sorted(distance)[:5]
+    assert [row["index"] for row in rows] == np.argsort(distance)[:5].tolist()
+    assert [row["nearest-pixels"] for row in rows] == arrays["nearest-pixels"][[row["index"] for row in rows]].tolist()
+
+
+def test_distances_of_samples_and_test_images_are_counted_in_every_space(arrays):
+    rows = neighbours_figure.distances("", arrays).rows
+    totals = {}
+    for row in rows:
+        totals[row["space"], row["images"]] = totals.get((row["space"], row["images"]), 0) + row["count"]
+    assert totals == {
+        ("features of digits CNN", "test images"): 30,
+        ("features of digits CNN", "samples"): 60,
+        ("pixels", "test images"): 30,
+        ("pixels", "samples"): 60,
+    }

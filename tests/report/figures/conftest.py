@@ -194,11 +194,6 @@ def density_arrays():
 
 
 @pytest.fixture
-def neighbour_arrays():
-    return make_neighbours()
-
-
-@pytest.fixture
 def attack_arrays():
     return make_attack()
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from jembench.data.grid import sheet
-from jembench.report.figures import density, samples
+from jembench.report.figures import density, images
 from jembench.report.figures.images import Panel, grids
 
 
@@ -52,15 +52,15 @@ def test_the_numbers_say_which_image_is_where(arrays):
 
 def test_a_row_of_samples_for_each_class_that_was_asked_for(arrays):
     arrays["grid"] = np.array([[0, 1], [2, 3]])
-    drawing = samples.class_grid("", arrays)
+    drawing = images.class_grid("", arrays)
     assert [row["class"] for row in drawing.rows] == arrays["predicted"][arrays["shown"][:4]].tolist()
     assert [label.get_text() for label in drawing.figure.axes[0].get_yticklabels()] == ["0", "1"]
-    conditional = samples.class_grid("", {**arrays, "labels": np.full(10, 7)})
+    conditional = images.class_grid("", {**arrays, "labels": np.full(10, 7)})
     assert {row["class"] for row in conditional.rows} == {7}
 
 
 def test_confident_samples_stand_in_a_square(arrays):
-    rows = samples.confident_grid("", arrays).rows
+    rows = images.confident_grid("", arrays).rows
     assert [(row["row"], row["column"]) for row in rows] == [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1)]
     assert [row["index"] for row in rows] == arrays["shown"].tolist()
     assert [row["score"] for row in rows] == arrays["confidence"][arrays["shown"]].tolist()

@@ -9,8 +9,9 @@ import torch
 from jembench.drawing import BLUE, VERMILLION
 from jembench.drawing import styled as in_our_style
 from jembench.interfaces import Value
-from jembench.report.figures import calibration, density, detection, generation, samples, training
+from jembench.report.figures import calibration, density, detection, generation, training
 from jembench.report.figures.base import Result, distinct
+from jembench.report.figures.images import ages_by_class
 from jembench.report.figures.values import costs, seeds, strips
 from jembench.store import checkpoint
 
@@ -180,32 +181,11 @@ def test_without_labels_only_the_extremes_are_drawn(cell, density_arrays):
 def test_ages_are_summarised_for_each_class():
     predicted = np.repeat([0, 2], 101)
     chain_ages = np.concatenate([np.arange(101), 10 * np.arange(101)])
-    drawing = samples.ages_by_class("", {"ages": chain_ages, "predicted": predicted})
+    drawing = ages_by_class("", {"ages": chain_ages, "predicted": predicted})
     young, old = drawing.rows
     assert young == {"class": 0, "chains": 101, "p5": 5, "q1": 25, "median": 50, "q3": 75, "p95": 95}
     assert old == {"class": 2, "chains": 101, "p5": 50, "q1": 250, "median": 500, "q3": 750, "p95": 950}
     assert [label.get_text() for label in drawing.figure.axes[0].get_xticklabels()] == ["0", "2"]
-
-
-def test_pairs_are_those_that_are_nearest_by_the_features(neighbour_arrays):
-    rows = samples.pairs("", neighbour_arrays).rows
-    distance = neighbour_arrays["distance-digits-cnn"]
-    assert column(rows, "distance-digits-cnn") == sorted(distance)[:5]
-    assert column(rows, "index") == np.argsort(distance)[:5].tolist()
-    assert column(rows, "nearest-pixels") == neighbour_arrays["nearest-pixels"][column(rows, "index")].tolist()
-
-
-def test_distances_of_samples_and_test_images_are_counted_in_every_space(neighbour_arrays):
-    rows = samples.distances("", neighbour_arrays).rows
-    totals = {}
-    for row in rows:
-        totals[row["space"], row["images"]] = totals.get((row["space"], row["images"]), 0) + row["count"]
-    assert totals == {
-        ("features of digits CNN", "test images"): 30,
-        ("features of digits CNN", "samples"): 60,
-        ("pixels", "test images"): 30,
-        ("pixels", "samples"): 60,
-    }
 
 
 HISTORIES = {

@@ -1,0 +1,59 @@
+"""Samples beside the training images nearest to them, and the distances of all samples."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from jembench import drawing
+from jembench.data.grid import arranged, sheet
+from jembench.report.figures.base import Arrays, Drawing, Planned, Result, histograms, rows_of
+from jembench.report.figures.images import draw_sheet
+from jembench.report.headings import in_words
+
+_PAIRS_IN_A_ROW = 4
+_PIXELS = "-pixels"
+
+
+def plan(results: list[Result]) -> Iterator[Planned]:
+    """Plan samples of each model beside their nearest training images, and histograms of all distances."""
+    for result in results:
+        yield result.figure("neighbours", pairs, result.title, result.arrays)
+        yield result.figure("neighbours-distances", distances, result.title, result.arrays)
+
+
+def pairs(title: str, arrays: Arrays) -> Drawing:
+    """Draw the samples that are nearest to a training image by the features, each left of it, the nearest first."""
+    spaces = _spaces(arrays)
+    by_features = next((space for space in spaces if space != _PIXELS), spaces[0])
+    closest = np.argsort(arrays[f"distance{by_features}"], kind="stable")[: len(arrays["images"])]
+    images = arrays["images"]
+    between = np.full((*images.shape[:3], max(1, images.shape[3] // 16)), 255, dtype=np.uint8)
+    both = np.concatenate([images, between, arrays["neighbours"]], axis=3)
+    places = arranged(np.arange(len(both)), -(-len(both) // _PAIRS_IN_A_ROW), _PAIRS_IN_A_ROW)
+    picture = sheet(both, places, gap=24)
+    figure, (axes,) = drawing.panels(title, drawing.column() * picture.shape[0] / picture.shape[1] + 0.45)
+    draw_sheet(axes, picture)
+    axes.set_title("samples, each with its nearest training image")
+    fields = [f"{kind}{space}" for space in spaces for kind in ("nearest", "distance")]
+    of_fields = {field: arrays[field][closest] for field in fields}
+    return Drawing(figure, rows_of({"rank": range(len(closest)), "index": closest, **of_fields}))
+
+
+def distances(title: str, arrays: Arrays) -> Drawing:
+    """Draw the distances of samples and test images to the nearest training image: a panel for each space."""
+    spaces = _spaces(arrays)
+    figure, axes_of_spaces = drawing.panels(title, 0.6 + 1.6 * len(spaces), len(spaces))
+    rows: list[dict[str, Any]] = []
+    for axes, space in zip(axes_of_spaces, spaces, strict=True):
+        measured = {"test images": arrays[f"test-distance{space}"], "samples": arrays[f"distance{space}"]}
+        name = {"": "features of Inception", _PIXELS: "pixels"}.get(space, f"features of {in_words(space[1:])}")
+        rows += histograms(axes, measured, space=name)
+        axes.set_xlabel(f"distance in {name}")
+    axes_of_spaces[0].set_title("to the nearest training image")
+    drawing.legend_below(figure, axes_of_spaces[0], columns=2)
+    return Drawing(figure, rows)
+
+
+def _spaces(arrays: Arrays) -> list[str]:
+    return [name.removeprefix("distance") for name in arrays if name.startswith("distance")]
