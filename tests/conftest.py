@@ -13,3 +13,9 @@ def zoo_of_tests(monkeypatch):
     folder = Path(__file__).parent / "zoo"
     monkeypatch.syspath_prepend(folder)
     return folder
+
+
+@pytest.fixture
+def no_pictures(monkeypatch):
+    """Pictures are empty files: drawing them takes longer than the rest of a report."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda *arguments, **options: None)

@@ -16,7 +16,7 @@ from jembench.store.store import Store
 
 
 @pytest.fixture
-def stores(tmp_path, monkeypatch):
+def stores(tmp_path, monkeypatch, no_pictures):
     """A store of two models and two seeds; one of a model that is better, and of one on fewer images."""
     monkeypatch.chdir(tmp_path)
     first, other = small_store(tmp_path / "lab" / "runs"), Store(tmp_path / "other")

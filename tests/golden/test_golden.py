@@ -14,7 +14,6 @@ from pathlib import Path
 
 import click
 import pytest
-from matplotlib.figure import Figure
 
 from jembench.catalog import code_identity, discovery
 from jembench.cli.main import cli, main
@@ -138,12 +137,6 @@ def test_help(call, golden, monkeypatch):
     text = re.sub(r"^  (-\S+(?: \S+)*).*(?:\n {8,}\S.*)*", once, text, flags=re.MULTILINE)
     text = re.sub(r"^(  -\S+(?: \S+)*)\n(?=  -\S+(?: \S+)*$)", r"\1", text, flags=re.MULTILINE)
     golden("help", re.sub(r"\n{2,}(?!\$)", "\n", text))
-
-
-@pytest.fixture
-def no_pictures(monkeypatch):
-    """Pictures are empty files: to draw them would take a minute."""
-    monkeypatch.setattr(Figure, "savefig", lambda *arguments, **options: None)
 
 
 def test_the_layout_of_a_store(call, golden, zoo_of_tests, tmp_path, no_pictures):

@@ -2,10 +2,6 @@
 
 import pytest
 
-pytest.importorskip("ipykernel", reason="tox -e plugins has it")
-nbconvert = pytest.importorskip("nbconvert", reason="tox -e plugins has it")
-nbformat = pytest.importorskip("nbformat")
-
 CELL = """
 import numpy, torch
 import jembench as jb
@@ -18,6 +14,9 @@ jb.run("hybrid", models=model, datasets=data, metrics="accuracy", store="runs", 
 
 
 def test_results_are_html(tmp_path, monkeypatch):
+    pytest.importorskip("ipykernel", reason="tox -e plugins has it")
+    nbconvert = pytest.importorskip("nbconvert", reason="tox -e plugins has it")
+    nbformat = pytest.importorskip("nbformat")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL)])
     executed = nbconvert.preprocessors.ExecutePreprocessor(timeout=60)

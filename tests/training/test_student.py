@@ -10,8 +10,8 @@ from jembench.training.fit import train
 from jembench.training.loop import Trainer
 
 ON_DIGITS = (
-    "epochs=8",
-    "batch_size=32",
+    "epochs=4",
+    "batch_size=16",
     "log_every=10",
     "checkpoint_every=20",
     "optimizer.learning_rate=0.1",

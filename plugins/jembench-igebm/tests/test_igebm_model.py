@@ -1,6 +1,5 @@
 """The two models: what they claim to be, how E(x, y) gives p(y|x), and what they are trained on."""
 
-
 import pytest
 import torch
 

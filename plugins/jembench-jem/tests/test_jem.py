@@ -1,6 +1,5 @@
 """The two models: what they claim to be, what they are trained on, and that they are light to find."""
 
-
 import pytest
 import torch
 

@@ -1,6 +1,5 @@
 """The baseline: what it is to jembench, its loss against a hand-made case, and that its package is light."""
 
-
 import pytest
 import torch
 from torch import nn
