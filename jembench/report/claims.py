@@ -230,7 +230,7 @@ def _context(claim: Claim, row: comparison.Difference) -> Iterator[str]:
     """Yield what a claim's text does not say: which of several metrics and models this is, and the other recipe."""
     if len(claim.metric) > 1:
         yield row.metric
-    yield from dict.fromkeys(model for model in (row.model_a, row.model_b or "") if ":" in model)
+    yield from (model for model in claim.models if ":" in model)
     if row.recipe_a != row.recipe_b:
         yield recipes_text(row.recipe_a, row.recipe_b)
 
