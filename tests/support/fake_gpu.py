@@ -13,6 +13,7 @@ from typing import ClassVar
 from unittest import mock
 
 import torch
+from torch.utils._device import _device_constructors
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map_only
 
@@ -183,6 +184,7 @@ def _check(name, args, kwargs, tensors, on_gpu):
 def fake_gpu():
     """``GPU`` can be used meanwhile; gives the :class:`FakeGPU`."""
     tensor = torch.tensor
+    _device_constructors()  # PyTorch keeps this set: it must not be made while functions are replaced
 
     def make_generator(device="cpu"):
         return FakeGenerator() if torch.device(device) == GPU else torch.Generator(device)
