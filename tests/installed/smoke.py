@@ -38,7 +38,7 @@ def runs():
     arguments = ["hybrid", "--models", "jem,baseline", "--metrics", "accuracy,ece,energy-gap", "--set", "epochs=0.2"]
     arguments += ["--limit", "100", "--format", "json"]
     first = json.loads(run("run", *arguments))
-    assert {row["model"] for row in first["rows"] if not row["source"]} == {"jem", "baseline"}, first
+    assert {row["name"] for row in first["rows"] if not row["source"]} == {"jem", "baseline"}, first
     assert json.loads(run("run", *arguments)) == first
     run("push", "baseline", "model.zip")  # the template of its card came along
     assert json.loads(run("fetch", "model.zip", "--store", "theirs", "--format", "json"))["differences"] == []
