@@ -10,7 +10,6 @@ from jembench import seeds
 from jembench.catalog import registry
 from jembench.errors import Fallback
 from jembench.experiment import recipe as recipes
-from jembench.models.execution import forget_compiled
 from jembench.sampling.graph import WARM_UP
 from jembench.training.loop import Trainer
 
@@ -112,8 +111,9 @@ def test_a_graph_gives_its_memory_back():
     running = trainer()
     for _ in range(WARM_UP + 1):
         running.iterate()
+    torch.cuda.empty_cache()
     with_graph = torch.cuda.memory_reserved()
-    forget_compiled()
+    running.graph.forget()
     torch.cuda.empty_cache()
     assert torch.cuda.memory_reserved() < with_graph
     running.iterate()
