@@ -17,7 +17,7 @@ from jembench import seeds
 from jembench.catalog import registry
 from jembench.data.holdout import holdout
 from jembench.data.pixels import to_float
-from jembench.errors import SpecError
+from jembench.errors import CheckpointError, SpecError
 from jembench.experiment import effects
 from jembench.experiment.recipe import Recipe
 from jembench.interfaces import Batch, ChainState, DataSpec, Energies, GradEnergy, Loss, Negatives, Sampler, Split
@@ -356,8 +356,14 @@ class Trainer:
         """Restore the state that :meth:`state_dict` returned.
 
         Raises:
-            CheckpointError: if the state belongs to another model, dataset or sampler.
+            CheckpointError: if the state belongs to another model, dataset, sampler or kind of device.
         """
+        random = state["generator"].cpu()
+        if len(random) != len(self.generator.get_state()):
+            raise CheckpointError(
+                f"The training began on another kind of device than {self.device.type}, whose random numbers differ, "
+                "so that it cannot go on here. Continue it there (--device), or start it anew in another --store."
+            )
         if state["precision"] != self.execution.precision:
             self._prepare(state["precision"])
         load_weights(self.model, state["model"])
@@ -370,7 +376,7 @@ class Trainer:
         self.batches.load_state_dict(state["batches"])
         self.adjustment = Adjustment(*state["adjustment"])
         self.iteration = state["iteration"]
-        self.generator.set_state(state["generator"].cpu())
+        self.generator.set_state(random)
 
 
 def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:

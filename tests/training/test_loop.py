@@ -4,7 +4,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from jembench.data.pixels import to_float
-from jembench.errors import JembenchError
+from jembench.errors import CheckpointError, JembenchError
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import Loss, Split
 from jembench.training.guard import Adjustment
@@ -33,6 +33,13 @@ def test_a_training_keeps_the_precision_that_it_began_with(make_trainer):
     resumed.load_state_dict(begun.state_dict())
     assert resumed.computed["precision"] == "bfloat16"
     assert float(resumed.iterate()["loss"]) == float(begun.iterate()["loss"])
+
+
+def test_a_training_does_not_go_on_by_the_random_numbers_of_a_gpu(make_trainer):
+    trainer = make_trainer()
+    of_a_gpu = trainer.state_dict() | {"generator": torch.zeros(16, dtype=torch.uint8)}
+    with pytest.raises(CheckpointError, match="another kind of device than cpu"):
+        trainer.load_state_dict(of_a_gpu)
 
 
 def test_conditional_chains_are_of_the_batch_s_own_classes(make_trainer, toy_models):
