@@ -5,6 +5,8 @@ import re
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "field.md").read_text()
 PROSE = " ".join(PAGE.split())
@@ -20,6 +22,16 @@ FIELD = {
     "L-inf .1, %": ("pgd:budget=quick,eps=0.1,images=200", "pgd-linf@0.1", 0),
     "L2 .7, %": ("pgd:budget=quick,eps=0.7,images=200,norm=l2", "pgd-l2@0.7", 0),
 }
+IMAGES = {
+    "accuracy, %": ("accuracy", "accuracy", 1),
+    "ECE, %": ("ece", "ece", 1),
+    "scaled, %": ("ece:scaling=temperature", "ece-scaled", 1),
+    "FID": ("fid:features=cnn", "fid-cifar10-jpeg-cnn", 2),
+    **{name: (f"ood:set={name}", "auroc", 2) for name in ("halves", "uniform", "constant", "permuted")},
+    "L-inf 4/255, %": ("pgd:eps=4/255,images=200,restarts=2,steps=10", "pgd-linf@4/255", 1),
+    "L2 64/255, %": ("pgd:eps=64/255,images=200,norm=l2,restarts=2,steps=10", "pgd-l2@64/255", 1),
+    "training, hours": ("iteration-time", "training-hours", 3),
+}
 """The metric, the label and the digits of each column."""
 
 
@@ -27,7 +39,11 @@ def rows(name):
     return list(csv.DictReader((ROOT / "benchmarks/results" / f"2026-11-27-field-{name}.csv").read_text().splitlines()))
 
 
-VALUES = {(row["name"], row["metric"], row["label"]): row for row in rows("digits")}
+def by_label(name):
+    return {(row["name"], row["metric"], row["label"]): row for row in rows(name)}
+
+
+VALUES = by_label("digits")
 CLAIMS = rows("claims")
 COSTS = {
     row["name"]: (float(row["training_cpu_seconds"]), float(row["evaluation_cpu_seconds"])) for row in rows("costs")
@@ -41,15 +57,18 @@ def side(row):
     return "for" if min(low, high) > 0 else "against" if max(low, high) < 0 else "open"
 
 
-def test_the_table_of_results():
-    (header,) = (line for line in LINES if set(FIELD) <= set(line))
-    shown = [line for line in LINES if (line[0], "accuracy", "accuracy") in VALUES and len(line) == len(header)]
-    assert len(shown) == 18
+@pytest.mark.parametrize(("data", "columns", "models"), [("digits", FIELD, 18), ("images", IMAGES, 14)])
+def test_the_tables_of_results(data, columns, models):
+    values = by_label(data)
+    (header,) = (line for line in LINES if set(columns) <= set(line))
+    shown = [line for line in LINES if (line[0], "accuracy", "accuracy") in values and len(line) == len(header)]
+    assert len(shown) == models
     for name, *line in shown:
         for heading, text in zip(header[1:], line, strict=True):
-            metric, label, digits = FIELD[heading]
-            row = VALUES.get((name, metric, label))
-            assert text == (f"{float(row['value']):.{digits}f} ± {float(row['sd']):.{digits}f}" if row else "N/A")
+            metric, label, digits = columns[heading]
+            row = values.get((name, metric, label))
+            spread = f" ± {float(row['sd']):.{digits}f}" if row and row["sd"] else ""
+            assert text == (f"{float(row['value']):.{digits}f}{spread}" if row else "N/A")
 
 
 def test_the_verdicts():
