@@ -28,7 +28,7 @@ CACHES = {
 """Where libraries and jembench keep what they make again, in the folder of this run of the tests."""
 
 START = Path(__file__).parent / "tests" / "support" / "start"
-"""What every process of a run begins with: see ``sitecustomize.py`` there."""
+"""The folder of the code that every process of a run executes first, ``sitecustomize.py``."""
 
 FOLDER = "JEMBENCH_TESTS_FOLDER"
 """The environment variable by which the processes of one run know that folder."""

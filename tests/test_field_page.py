@@ -51,7 +51,7 @@ COSTS = {
 
 
 def side(row):
-    """Whether the interval over seeds lies on the side of the claim, against it, or on both."""
+    """Return the side of a claim on which its interval over seeds lies; open: on both."""
     sign = 1 if row["direction"] == "higher" else -1
     low, high = (sign * float(row[end]) + float(row["within"]) for end in ("training_low", "training_high"))
     return "for" if min(low, high) > 0 else "against" if max(low, high) < 0 else "open"

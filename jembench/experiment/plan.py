@@ -158,7 +158,8 @@ class Plan:
 
 
 def clear_caches() -> None:
-    """Clear the caches of the contents of files, which may have changed since the last plan."""
+    """Clear the caches of what files say, which may have changed since the last plan."""
+    trained_spec.cache_clear()
     registry.content_of.cache_clear()
     recipes.training_images.cache_clear()
 
