@@ -2,6 +2,8 @@
 
 import dataclasses
 import hashlib
+import os
+import zipfile
 
 import numpy as np
 import pytest
@@ -86,6 +88,15 @@ def test_arrays_of_another_cell_are_refused(store, written):
     assert not store.is_settled(other)
 
 
+def test_arrays_that_are_no_file_are_refused_at_once(store, written):
+    path = store.arrays_path(CELL)
+    path.unlink()
+    os.mkfifo(path)
+    with pytest.raises(DamagedError, match="Not a regular file"):
+        store.read_arrays(written)
+    assert not store.is_settled(CELL)
+
+
 def test_equal_arrays_are_equal_files(store, monkeypatch):
     import time
 
@@ -103,3 +114,12 @@ def test_arrays_that_hold_objects_are_not_read(store):
     np.savez(path, correct=np.array([{}], dtype=object))
     with pytest.raises(StoreError, match="pickle"):
         store.read_arrays(dataclasses.replace(CELL, arrays=hashlib.sha256(path.read_bytes()).hexdigest()))
+
+
+def test_arrays_that_unpack_to_far_more_are_not_read(store, written):
+    path = store.arrays_path(CELL)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.filelist[0].file_size = 3 * 2**30
+        archive.writestr("more.npy", b"")  # so that the directory is written again
+    with pytest.raises(DamagedError, match=r"unpacked, takes \d GiB"):
+        store.read_arrays(dataclasses.replace(written, arrays=hashlib.sha256(path.read_bytes()).hexdigest()))
