@@ -1,4 +1,4 @@
-"""The models and importers that core registers, and the part of others. Imports no torch until one is made."""
+"""The importer that core registers, and the network of models. Imports no torch until one is made."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from jembench.interfaces import DataSpec
     from jembench.models.importing import StateDict
-    from jembench.models.kernels import KernelDensity
 
 
 def network(
@@ -29,16 +28,6 @@ def network(
     from jembench.models.nets import build_net
 
     return build_net(net, data, norm=norm, dropout=dropout, momentum=momentum)
-
-
-def kde(data: DataSpec) -> KernelDensity:
-    """A kernel density of the training images: Gaussian kernels cut off at the bounds, samples without a chain.
-
-    The bandwidth is that of the highest leave-one-out likelihood. There is no training and no p(y|x).
-    """
-    from jembench.models.kernels import KernelDensity
-
-    return KernelDensity(data)
 
 
 def weights(*, prefix: str = "", entry: str = "") -> StateDict:

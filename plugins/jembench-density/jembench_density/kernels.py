@@ -17,9 +17,9 @@ from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torch.special import ndtr, ndtri
 
-from jembench.data.dequantisation import level_width
-from jembench.errors import SpecError
 from jembench.interfaces import DataSpec
+from jembench.parts import dequantisation
+from jembench.plugin import SpecError
 
 LEFT_OUT = 1000
 """Training images that are left out, one at a time, to choose the bandwidth; random ones of more."""
@@ -64,7 +64,8 @@ class KernelDensity(nn.Module):
             return -float(self._log_kernels(squared).logsumexp(dim=1).mean())
 
         low, high = self.data.bounds
-        loss(minimize_scalar(loss, bounds=(math.log(level_width((low, high)) / 2), math.log(high - low))).x)
+        narrowest = dequantisation.level_width((low, high)) / 2
+        loss(minimize_scalar(loss, bounds=(math.log(narrowest), math.log(high - low))).x)
 
     def log_prob(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, " B"]:
         """Return log p(x) within the bounds in nats; beyond them, the same formula."""

@@ -7,9 +7,9 @@ from scipy import stats
 from sklearn.model_selection import GridSearchCV, LeaveOneOut
 from sklearn.neighbors import KernelDensity as Reference
 
-from jembench.errors import SpecError
 from jembench.interfaces import DataSpec
-from jembench.models.kernels import KernelDensity
+from jembench.plugin import SpecError
+from jembench_density.kernels import KernelDensity
 
 PLANE = DataSpec(name="plane", shape=(2, 1, 1), num_classes=3)
 LINE = DataSpec(name="line", shape=(1, 1, 1), num_classes=3)
