@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from jembench.catalog import registry, trust
-from jembench.errors import JembenchError, SpecError
+from jembench.errors import JembenchError, SpecError, Unavailable
 from jembench.experiment.plan import CellPlan, plan_again
 from jembench.experiment.twins import between
 from jembench.files import copy
@@ -115,5 +115,7 @@ def _differences(record: FitRecord, cells: Iterable[Cell], source: str) -> Itera
             metric = registry.resolve("metrics", cell.metric)
             if CellPlan(fit=plan, metric=metric, limit=cell.limit).id != cell.id:
                 yield f"{cell.metric} was measured by other code than is installed here: a run measures it again."
+    except Unavailable as error:
+        yield f"Its results can be reported; it is used and measured once its data are here. {error}"
     except JembenchError as error:
         yield f"It cannot be used or measured here as it is: {error}"

@@ -105,7 +105,9 @@ COMMANDS: dict[str, LazyCommand | LazyGroup] = {
         },
     ),
     "push": _command("store:push", "Share a trained model: weights, chains, recipe, results and a model card."),
-    "fetch": _command("store:fetch", "Copy a shared model into a store, and use it like one that was trained there."),
+    "fetch": _command(
+        "store:fetch", "Copy shared models into a store, and use them like those that were trained there."
+    ),
     "doctor": _command("doctor:doctor", "Report the versions, the devices and the store of a machine."),
 }
 

@@ -184,27 +184,34 @@ def push(fit: str, to: str, without_chains: bool, license: str, private: bool, s
     epilog=options.examples(
         "jembench fetch hf://user/jem-digits",
         "jembench fetch hf://user/jem-digits@v1 --store theirs",
-        "jembench fetch model.zip",
+        "jembench fetch jem.zip baseline.zip",
     ),
 )
-@click.argument("source", metavar="SOURCE")
+@click.argument("sources", metavar="SOURCE...", nargs=-1, required=True)
 @options.store
 @options.listing_format
-def fetch(source: str, store: Path, format: str) -> int:
-    """Copy a shared model into a store, and use it like one that was trained there.
+def fetch(sources: Sequence[str], store: Path, format: str) -> int:
+    """Copy shared models into a store, and use them like those that were trained there.
 
     SOURCE is a repository (hf://USER/NAME, with @REVISION if need be), a zip archive or a folder that `jembench push`
     wrote. Every file is checked against its digest, and no code is loaded. The exit code is 1 if the store keeps
     another model or result of the same identity.
     """
-    with plugins_aside():
-        done = OpenStore(store).fetch(source)
+    findings: list[Finding] = []
+    fetched = []
+    for source in sources:
+        with plugins_aside():
+            done = OpenStore(store).fetch(source)
+        findings += done.findings
+        fetched.append(
+            {**done._asdict(), "fit": dataclasses.asdict(done.fit), "findings": [*map(Finding._asdict, done.findings)]}
+        )
+        if format != "json":
+            click.echo(f"    fit  {done.fit}, {done.results} results")
+            for line in done.differences or ["every id is the same here: nothing is trained or measured again"]:
+                click.echo(f"checked  {line}")
     if format == "json":
-        findings = [finding._asdict() for finding in done.findings]
-        print_json({**done._asdict(), "fit": dataclasses.asdict(done.fit), "findings": findings})
+        print_json(fetched)
     else:
-        click.echo(f"    fit  {done.fit}, {done.results} results")
-        for line in done.differences or ["every id is the same here: nothing is trained or measured again"]:
-            click.echo(f"checked  {line}")
-        print_findings(store, done.findings, "fits and files", format)
-    return int(any(finding.status != "copied" for finding in done.findings))
+        print_findings(store, findings, "fits and files", format)
+    return int(any(finding.status != "copied" for finding in findings))

@@ -61,7 +61,7 @@ def test_a_model_that_was_fetched_is_used_and_not_trained_again(jembench, traine
     assert torch.equal(mine.sample(5).images, theirs.sample(5).images)
     images = mine.sample(5).images
     assert torch.equal(mine.logits(images), theirs.logits(images))
-    again = json.loads(jembench("fetch", to, "--format", "json").out)
+    (again,) = json.loads(jembench("fetch", to, "--format", "json").out)
     assert (again["fit"]["model"], again["results"], again["findings"], again["differences"]) == ("jem", 2, [], [])
 
 
@@ -155,6 +155,19 @@ def test_what_differs_from_what_is_installed_is_named(jembench, archive):
     assert "It was trained with other code or options than are installed here" in done.out
     assert "model.net: small-9 -> auto" in done.out
     assert list(Path("runs/fits").glob("*-0123456789"))
+
+
+def test_several_models_are_fetched_at_once_and_reported_without_their_data(jembench, trained, archive):
+    assert jembench("push", "baseline", "other.zip", "--store", trained).code == 0
+    elsewhere = unpacked(archive, key={"dataset": "imagefolder:root=mine", "id": "0123456789"})
+    done = jembench("fetch", elsewhere, "other.zip")
+    assert done.code == 0
+    assert "Its results can be reported; it is used and measured once its data are here. There is no folder" in done.out
+    assert [line.partition(",")[0] for line in done.out.splitlines() if "fit  " in line] == [
+        "    fit  jem on imagefolder:root=mine",
+        "    fit  baseline on digits",
+    ]
+    assert jembench("store", "list").code == 0
 
 
 @pytest.mark.parametrize(
