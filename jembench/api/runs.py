@@ -20,8 +20,9 @@ from jembench.catalog import discovery, registry
 from jembench.catalog.options import options_of
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite as suites
+from jembench.experiment.crossing import make_plan, plan_fits
 from jembench.experiment.names import display_names
-from jembench.experiment.plan import Plan, make_plan
+from jembench.experiment.plan import Plan
 from jembench.experiment.stored import plan_named, started, with_imports
 from jembench.experiment.suite import Suite, of_attack
 from jembench.experiment.sweep import bare_name
@@ -208,7 +209,9 @@ def attack(
     options |= {"budget": budget}
     place = opened(store if store is not None else fits[0].store.root if fits else "runs").store
     if fits:
-        plan = Plan.joined([_attack_on(fit, name, options, limit) for fit in fits])
+        data = list(dict.fromkeys(fit.plan.dataset.text() for fit in fits))
+        suite = of_attack(name, options, models=(), datasets=data, seeds=())
+        plan = plan_fits(suite, [fit.plan for fit in fits], limit)
         plan = _named(plan, model_specs({name: fit.plan.key.model for name, fit in named.items()}, names)[1])
     else:
         how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "names": names}
@@ -255,18 +258,9 @@ def train(
     place = opened(store)
     spec, data = model_spec(model), dataset_spec(dataset)
     plan = plan_named(spec, data, recipe, setting_texts(settings), seed, place.store)
-    display = functools.partial(Display, plan.names) if progress else nullcontext
+    display = functools.partial(Display, plan.display) if progress else nullcontext
     with session.open_fit(plan, place.store, RunOptions(device, max_hours), display) as evaluation:
         return Fit(plan, place.store, evaluation)
-
-
-def _attack_on(fit: Fit, name: str, options: Mapping[str, Any], limit: int | None) -> Plan:
-    """Return the plan of an attack on one trained model, with its own recipe."""
-    key, data = fit.plan.key, fit.plan.dataset.text()
-    plan = make_plan(of_attack(name, options, models=[key.model], datasets=[data], seeds=[key.seed]), limit=limit)
-    cells = [dataclasses.replace(cell, fit=fit.plan) for cell in plan.cells]
-    parts = tuple(part._replace(rows={key.names: part.metrics}) for part in plan.parts)
-    return dataclasses.replace(plan, cells=cells, parts=parts)
 
 
 def carry_out(

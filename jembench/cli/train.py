@@ -45,7 +45,7 @@ def train(store: Path, device: str, max_hours: float | None, trackers: list[str]
         show.twins([fit], place)
         how = RunOptions(device, max_hours, trackers=trackers)
         if not place.is_trained(fit.key):
-            with session.open_fit(fit, place, how, partial(Display, fit.names)):
+            with session.open_fit(fit, place, how, partial(Display, fit.display)):
                 pass
     click.echo(place.fit_folder(fit.key))
 
@@ -134,7 +134,7 @@ def sample(columns: int, output: Path, force: bool, device: str, store: Path, **
         check_file(output, ".png", force=force)
         sweep(output.parent, below=False)
         show.twins([fit], place)
-        with session.open_fit(fit, place, RunOptions(device, trackers=()), partial(Display, fit.names)) as evaluation:
+        with session.open_fit(fit, place, RunOptions(device, trackers=()), partial(Display, fit.display)) as evaluation:
             print(f"drawing images of {fit} ...", file=sys.stderr)  # above live bars
             samples = evaluation.samples(source)
             check_file(output, ".png", force=force)  # again, for training took its time

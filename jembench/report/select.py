@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 from jembench.catalog.discovery import Kind
 from jembench.errors import Fallback, SpecError, unknown
+from jembench.experiment.crossing import fit_names_of, presentation
 from jembench.experiment.names import NO_NAMES, Fit, Names, display_names, matching, recorded
-from jembench.experiment.plan import Part, fit_names_of, presentation
+from jembench.experiment.plan import Part
 from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name, without_sampler
@@ -169,17 +170,20 @@ class Selection:
                 images = "all test images" if limit is None else f"{limit} of the test images"
                 left_out(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
         cells = [cell for cell in current if cell.limit == self.limit]
-        specs = {names: _requested(fit, store) for names, fit in {cell.fit.names: cell.fit for cell in cells}.items()}
+        fits = {cell.fit.names: cell.fit for cell in cells}
+        specs = {names: _requested(fit, store) for names, fit in fits.items()}
+        parts, of_suite = presentation(suite, fits.values()) if suite else ((), NO_NAMES)
+        in_order = list(dict.fromkeys(names for part in parts for names in part.rows))
+        if in_order:
+            cells.sort(key=lambda cell: in_order.index(cell.fit.names) if cell.fit.names in in_order else len(in_order))
         if cells:
             cells = self.among(cells, specs)
-        shown = {cell.fit.names: cell.fit for cell in cells}
-        parts, of_suite = presentation(suite, shown.values()) if suite else ((), NO_NAMES)
         parts = tuple(_measured(part, {cell.metric for cell in cells}) for part in parts)
         places = {(cell.metric, label) for cell in cells for label in ("", *cell.outcome.values)}
         places |= {(metric, "") for part in parts for metric in part.metrics}
         columns = {text for place in places for text in known_as(*place) if text}
         given = suite.display if suite else {}  # for all results of the file
-        specs = {fit: specs[fit] for fit in shown}
+        specs = {cell.fit.names: specs[cell.fit.names] for cell in cells}
         also = self.names if self.some_names else given
         return cells, parts, display_names({**given, **self.names}, specs, of_suite, columns, also=also)
 
@@ -212,18 +216,11 @@ class Selection:
         return found
 
     def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
-        """Return the cells of the fits of a suite, in its order; selected fields replace those that it names."""
+        """Return the cells of the fits of a suite; selected fields replace those that it names."""
         selected = (self.models, self.dataset, self.recipe, self.seeds)
         fields = [index for index, given in enumerate(selected) if given is None]
-        names = dict.fromkeys(tuple(of_fit[index] for index in fields) for of_fit in fit_names_of(suite))
-        ranks = {of_fit: rank for rank, of_fit in enumerate(names)}
-
-        def rank(cell: Cell) -> int | None:
-            of_fit = (*cell.fit.names, cell.fit.seed)
-            return ranks.get(tuple(of_fit[index] for index in fields))
-
-        known = [(place, cell) for cell in cells if (place := rank(cell)) is not None]
-        return [cell for _, cell in sorted(known, key=lambda one: one[0])]
+        named = {tuple(fit[index] for index in fields) for fit in fit_names_of(suite)}
+        return [cell for cell in cells if tuple((*cell.fit.names, cell.fit.seed)[index] for index in fields) in named]
 
 
 def _requested(fit: FitKey, store: Store) -> str:

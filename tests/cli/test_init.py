@@ -6,7 +6,7 @@ import pytest
 
 from jembench.cli.run import run
 from jembench.experiment import suite as suites
-from jembench.experiment.plan import make_plan
+from jembench.experiment.crossing import make_plan
 
 KEYS = {"dataset": "datasets", "suite": "include"}
 """Options of ``run`` whose key in a file has another name."""

@@ -8,7 +8,8 @@ from jembench.catalog import discovery, options, registry
 from jembench.errors import SpecError
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite
-from jembench.experiment.plan import make_plan, resolve_model
+from jembench.experiment.crossing import make_plan
+from jembench.experiment.plan import resolve_model
 from jembench.experiment.suite import Run, Suite
 from jembench.sampling import factories as samplers
 

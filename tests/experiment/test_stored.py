@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 
 from jembench.errors import SpecError, Unavailable
-from jembench.experiment.plan import make_plan, plan_fit
+from jembench.experiment.crossing import make_plan
+from jembench.experiment.plan import plan_fit
 from jembench.experiment.stored import check_stored, started
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import works

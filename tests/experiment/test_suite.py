@@ -8,7 +8,7 @@ from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper
-from jembench.experiment.plan import fit_names_of, make_plan, presentation
+from jembench.experiment.crossing import fit_names_of, make_plan, presentation
 from jembench.experiment.recipe import load as load_recipe
 from jembench.experiment.stored import with_imports
 from jembench.experiment.suite import of_attack
@@ -90,7 +90,20 @@ def test_a_block_is_crossed_by_itself_and_takes_what_it_leaves_out_from_the_head
     assert plan.names == {(OTHER, "fast+epochs=20"): "Ours", short: "short-run"} == presentation(plan.suite, [])[1]
     (part,) = plan.parts
     assert part.rows[OTHER, "cifar10", "fast+epochs=20"] == ("ece:bins=9",)
-    assert fit_names_of(plan.suite) == [(*fit.key.names, fit.seed) for fit in plan.fits]
+    assert fit_names_of(plan.suite) == {(*fit.key.names, fit.seed) for fit in plan.fits}
+
+
+def test_results_are_in_the_order_of_the_suite(installed):
+    few = installed(
+        few=FEW.replace(f'"{ANY}"', '"jem", "baseline"') + NLL + '[[run]]\n[[run]]\nsettings = ["epochs=9"]\n'
+    )
+    shown = [("glow", "glow"), ("baseline", "code"), ("jem", "paper+epochs=9"), ("baseline", "paper"), ("jem", "paper")]
+    keys = [FitKey(model=model, dataset="cifar10", recipe=recipe, seed=0, id=model) for model, recipe in shown]
+    (part,), _ = presentation(few, keys)
+    assert [(model, recipe) for model, _, recipe in part.rows] == [
+        *(("jem", "paper"), ("baseline", "code"), ("baseline", "paper")),
+        *(("jem", "paper+epochs=9"), ("glow", "glow")),
+    ]
 
 
 def test_the_command_line_stands_in_place_of_what_blocks_say(installed):
@@ -126,7 +139,7 @@ def test_an_imported_fit_has_its_own_recipe_name_and_seed_in_every_block(install
         ("baseline:net=half-32", "digits-quick+epochs=3", 1),
         ("glow", label, 4),
     ]
-    assert plan.names[("glow", label)] == "theirs"
+    assert plan.fits[-1].requested == "theirs"
 
 
 def test_a_model_that_no_block_takes_is_refused(installed):

@@ -9,7 +9,7 @@ import pytest
 from jembench import __version__
 from jembench.catalog import code_identity, trust
 from jembench.errors import DamagedError, SpecError
-from jembench.experiment.plan import make_plan
+from jembench.experiment.crossing import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import Work, code_of, planned, works
 from jembench.store import records

@@ -14,7 +14,8 @@ from jembench.cli.run import run as run_command
 from jembench.errors import PluginError
 from jembench.experiment import suite as suites
 from jembench.experiment.claims import Claim, Fit, Paper, load, of_table, read
-from jembench.experiment.plan import make_plan, plan_fit
+from jembench.experiment.crossing import make_plan
+from jembench.experiment.plan import plan_fit
 from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value

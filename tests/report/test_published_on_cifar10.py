@@ -6,7 +6,7 @@ from jembench.api.stored import OpenStore
 from jembench.catalog.spec import Spec, format_value, parse, stable_hash
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite as suites
-from jembench.experiment.plan import presentation
+from jembench.experiment.crossing import presentation
 from jembench.interfaces import Value
 from jembench.metrics.base import describe_test_images
 from jembench.metrics.generation import FID, IS

@@ -6,7 +6,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 
-from jembench.experiment.plan import make_plan
+from jembench.experiment.crossing import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.running import session
 from jembench.running.caches import FeatureBank

@@ -6,7 +6,7 @@ import torch
 from PIL import Image
 
 from jembench.errors import JembenchError, PluginError
-from jembench.experiment.plan import make_plan
+from jembench.experiment.crossing import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.models import settings
 from jembench.running import driver

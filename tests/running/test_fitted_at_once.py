@@ -28,7 +28,7 @@ def test_it_is_fitted_kept_and_loaded(plan, store, loaded, folder, monkeypatch):
 
 
 def test_what_needs_gradients_is_known_beforehand_and_nothing_else_suffers(zoo_of_tests, plan, store, loaded):
-    from jembench.experiment.plan import make_plan
+    from jembench.experiment.crossing import make_plan
 
     suite = plan("kernels").suite.replaced(metrics=["accuracy", "pgd", "boundary", "ood:set=uniform,score=grad-norm"])
     whole = make_plan(suite, recipe=str(zoo_of_tests / "tiny.toml"))

@@ -23,7 +23,7 @@ import torch
 from jembench.running import driver
 from jembench.running.events import Events
 from jembench.running.local import LocalExecutor
-from jembench.experiment.plan import make_plan
+from jembench.experiment.crossing import make_plan
 from jembench.store.store import Store
 from jembench.experiment.suite import Run, Suite
 

@@ -10,7 +10,7 @@ import torch
 from jembench.catalog import trust
 from jembench.catalog.options import pretrained
 from jembench.errors import OutOfTime, SpecError, StoreError
-from jembench.experiment.plan import make_plan
+from jembench.experiment.crossing import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import code_of, works
 from jembench.files import write_atomically

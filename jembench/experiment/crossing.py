@@ -1,0 +1,210 @@
+"""From a suite and the command line to a plan, and from a suite to the tables of results. Imports no torch."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import cache
+
+from jembench.catalog import discovery, registry, spec
+from jembench.errors import JembenchError, SpecError, Unavailable
+from jembench.experiment import recipe as recipes
+from jembench.experiment.names import Fit, Names
+from jembench.experiment.plan import CellPlan, FitPlan, Part, Plan, clear_caches, fit_of
+from jembench.experiment.suite import Run, Suite
+from jembench.experiment.sweep import bare_name, compares_with_itself, covers, with_options
+from jembench.store.outcome import FitKey
+
+Planned = tuple[Run, FitPlan]
+"""A block, and a fit that it trains."""
+
+
+def make_plan(
+    suite: Suite,
+    *,
+    recipe: str | None = None,
+    settings: Sequence[str] = (),
+    limit: int | None = None,
+    started: Callable[[FitPlan, Sequence[Planned]], FitPlan] = lambda fit, _: fit,
+) -> Plan:
+    """Cross the models, datasets, seeds and metrics of each block of a suite.
+
+    Args:
+        suite: after the replacements of the command line.
+        recipe: the name of a recipe; None: that of the block, or else the default of a model and a dataset.
+        settings: ``metric.option=value`` for an option of a metric, otherwise ``key=value`` of the recipe; they
+            override those of the suite.
+        limit: the number of test images; None: that of the suite.
+        started: finds the fit that one starts from, also among the earlier ones of the suite.
+
+    Raises:
+        SpecError: if a name or an option does not exist, before anything is computed.
+    """
+    clear_caches()
+    suite = _with_settings(suite, settings)
+    if suite.lacking:
+        raise SpecError(f"Nothing to run: the suite {suite.name} has a block without {suite.lacking}. Name some.")
+    for dataset in suite.datasets:
+        if not any(covers(run.datasets, dataset) for run in suite.runs):
+            raise SpecError(f"There is nothing to run: no block of the suite {suite.name} is for {dataset}.")
+    fits: list[Planned] = []
+    for run, dataset, model in _crossed(suite):
+        fit = _fit_of_block(run, dataset, model, recipe)
+        try:
+            fit.key  # noqa: B018 - a dataset that is known by its content is read here
+        except Unavailable as error:
+            fit = dataclasses.replace(fit, absent=str(error))
+        fits.append((run, started(fit, fits)))
+    plan = _plan(suite, [(run, fit.with_seed(seed)) for run, fit in fits for seed in run.seeds], limit)
+    if not plan.cells:
+        datasets = ", ".join(suite.datasets)
+        raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
+    return plan
+
+
+def plan_fits(suite: Suite, fits: Iterable[FitPlan], limit: int | None = None) -> Plan:
+    """Return the plan of the metrics of a suite on some fits in place of its models; ``limit`` as for ``make_plan``."""
+    suite = _with_settings(suite)
+    return _plan(
+        suite, [(run, fit) for fit in fits for run in suite.runs if covers(run.datasets, str(fit.dataset))], limit
+    )
+
+
+def _plan(suite: Suite, fits: Sequence[Planned], limit: int | None) -> Plan:
+    """Return the plan of the metrics of blocks on fits."""
+    metric = cache(lambda text: registry.resolve("metrics", text))
+    cells: dict[str, CellPlan] = {}
+    for run, fit in fits:
+        for text in _metrics_on(run, fit.key.dataset):
+            cell = CellPlan(fit=fit, metric=metric(text), limit=suite.limit if limit is None else limit)
+            cells.setdefault(cell.id, cell)
+    rows = [(run, fit.names) for run, fit in fits]
+    return Plan(suite, list(cells.values()), _parts(suite, rows), _names(rows))
+
+
+def _with_settings(suite: Suite, settings: Sequence[str] = ()) -> Suite:
+    """Return a suite with the options of metrics set in its blocks; other settings remain there, for recipes.
+
+    Raises:
+        SpecError: for an option of a metric that is not measured, which would be taken for a key of the recipe.
+    """
+    measured, blocks = suite.metric_names, list[Run]()
+    others = {component.name for component in discovery.components("metrics")} - measured
+    for run in suite.runs:
+        options: dict[str, dict[str, str]] = {name: {} for name in measured}
+        of_recipes = []
+        for setting in (*run.settings, *settings):
+            target, _, value = setting.partition("=")
+            owner, _, option = target.rpartition(".")  # the owner may be an import path with dots
+            if owner in others:
+                raise SpecError(
+                    f"{setting!r} sets an option of the metric {owner}, which is not measured. The metrics are "
+                    f"{', '.join(sorted(measured))}; name others with --metrics."
+                )
+            if owner in measured:
+                options[owner][option] = value
+            else:
+                of_recipes.append(setting)
+        stated = [with_options(text, options[spec.parse(text).name]) for text in run.metrics]
+        metrics = tuple(str(registry.resolve("metrics", text)) for text in stated)
+        grid = tuple(one.pinned(options[spec.parse(one.metric).name]) for one in run.grid)
+        blocks.append(dataclasses.replace(run, metrics=metrics, grid=grid, settings=tuple(of_recipes)))
+    return dataclasses.replace(suite, runs=tuple(blocks))
+
+
+def _crossed(suite: Suite) -> Iterator[tuple[Run, str, str]]:
+    """Yield each block with each of its datasets and models."""
+    for run in suite.runs:
+        for dataset in suite.datasets:
+            if covers(run.datasets, dataset):
+                yield from ((run, dataset, model) for model in run.models)
+
+
+def _fit_of_block(run: Run, dataset: str, model: str, recipe: str | None = None) -> FitPlan:
+    """Return the fit of a model of a block on a dataset, for all seeds, without reading data."""
+    chosen = recipe or recipes.default(model, dataset, run.recipe)
+    return dataclasses.replace(fit_of(model, dataset, chosen, run.settings), imported=run.imported)
+
+
+def _metrics_on(run: Run, dataset: str) -> list[str]:
+    """Return the metrics of a block on a dataset, followed by those of its grids."""
+    of_grids = (place.metric for grid in run.grid for place in grid.places)
+    return [metric for metric in (*run.metrics, *of_grids) if not compares_with_itself(metric, dataset)]
+
+
+# --- the tables of a suite --------------------------------------------------------------------------------------------
+
+Row = tuple[Run, Fit]
+"""A block, and the names of a fit that it measures."""
+
+
+def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], Names]:
+    """Return the parts of a suite for given results, and the names that it gives to models and recipes.
+
+    A fit belongs to the blocks that train on its dataset by its recipe, or to all blocks if none does. Fits are in the
+    order of the suite, those of other models at the end.
+
+    Raises:
+        SpecError: if a metric or an option does not exist.
+    """
+    suite = _with_settings(suite)
+    own, rows = _rows(suite), list[Row]()
+    for names in _sorted(dict.fromkeys(fit.names for fit in fits), [names for _, names in own]):
+        model, dataset, recipe = names
+        on = [run for run in suite.runs if covers(run.datasets, dataset)]
+        by = [run for run in on if f"{recipe}+".startswith(f"{recipes.default(model, dataset, run.recipe)}+")]
+        rows += [(run, names) for run in by or on]
+    return _parts(suite, rows), _names(own)
+
+
+def _sorted(fits: Iterable[Fit], own: Sequence[Fit]) -> list[Fit]:
+    """Return fits in the order of a suite's own; others have the place of their model on the dataset or on any."""
+
+    def places(fit: Fit) -> tuple[Fit, Fit, Fit]:
+        model, dataset, _ = fit
+        return fit, (bare_name(model), dataset, ""), (bare_name(model), "", "")
+
+    ranks: dict[Fit, int] = {}
+    for rank, fit in enumerate(own):
+        for place in places(fit):
+            ranks.setdefault(place, rank)
+    return sorted(fits, key=lambda fit: next((ranks[place] for place in places(fit) if place in ranks), len(own)))
+
+
+def fit_names_of(suite: Suite) -> set[tuple[str, str, str, int]]:
+    """Return model, dataset, recipe and seed of each fit of a suite, without reading data."""
+    return {(*names, seed) for run, names in _rows(_with_settings(suite)) for seed in run.seeds}
+
+
+def _rows(suite: Suite) -> list[Row]:
+    """Return the fits of the blocks, except those of components that are not installed here."""
+    rows = []
+    for run, dataset, model in _crossed(suite):
+        with suppress(JembenchError):
+            rows.append((run, _fit_of_block(run, dataset, model).names))
+    return rows
+
+
+def _parts(suite: Suite, rows: Iterable[Row]) -> tuple[Part, ...]:
+    """Return a part for the blocks of each title."""
+    parts: dict[str, Part] = {}
+    for run in suite.runs:
+        part = parts.get(run.title, Part(run.title, (), (), {}))
+        metrics = tuple(dict.fromkeys((*part.metrics, *run.metrics)))
+        grids = (*part.grids, *(grid for grid in run.grid if grid not in part.grids))
+        parts[run.title] = part._replace(metrics=metrics, grids=grids)
+    for run, names in rows:
+        shown = parts[run.title].rows
+        shown[names] = tuple(dict.fromkeys((*shown.get(names, ()), *_metrics_on(run, names[1]))))
+    return tuple(parts.values())
+
+
+def _names(rows: Iterable[Row]) -> Names:
+    """Return the names that blocks give to models and recipes; --set may make trainings of several names the same."""
+    found: dict[tuple[str, str], dict[str, None]] = {}
+    for run, (model, _, recipe) in rows:
+        for key, name in (("", recipe), run.label), ((model, recipe), run.name):
+            if name:
+                found.setdefault(key, {})[name] = None
+    return {key: " / ".join(names) for key, names in found.items()}
