@@ -86,7 +86,8 @@ def selection(
         metrics: specs, names or patterns, in the order of the columns.
         columns: labels of values or patterns, in the order of the columns.
         names: display names by specs of models, and headings of columns by metrics or labels.
-        limit: show results on this number of test images; None: the number of the suite, or else all.
+        limit: show results on this number of test images; None: that of the suite, or else all; if all
+            results of the store share another number, that.
 
     Example:
         >>> selection("hybrid", models="jem,baseline", columns=["accuracy", "ece"]).models

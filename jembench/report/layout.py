@@ -101,6 +101,8 @@ class Report(Document):
             best = significance.best if significance else None
             ours = list(Tables([*self.rows, *placed], self._parts, self._order, best, self.names).of_parts())
         ours = ours or [Table(title="Results", footnotes=(Footnote(NO_RESPECT if self.rows else NOTHING),))]
+        if limit := next((cell.limit for cell in self.cells), None):  # which all selected cells share
+            ours = [replace(table, title=f"{table.title} · {limit:,} test images") for table in ours]
         found = numbered([*ours, *(published_table(rest, self.rows) for rest in left)])
         return found[: len(ours)], found[len(ours) :]
 

@@ -134,7 +134,7 @@ class Selection:
     columns: Sequence[str] | None = None  # labels of values
     names: Mapping[str, str] = field(default_factory=dict)  # display names by specs
     some_names: bool = False  # True if only some of the names need be of results that are shown
-    limit: int | None = None  # how many of the test images were evaluated; None: all
+    limit: int | None = None  # number of test images; None: all, or the number of all results if that is one
 
     def of(
         self,
@@ -164,12 +164,14 @@ class Selection:
             every, current = current, self._of_experiment(current, suite)
             if others := len(every) - len(current):
                 left_out(f"{outcomes(others)} of models, data, recipes or seeds that {self.file} does not name.")
-        for limit, count in Counter(cell.limit for cell in current).items():
-            if limit != self.limit:
+        limits = Counter(cell.limit for cell in current)
+        shown_limit = next(iter(limits)) if self.limit is None and len(limits) == 1 else self.limit
+        for limit, count in limits.items():
+            if limit != shown_limit:
                 how = "without --limit" if limit is None else f"with --limit {limit}"
                 images = "all test images" if limit is None else f"{limit} of the test images"
                 left_out(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
-        cells = [cell for cell in current if cell.limit == self.limit]
+        cells = [cell for cell in current if cell.limit == shown_limit]
         fits = {cell.fit.names: cell.fit for cell in cells}
         specs = {names: _requested(fit, store) for names, fit in fits.items()}
         parts, of_suite = presentation(suite, fits.values()) if suite else ((), NO_NAMES)

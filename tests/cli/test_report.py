@@ -51,15 +51,17 @@ def test_a_report_in_a_file(run, jembench):
 
 def test_results_on_part_of_the_images_are_kept_apart(run, jembench):
     run("--limit", "10", models="zoo_of_tests:classifier", metrics="accuracy,ece")
-    nothing = jembench("report")
-    assert nothing.out == "runs holds no such results yet: `jembench run hybrid` makes some.\n"
-    assert (
-        nothing.err == "Left out: 2 outcomes on 10 of the test images; `jembench report` shows them with --limit 10.\n"
-    )
+    alone = jembench("report")
+    assert alone == jembench("report", "--limit", "10")
+    assert alone.out.splitlines()[1].endswith("· seed 0 · 10 test images")
     run(models="zoo_of_tests:classifier", metrics="accuracy")
     rows = json.loads(jembench("report", "--limit", "10", "--format", "json").out)["rows"]
     assert [row["n"] for row in rows] == [10, 10]
     assert "Left out: 1 outcome on all test images" in jembench("report", "--limit", "10").err
+    assert (
+        jembench("report").err
+        == "Left out: 2 outcomes on 10 of the test images; `jembench report` shows them with --limit 10.\n"
+    )
 
 
 def test_a_failure_is_the_exit_code_and_its_traceback_is_shown_on_demand(run, jembench):
