@@ -105,12 +105,10 @@ def _judge(
 
 def _remarks(claim: Claim, a: Fit, b: Fit, at_chance: Mapping[Fit, str]) -> Iterator[str]:
     """Yield how models depart from the protocol of the claim's paper, if it states one, and which are at chance."""
-    paper, named = claim.paper, {change for fit in (*claim.fits, *claim.than) for change in _CHANGE.split(fit.recipe)}
-    labels = [_CHANGE.split(recipe) for *_, recipe in (a, b)]
-    bases = dict.fromkeys(base for base, *_ in labels if base not in paper.recipes)
-    changes = dict.fromkeys(change for _, *changed in labels for change in changed if change not in named)
+    paper = claim.paper
+    recipes = dict.fromkeys(recipe for *_, recipe in (a, b) if recipe not in paper.recipes)
     departs = [f"dataset {a[1]}"] * (bare_name(a[1]) not in paper.datasets)
-    departs += [f"recipe {' and '.join(bases)}"] * bool(bases) + [f"changed by {', '.join(changes)}"] * bool(changes)
+    departs += [f"recipe {' and '.join(recipes)}"] * bool(recipes)
     if paper.recipes and departs:
         yield f"not the paper's protocol ({', '.join(paper.datasets)}; recipe {paper.recipes[0]}): {'; '.join(departs)}"
     yield from (at_chance[fit] for fit in dict.fromkeys((a, b)) if fit in at_chance)
@@ -138,35 +136,26 @@ def _remedy(claim: Claim, store: Path, *, partly: bool) -> str:
 
 
 def _pairs(claim: Claim, known: Iterable[Fit]) -> list[tuple[Fit, Fit]]:
-    """Return the models that a claim is about: on each dataset those whose recipes have the fewest further changes."""
+    """Return the models that a claim is about, on each dataset; without named recipes, those trained by the same."""
     fits = list(known)
-    candidates: dict[str, list[tuple[int, tuple[Fit, Fit]]]] = {}  # by dataset, with the number of further changes
-    for own, other in zip(claim.fits, claim.than or claim.fits, strict=True):
-        for a in fits:
-            if (changes := _changes(a, own, claim)) is not None:
-                for b in fits:
-                    alike = (b[0], b[2]) == (trained_spec(other.model, _CHANGE.split(a[2])[0]), a[2])
-                    if b[1] == a[1] and (_changes(b, other, claim) == changes if other.recipe else alike):
-                        candidates.setdefault(a[1], []).append((len(changes), (a, b)))
-    fewest = {dataset: min(count for count, _ in pairs) for dataset, pairs in candidates.items()}
-    return [pair for dataset, pairs in candidates.items() for count, pair in pairs if count == fewest[dataset]]
+    return [
+        (a, b)
+        for own, other in zip(claim.fits, claim.than or claim.fits, strict=True)
+        for a in fits
+        for b in fits
+        if a[1] == b[1] and _is(a, own, claim) and _is(b, other, claim) and (other.recipe or a[2] == b[2])
+    ]
 
 
-def _changes(fit: Fit, named: Named, claim: Claim) -> set[str] | None:
-    """Return the changes of a model's recipe beside those that a claim names; None if it means another model."""
+def _is(fit: Fit, named: Named, claim: Claim) -> bool:
+    """Return if a claim names a model, whose spec has the options that its recipe adds, and no or this recipe."""
     model, _, recipe = fit
-    apart = not named.recipe and any(_further(recipe, label) is not None for label in claim.paper.apart)
-    if apart or model != trained_spec(named.model, _CHANGE.split(recipe)[0]):
-        return None
-    return _further(recipe, named.recipe or _CHANGE.split(recipe)[0])
+    base, *_ = _CHANGE.split(recipe)
+    means_recipe = named.recipe == recipe if named.recipe else base not in claim.paper.apart
+    return means_recipe and model == trained_spec(named.model, base)
 
 
 _CHANGE = re.compile(r"\+(?=[\w.]+=)")  # in the label of a recipe: "digits+epochs=9"
-
-
-def _further(label: str, named: str) -> set[str] | None:
-    (base, *changes), (named_base, *named_changes) = _CHANGE.split(label), _CHANGE.split(named)
-    return set(changes) - set(named_changes) if base == named_base and set(named_changes) <= set(changes) else None
 
 
 def _free_options(claim: Claim, metric: str, measured: Iterable[str]) -> list[dict[str, str]]:
