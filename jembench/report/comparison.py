@@ -239,13 +239,11 @@ def _resampling(rows: tuple[Row, ...], read: Read) -> Resampling:
             names, or the store has no per-example values.
     """
     text, found = rows[0].metric, list[Resampling]()
+    trust.refuse_code([text], "A result of the store")
+    if not isinstance(metric := _metric(text), Resampled):
+        raise Unavailable("no per-example values")
     for row in rows:
-        if row.cell is None:  # a mean over sets of outliers
-            raise Unavailable("it has no interval")
-        trust.refuse_code([text], f"The cell {row.cell.id} of the store")
-        if not isinstance(metric := _metric(text), Resampled):
-            raise Unavailable("no per-example values")
-        if not (arrays := read(row.cell)):
+        if not (arrays := read(row.cell) if row.cell else None):
             raise Unavailable("the store has no per-example values of it")
         try:
             found.append(metric.resamplings(arrays)[row.label])

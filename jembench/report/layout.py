@@ -67,13 +67,13 @@ class Report(Document):
         fits = list(dict.fromkeys(row.fit for row in means))
         means += [headed(row, names) for row in _not_run(means, parts)]
         means = select("metric", selection.metrics if means else None, means, lambda row: row.metric)
-        self._metrics = list(dict.fromkeys(row.metric for row in means))
+        metrics = list(dict.fromkeys(row.metric for row in means))
         if selection.columns is not None:
             means = sorted((row for row in means if row.column in labels), key=lambda row: labels.index(row.column))
         self.rows = sorted(means, key=lambda row: fits.index(row.fit))
         if selection.metrics is not None:
-            own = [tuple(name for name in self._metrics if name in part.metrics) for part in parts]
-            parts = [part._replace(metrics=metrics) for part, metrics in zip(parts, own, strict=True)]
+            own = [tuple(name for name in metrics if name in part.metrics) for part in parts]
+            parts = [part._replace(metrics=of_part) for part, of_part in zip(parts, own, strict=True)]
         if selection.metrics is not None or selection.columns is not None:
             published = [number for number in published if number.quantity in labels]
         self._parts, self._published, self._order = parts, published, labels if selection.columns else ()
@@ -109,19 +109,14 @@ class Report(Document):
     @cached_property
     def joined(self) -> list[Row]:
         """The rows of the joint view."""
-        return respects.rows_of(self._chosen, self.rows, beside(self._published, self.rows)[0])
-
-    @property
-    def _chosen(self) -> list[Row]:
-        """The values of each seed under the selected metrics."""
-        return [row for row in self.seeds if row.metric in self._metrics]
+        return respects.rows_of(self.rows, beside(self._published, self.rows)[0])
 
     @cached_property
     def significance(self) -> Significance | None:
         """The tests of differences between the values; None without per-example values."""
         from jembench.report.significance import Significance  # slow to import, and to use
 
-        return Significance([*self.seeds, *respects.over_sets(self._chosen)], self._read) if self._read else None
+        return Significance(self.seeds, self._read) if self._read else None
 
     def records(self) -> list[dict[str, Any]]:
         """Return the means and the published numbers for programs."""

@@ -6,19 +6,16 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from jembench.catalog import spec
-from jembench.catalog.spec import Spec
 from jembench.experiment.names import NO_NAMES, Fit, Names
-from jembench.experiment.sweep import bare_name, without_sampler
+from jembench.experiment.sweep import without_sampler
 from jembench.report.headings import table_of
-from jembench.report.protocols import parts_of
-from jembench.report.rows import Row, grouped, mark_chance, mark_incomparable, mean, mean_of
+from jembench.report.rows import Row, grouped
 from jembench.report.table import NOTES, Footnote, Table, TableCell
 from jembench.report.tables import Tables
 
@@ -36,20 +33,17 @@ Better = Callable[[Row, Row, int], bool | None]
 # --- the values -------------------------------------------------------------------------------------------------------
 
 
-def rows_of(seeds: Iterable[Row], means: Sequence[Row], placed: Sequence[Row]) -> list[Row]:
-    """Return the rows of the joint view: means over seeds, their means over sets of outliers, and published rows.
+def rows_of(means: Sequence[Row], placed: Sequence[Row]) -> list[Row]:
+    """Return the rows of the joint view: means over seeds, and published rows.
 
     The numbers of one model of one paper are on one line, whatever tables they are from.
 
     Args:
-        seeds: the values of each seed.
         means: over the seeds.
         placed: the published rows in the columns of the means.
     """
-    ours = [*means, *mark_chance(mark_incomparable(mean(over_sets(seeds))))]
-    theirs = [*placed, *(row for row in over_sets([*means, *placed]) if row.source)]
-    lines = grouped(theirs, lambda row: (row.fit, row.name))
-    return ours + [replace(row, source=line[0].source) for line in lines for row in line]
+    lines = grouped(placed, lambda row: (row.fit, row.name))
+    return [*means, *(replace(row, source=line[0].source) for line in lines for row in line)]
 
 
 def headline(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -86,55 +80,6 @@ def _rank(row: Row, wanted: Sequence[str]) -> int | None:
 
 def _options(row: Row) -> int:
     return len(spec.parse(without_sampler(row.metric)).arguments)
-
-
-_OF_SETS = ("set", "outliers", "content")
-"""The parts of the protocol of ``ood`` that depend on the outliers."""
-
-
-def over_sets(rows: Iterable[Row]) -> Iterator[Row]:
-    """Yield the mean of each value of ``ood`` over the sets of outliers that most models have, if these are several.
-
-    The ends of the intervals are averaged; the interval is wide enough however the values correlate.
-
-    Args:
-        rows: of any metrics; published ones count where they have all of these sets.
-    """
-    of_ood = (row for row in rows if bare_name(row.metric) == "ood" and row.label)
-    for alike in grouped(of_ood, lambda row: (row.dataset, row.label, _without_set(row.metric))):
-        measured = dict.fromkeys((row.metric, row.fit) for row in alike if row.value is not None and not row.source)
-        counts = Counter(metric for metric, _ in measured)
-        sets = [metric for metric, count in counts.items() if count == max(counts.values())]
-        shown = [row for row in alike if row.metric in sets] if len(sets) > 1 else []
-        for own in grouped(shown, lambda row: (row.fit, row.seeds, row.source, row.name)):
-            of_sets = {row.metric: row for row in own if row.value is not None}
-            if len(of_sets) == len(sets):
-                yield _mean(list(of_sets.values()))
-            elif not own[0].source:
-                like = next((row for row in own if row.value is None), replace(own[0], status="not run", reason=""))
-                yield replace(like, metric=_without_set(like.metric), value=None, low=None, high=None, cell=None)
-
-
-def _without_set(metric: str) -> str:
-    return str(Spec("ood", tuple(one for one in spec.parse(metric).arguments if one[0] != "set")))
-
-
-def _mean(rows: Sequence[Row]) -> Row:
-    """Return the mean of the rows of one model, whose protocol names all sets as that of ``ood-group`` does."""
-    value, low, high = mean_of(rows)
-    parts = [parts_of(row.protocol) for row in rows]
-    joined = {name: "+".join(of.get(name, "") for of in parts) for name in _OF_SETS if name in parts[0]}
-    return replace(
-        rows[0],
-        metric=_without_set(rows[0].metric),
-        protocol=str(Spec("ood", tuple({**parts[0], **joined}.items()))),
-        value=float(f"{value:.3g}") if rows[0].source else value,
-        low=low,
-        high=high,
-        n=min(row.n or 0 for row in rows),
-        reason="",
-        cell=None,
-    )
 
 
 # --- the front --------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The joint view: which value stands for a respect, means over sets, and the Pareto front against its definition."""
+"""The joint view: which value stands for a respect, and the Pareto front against its definition."""
 
 import dataclasses
 import itertools
@@ -8,9 +8,8 @@ import pytest
 
 from jembench.interfaces import Value
 from jembench.report.layout import Report
-from jembench.report.respects import RESPECTS, front, headline, over_sets, rows_of
+from jembench.report.respects import RESPECTS, front, headline
 from jembench.report.rows import Row, rows
-from jembench.report.select import Selection
 from jembench.report.significance import Significance
 from jembench.store.outcome import Outcome
 
@@ -51,32 +50,6 @@ def outliers(cell, model, seed=0, **aurocs):
         made = cell(model, f"ood:set={name}", seed=seed, auroc=Value(auroc, auroc - 0.1, auroc + 0.05, 9, "", "higher"))
         protocol = f"ood:data=digits,score=log-px,set={name}"
         yield dataclasses.replace(made, outcome=dataclasses.replace(made.outcome, protocol=protocol))
-
-
-def test_outlier_sets_that_most_models_have_are_averaged_and_a_model_without_one_says_so(cell):
-    cells = [
-        *outliers(cell, "jem", interp=0.6, flipped=0.9),
-        *outliers(cell, "glow", interp=0.5, flipped=0.7, svhn=0.1),
-    ]
-    cells += outliers(cell, "own", interp=0.8)
-    ours = Report(cells[:-1]).rows
-    theirs = [dataclasses.replace(row, name="paper", source="its table") for row in ours if row.model == "jem"]
-    found = {(row.model, row.source): row for row in over_sets([*ours, *theirs, *theirs[:1]])}
-    jem = found["jem", ""]
-    assert (jem.metric, jem.value, jem.low, jem.high) == ("ood", *map(pytest.approx, (0.75, 0.65, 0.8)))
-    assert jem.protocol == "ood:data=digits,score=log-px,set=interp+flipped"
-    assert found["glow", ""].value == pytest.approx(0.6)
-    assert found["jem", "its table"].value == pytest.approx(0.75)
-    seeds = over_sets(rows([*cells[:-1], *outliers(cell, "jem", seed=1, interp=0.8)]))
-    assert [(row.model, row.seeds, row.status) for row in seeds] == [
-        *(("jem", (0,), "ok"), ("glow", (0,), "ok"), ("jem", (1,), "not run"))
-    ]
-    assert list(over_sets(Report(cells).rows)) == []  # three models have one set alone in common
-    cells += outliers(cell, "kde", interp=0.2, flipped=0.4)
-    own = next(
-        row for row in over_sets(Report([*cells, *outliers(cell, "flow", flipped=0.3)]).rows) if row.model == "own"
-    )
-    assert (own.value, own.status) == (None, "not run")
 
 
 def table_of(seed, models=7, lacking=0.2):
@@ -185,7 +158,7 @@ def test_what_is_significant_is_bold_and_in_the_front_and_what_is_not_shares_a_m
         cells.append(cell(model, accuracy=Value(share, share - 2, share + 2, 400, "%", "higher")))
         arrays[cells[-1].id] = {"correct": np.arange(400) < count}
         auroc = {"jem": 0.9, "glow": 0.5, "own": 0.6}[model]
-        cells += outliers(cell, model, interp=auroc, flipped=auroc)
+        cells += outliers(cell, model, interp=auroc)
     document = Report(cells, joint=True, read=lambda cell: arrays.get(cell.id, {}))
     (table,) = document.tables()
     shown = {line[0].value: line for line in table.rows}
@@ -193,19 +166,8 @@ def test_what_is_significant_is_bold_and_in_the_front_and_what_is_not_shares_a_m
     assert {name: line[1].marks for name, line in shown.items()} == {"jem": ("=",), "glow": ("=",), "own": ()}
     assert [name for name, line in shown.items() if line[2].best] == ["jem"]
     assert {note.mark for note in table.footnotes} >= {"*", "="}
-    seeds = [*rows(cells), *over_sets(rows(cells))]
-    jem, glow, _ = (row for row in rows_of(rows(cells), document.rows, []) if row.metric == "ood")
-    tests = Significance(seeds, lambda cell: {})
+    jem, glow, _ = (row for row in document.rows if row.metric == "ood:set=interp")
+    tests = Significance(rows(cells), lambda cell: {})
     assert tests.is_better(jem, glow)
     assert not tests.is_better(glow, jem)
     assert not tests.is_better(jem, glow, among=1 + int(0.05 / tests.test(jem, glow).larger_p))
-
-
-def test_means_are_over_the_sets_that_are_selected(cell):
-    cells = list(outliers(cell, "jem", interp=0.9, flipped=0.9, svhn=0.1))
-    cells += outliers(cell, "glow", interp=0.6, flipped=0.6, svhn=1.0)
-    selection = Selection(metrics=("ood:set=interp", "ood:set=flipped"))
-    (table,) = Report(cells, selection=selection, joint=True, read=lambda cell: {}).tables()
-    shown = {line[0].value: line for line in table.rows}
-    assert [name for name, line in shown.items() if "*" in line[0].marks] == ["jem"]
-    assert shown["jem"][1].row.value == pytest.approx(0.9)

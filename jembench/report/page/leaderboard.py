@@ -31,7 +31,7 @@ def leaderboard(entries: Sequence[Entry]) -> list[Table]:
     """
     of_row: dict[Row, Entry] = {}
     for entry in entries:
-        for row in (*entry.rows, *respects.over_sets(entry.rows)):
+        for row in entry.rows:
             if row.value is not None:
                 of_row.setdefault(replace(row, comparable=None), entry)
     shown, tables = itertools.chain(*respects.headline([*of_row]).values()), list[Table]()
