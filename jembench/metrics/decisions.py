@@ -6,7 +6,7 @@ Grathwohl et al. (2020), arXiv:1912.03263, section 5.4 and Appendix G.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from jembench.catalog.spec import Scalar
 from jembench.metrics.attacks import Attack, Found, Shard, distance_estimates
@@ -52,10 +52,6 @@ class DecisionAttack(Attack):
         closest = decision.attack(self.name, target, shard.x, shard.y, start, queries=self.spent.queries, seed=seed)
         started = closest.distance.isfinite()
         return Found(closest.adversarial, started, {"started": started})
-
-    def details(self, arrays: Arrays) -> dict[str, Any]:
-        """Return additional information on the result, with the number of images without a start."""
-        return {**super().details(arrays), "without-start": int((~arrays["started"]).sum())}
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the median distances and the curves, in both norms."""

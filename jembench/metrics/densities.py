@@ -60,8 +60,8 @@ class BitsPerDim(Metric):
 class EnergyGap(Metric):
     """Mean energy of the test images minus that of the model's samples, in nats; near 0 is good.
 
-    Below 0 the samples are less likely than the data. The unknown constant of E cancels in the gap, but not in
-    the two means, which are in the details. ``sampler``: as for ``is``.
+    Below 0 the samples are less likely than the data. The unknown constant of E cancels in the gap.
+    ``sampler``: as for ``is``.
     """
 
     sampler: SamplerSpec = None
@@ -82,8 +82,7 @@ class EnergyGap(Metric):
         arrays = {"energy-data": energies(evaluation), "energy-samples": energies(evaluation, samples.images)}
         parts = describe_test_images(len(arrays["energy-data"]))
         parts |= {"samples": len(samples.images), "source": samples.source}
-        means = {name: float(array.mean(dtype="float64")) for name, array in arrays.items()}
-        return self.measurement(evaluation, arrays, parts=parts, details=means)
+        return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the gap, of test images and samples."""

@@ -114,8 +114,7 @@ class Distal(Attack):
                 "log-px-test": log_px(evaluation),
             }
         parts = {"images": attacked.images, "test_images": len(evaluation.data.part("test").images)}
-        details = {"unverified": int(arrays["unverified"].sum()), **attacked.details}
-        return self.measurement(evaluation, arrays, parts=parts, details=details)
+        return self.measurement(evaluation, arrays, parts=parts, details=attacked.details)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the share of ascents that end above the threshold, and their steps and gain in log p(x)."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from jembench.attacks.eps import check_eps, parse_eps
 from jembench.catalog.spec import Scalar
@@ -152,15 +152,6 @@ class Transfer(attacks.GradientAttack):
             f"{key}-as-it-is": source.arrays[key][: attacked.images] for key in ("found", f"distance-{self.norm}")
         }
         return attacks.Attacked({**attacked.arrays, **as_it_is}, source.wanted)
-
-    def details(self, arrays: Arrays) -> dict[str, Any]:
-        """Return the numbers of images that were misclassified, shown and refined back."""
-        shown, deceived = arrays["found-source"], arrays["found"]
-        return {
-            "misclassified": int((deceived & ~shown).sum()),
-            "shown": int(shown.sum()),
-            "refined-back": int((shown & ~deceived).sum()),
-        }
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the share that still deceives the model, as a statistic of all images, and the accuracies."""

@@ -168,9 +168,7 @@ class ConfidentSamples(Metric):
 class ChainAge(Metric):
     """Median age of the chains in the replay buffer, in steps, and the share of its variance between classes.
 
-    ``age-dependence`` is epsilon squared, 0 to 1. The details give, by class, the number of chains, their median age,
-    and their numbers in the youngest and the oldest tenth (with all that are as old as the last one there); and the
-    p-value of Kruskal and Wallis's test that the class does not depend on the age.
+    ``age-dependence`` is epsilon squared, 0 to 1. The arrays hold the age and the predicted class of each chain.
     """
 
     name: ClassVar[str] = "chain-age"
@@ -183,9 +181,8 @@ class ChainAge(Metric):
             raise NotApplicable("The model keeps no chains with their ages: only a replay buffer does.")
         seen, n = classified(evaluation, samples.images), len(samples.images)
         arrays = {"ages": samples.ages.cpu().numpy(), "predicted": seen["predicted"], "confidence": seen["confidence"]}
-        details = _by_class(arrays["ages"], arrays["predicted"], evaluation.data.spec.num_classes)
         parts = ALL_KEPT.description(n, n, samples.source) | {"data_noise": 0}
-        return self.measurement(evaluation, arrays, parts=parts, details=details)
+        return self.measurement(evaluation, arrays, parts=parts)
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return the values of chains."""
@@ -227,21 +224,3 @@ def epsilon_squared(ages: Array, classes: Array) -> Statistic:
         return variance_between(np.take_along_axis(ranks, drawn, axis=1), classes[indices])
 
     return statistic
-
-
-def _by_class(ages: Array, classes: Array, num_classes: int) -> dict[str, Any]:
-    """Return the ages of chains by class, and the p-value of a test that the class does not depend on them."""
-    import numpy as np
-    from scipy.stats import kruskal
-
-    by_class = [ages[classes == number] for number in range(num_classes)]
-    groups = [members for members in by_class if len(members)]
-    in_order, tenth = np.sort(ages), -(-len(ages) // 10)
-    testable = len(groups) > 1 and in_order[0] < in_order[-1]
-    ends = {"youngest-tenth": ages <= in_order[tenth - 1], "oldest-tenth": ages >= in_order[-tenth]}
-    return {
-        "p-value": float(kruskal(*groups).pvalue) if testable else None,
-        "counts": [len(members) for members in by_class],
-        "median-age": [float(np.median(members)) if len(members) else None for members in by_class],
-        **{end: np.bincount(classes[inside], minlength=num_classes).tolist() for end, inside in ends.items()},
-    }

@@ -1,6 +1,5 @@
 """Metrics of a training: its cost, the time of an iteration, and stability."""
 
-from collections import Counter
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -97,10 +96,9 @@ class StabilityOfTraining(Metric):
     """Iterations before training diverged, and interventions of the guard.
 
     The first value is the number of all iterations if training did not diverge. Both are of one training, so they have
-    no interval. The details give the iteration of the divergence and its reason, the number of uses of each remedy, and
-    the settings at the end of training. With ``guard.mode=watch`` the values are those of the recipe without changes;
-    with ``repair`` training continues with other settings after the first divergence. Grathwohl et al. (2020),
-    Appendices H.2 and H.3, compare samplers and regularisers by the stability of training.
+    no interval. With ``guard.mode=watch`` the values are those of the recipe without changes; with ``repair`` training
+    continues with other settings after the first divergence. Grathwohl et al. (2020), Appendices H.2 and H.3, compare
+    samplers and regularisers by the stability of training.
     """
 
     name: ClassVar[str] = "stability"
@@ -120,11 +118,5 @@ class StabilityOfTraining(Metric):
             values={
                 "stable-iterations": Value(float(stable), None, None, record.iterations, "", "higher"),
                 "interventions": Value(float(len(record.remedies)), None, None, record.iterations, "", "lower"),
-            },
-            details={
-                "diverged-at": record.diverged_at,
-                "reason": record.reason,
-                "remedies": dict(Counter(record.remedies)),
-                "ended-with": record.ended_with,
             },
         )

@@ -15,14 +15,11 @@ def test_a_training_that_never_diverged_was_stable_for_all_its_iterations(fake):
         "stable-iterations": (1462, None, None),
         "interventions": (0, None, None),
     }
-    assert found.details == {"diverged-at": None, "reason": "", "remedies": {}, "ended-with": ""}
 
 
-def test_the_first_divergence_and_each_kind_of_remedy_are_counted(fake):
+def test_the_first_divergence_and_all_remedies_are_counted(fake):
     found = measured(fake, 500, 320, "loss was nan", ("seed", "steps", "rate", "rate"), "20 sampling steps")
     assert (found.values["stable-iterations"].value, found.values["interventions"].value) == (320, 4)
-    assert found.details["remedies"] == {"seed": 1, "steps": 1, "rate": 2}
-    assert (found.details["diverged-at"], found.details["ended-with"]) == (320, "20 sampling steps")
 
 
 def test_where_nobody_looked_there_is_no_number(fake):

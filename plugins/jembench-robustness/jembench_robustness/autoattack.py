@@ -199,11 +199,7 @@ class AutoAttack(attacks.Attack):
                 f"The square attack, which sees no gradient, broke {first['square']} images that the attacks by "
                 "gradients did not."
             )
-        return {
-            **super().details(arrays),
-            **{f"broken-by-{member}": count for member, count in first.items()},
-            "suspicious": suspicious,
-        }
+        return {**{f"broken-by-{member}": count for member, count in first.items()}, "suspicious": suspicious}
 
     def estimates(self, arrays: Mapping[str, Any]) -> dict[str, Estimate]:
         """Return the accuracy within eps."""
