@@ -17,7 +17,7 @@ def network(
     data: DataSpec,
     *,
     net: Annotated[str, Names()] = "auto",
-    norm: Literal["none", "batch", "instance", "layer", "act"] = "none",
+    norm: Literal["none", "batch", "instance", "layer"] = "none",
     dropout: float = 0.0,
     momentum: Annotated[float, OnlyWith("norm", "batch")] = 0.1,
 ) -> Module:

@@ -77,7 +77,7 @@ def build_net(
     Args:
         text: ``wrn-28-10``, ``small-12``, ``half-48``, ``scaled-32``, ``mlp-128``, ``auto`` or an import path.
         data: the description of the images.
-        norm: none, batch, instance, layer or act; not for ``mlp`` and import paths, which bring their own.
+        norm: none, batch, instance or layer; not for ``mlp`` and import paths, which bring their own.
         dropout: the share of each block's maps that is dropped in training; as ``norm``.
         momentum: of the running statistics of batch norm.
 

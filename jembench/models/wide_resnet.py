@@ -10,14 +10,12 @@ Legend: B batch, C channels, H height, W width, K classes.
 from collections.abc import Callable
 from typing import NamedTuple, cast
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.errors import SpecError
-from jembench.models.densities import FirstBatch
-from jembench.models.execution import at_least_float32, in_full
+from jembench.models.execution import in_full
 
 LEAK = 0.2
 """The slope of every LeakyReLU below 0."""
@@ -33,32 +31,6 @@ class Shape(NamedTuple):
     widths: tuple[int, int, int]
     blocks: int
     stride: int = 1  # of the first convolution: 2 halves the image
-
-
-class ActNorm(nn.Module):
-    """Activation normalisation, s (x + b) with s and b per channel (Kingma & Dhariwal, 2018, section 3.1).
-
-    The first batch that passes in training mode sets them, so that each channel of it has mean 0 and variance 1; then
-    they are trained. JEM's code has it as ``--norm act``, set by the noise at which its first chains begin.
-
-    Args:
-        channels: C.
-    """
-
-    def __init__(self, channels: int) -> None:
-        super().__init__()
-        self.shift = nn.Parameter(torch.zeros(channels, 1, 1))
-        self.scale = nn.Parameter(torch.ones(channels, 1, 1))
-        self.first_batch = FirstBatch()
-
-    def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C H W"]:
-        if self.training and self.first_batch.is_to_come:
-            with torch.no_grad():
-                std, mean = torch.std_mean(at_least_float32(x), dim=(0, 2, 3))
-                self.shift.copy_(-mean[:, None, None])
-                self.scale.copy_(1 / (std[:, None, None] + 1e-6))
-            self.first_batch.end()
-        return self.scale * (x + self.shift)
 
 
 Norm = Callable[[int], nn.Module]
@@ -108,7 +80,7 @@ class ResidualNet(nn.Module):
         channels: C of the images.
         num_classes: K.
         shape: of the network.
-        norm: none, batch, instance, layer (group norm of one group) or act (activation norm).
+        norm: none, batch, instance or layer (group norm of one group).
         dropout: the share of a block's maps that is dropped while the model is trained, in [0, 1).
         momentum: of the running statistics of batch norm: the share of the latest batch, in (0, 1].
 
@@ -134,7 +106,6 @@ class ResidualNet(nn.Module):
             "batch": lambda channels: nn.BatchNorm2d(channels, momentum=momentum),
             "instance": lambda channels: nn.InstanceNorm2d(channels, affine=True),
             "layer": lambda channels: nn.GroupNorm(1, channels),
-            "act": ActNorm,
         }
         if norm not in norms:
             raise SpecError(f"There is no norm named {norm!r}. Write one of {', '.join(norms)}.")

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from jembench.errors import SpecError
 from jembench.models.nets import small, wide
-from jembench.models.wide_resnet import ActNorm, Block, ResidualNet
+from jembench.models.wide_resnet import Block, ResidualNet
 
 
 def images(*shape, seed=0):
@@ -102,14 +102,14 @@ def test_the_gradient_of_a_strided_block_keeps_the_layout_of_its_images():
     assert grad.is_contiguous(memory_format=torch.channels_last)
 
 
-@pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer", "act"])
+@pytest.mark.parametrize("norm", ["none", "batch", "instance", "layer"])
 @pytest.mark.parametrize("shape", [(3, 32, 32), (1, 9, 7), (1, 28, 28), (5, 33, 20)])
 def test_any_image_size_channels_and_classes(norm, shape):
     net = ResidualNet(shape[0], 7, small(2), norm=norm)
     assert net(images(2, *shape)).shape == (2, 7)
 
 
-@pytest.mark.parametrize("norm", ["none", "instance", "layer", "act"])
+@pytest.mark.parametrize("norm", ["none", "instance", "layer"])
 def test_rows_of_a_batch_are_independent(norm):
     torch.manual_seed(0)
     net = ResidualNet(1, 10, small(4), norm=norm).double()
@@ -129,29 +129,13 @@ def test_batch_norm_makes_the_rows_of_a_training_batch_dependent():
     torch.testing.assert_close(net(x)[0], net(other)[0])
 
 
-@pytest.mark.parametrize("norm", ["batch", "instance", "layer", "act"])
+@pytest.mark.parametrize("norm", ["batch", "instance", "layer"])
 def test_every_activation_has_a_norm_before_it(norm):
     net = ResidualNet(3, 10, wide(16, 1), norm=norm)
     kind = type(net.norm)
     norms = [name for name, module in net.named_modules() if isinstance(module, kind)]
     assert len(norms) == 2 * 6 + 1
     assert all(list(module.parameters()) for module in net.modules() if isinstance(module, kind))
-
-
-def test_the_first_training_batch_sets_an_activation_norm_and_no_other_does():
-    """By the definition, with the standard deviation of divisor N - 1 as in JEM's code."""
-    norm = ActNorm(2).double()
-    x = 3 * images(5, 2, 4, 4).double() + torch.tensor([1.0, -2.0])[:, None, None]
-    assert torch.equal(norm.eval()(x), x)
-    mean, std = x.mean((0, 2, 3), keepdim=True), x.transpose(0, 1).flatten(1).std(1)[:, None, None]
-    norm.train()
-    for batch in (x, 7 * x + 1):
-        torch.testing.assert_close(norm(batch), (batch - mean) / (std + 1e-6))
-    fresh, loaded = ActNorm(2).double().state_dict(), ActNorm(2).double().train()
-    loaded.load_state_dict(norm.state_dict())
-    assert torch.equal(loaded(7 * x), norm(7 * x))
-    loaded.load_state_dict(fresh)
-    assert not torch.equal(loaded(7 * x), norm(7 * x))  # its first batch is to come again
 
 
 def test_dropout_stands_before_the_second_norm():
