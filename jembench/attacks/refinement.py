@@ -101,7 +101,7 @@ class Refined(nn.Module):
             return energies, slope
 
         assert self.sampler is not None
-        return self.sampler.step(ChainState(x, steps=taken), gradient, generator)[0].x
+        return self.sampler.step(ChainState(x, steps=taken), gradient, generator).x
 
 
 class _Step(torch.autograd.Function):

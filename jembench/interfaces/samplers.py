@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from jembench.interfaces.data import Split
     from jembench.interfaces.models import Energies
 
-__all__ = ["ChainState", "GradEnergy", "Sampler", "Start", "StepInfo"]
+__all__ = ["ChainState", "GradEnergy", "Sampler", "Start"]
 
 GradEnergy = Callable[["Tensor", "Tensor | None"], "tuple[Tensor, Tensor]"]
 """The energy of a model and its gradient.
@@ -30,13 +30,6 @@ class ChainState(NamedTuple):
     steps: int = 0  #: steps since they were started or drawn from a buffer
     ages: Tensor | None = None  #: int64 (B,): the steps since each kept chain was started
     momentum: Tensor | None = None  #: (B, C, H, W): the decaying sum of gradients, of a sampler with momentum
-
-
-class StepInfo(NamedTuple):
-    """Energies and gradients of one step, for diagnostics; the next step does not depend on them."""
-
-    energy: Tensor  #: (B,) before the step, or between noise and gradient step
-    grad: Tensor  #: (B, C, H, W) dE/dx of the same images
 
 
 @runtime_checkable
@@ -67,7 +60,7 @@ class Sampler(Protocol):
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Return the n chains of a training iteration, new or kept ones."""
 
-    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Move every chain by one step."""
 
     def finish(self, state: ChainState) -> None:

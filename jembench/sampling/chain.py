@@ -43,7 +43,7 @@ def run(
 ) -> ChainState:
     """Move chains by ``steps`` (the sampler's own number if None). The sampler's buffer is unchanged."""
     for _ in progress.track(range(sampler.steps if steps is None else steps), "sampling", "steps"):
-        state, _ = sampler.step(state, grad_energy, generator)
+        state = sampler.step(state, grad_energy, generator)
     return state
 
 

@@ -12,7 +12,7 @@ from torch import Generator, Tensor
 from torch.nn import functional as F
 
 from jembench.data.pixels import Bounds
-from jembench.interfaces import ChainState, DataSpec, GradEnergy, Split, Start, StepInfo
+from jembench.interfaces import ChainState, DataSpec, GradEnergy, Split, Start
 from jembench.sampling.starts import UniformStart
 
 
@@ -55,9 +55,9 @@ class Langevin:
     normalised: bool = False  # each image moves by step_size along dE/dx / |dE/dx|, before the noise and the bounds
     momentum: float = 0.0  # the share of the former steps' gradients that is added to dE/dx
 
-    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Take one Langevin step with every chain."""
-        energy, grad = grad_energy(state.x, state.y)
+        _, grad = grad_energy(state.x, state.y)
         slope = F.normalize(grad.flatten(1)).view_as(grad) if self.normalised else grad
         if state.momentum is not None:
             slope = slope.add(state.momentum, alpha=self.momentum)
@@ -71,7 +71,7 @@ class Langevin:
             bounds=self.bounds,
         )
         kept = slope if self.momentum else None
-        return state._replace(x=x, steps=state.steps + 1, momentum=kept), StepInfo(energy, grad)
+        return state._replace(x=x, steps=state.steps + 1, momentum=kept)
 
 
 class LangevinChains:
@@ -102,7 +102,7 @@ class LangevinChains:
         """Start n new chains."""
         return ChainState(self.starts.draw(n, y, generator), y)
 
-    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Take one Langevin step with every chain."""
         return self.langevin.step(state, grad_energy, generator)
 

@@ -10,7 +10,7 @@ from jembench.attacks.refinement import Refined
 from jembench.attacks.target import Stochastic, Target
 from jembench.attacks.threat import starts
 from jembench.catalog import registry
-from jembench.interfaces import DataSpec, StepInfo
+from jembench.interfaces import DataSpec
 from jembench.sampling.sgld import Langevin, ShortRun
 
 DATA = DataSpec(name="toy", shape=(1, 3, 3), num_classes=2)
@@ -87,7 +87,7 @@ class Cooling(ShortRun):
         self.met.append(state.steps)
         energy, grad = grad_energy(state.x, None)
         size = self.SIZES[state.steps] * (1 + energy.tanh())[:, None, None, None]
-        return state._replace(x=state.x - size * grad, steps=state.steps + 1), StepInfo(energy, grad)
+        return state._replace(x=state.x - size * grad, steps=state.steps + 1)
 
 
 def sampler(text=QUIET):

@@ -185,9 +185,9 @@ class OtherGenerator(PersistentChains):
         self.own = seeded(5)
 
     def step(self, state, grad_energy, generator):
-        state, info = super().step(state, grad_energy, generator)
+        state = super().step(state, grad_energy, generator)
         noise = torch.randn(state.x.shape, generator=self.own, device=GPU)
-        return state._replace(x=state.x + noise), info
+        return state._replace(x=state.x + noise)
 
 
 @pytest.mark.parametrize(

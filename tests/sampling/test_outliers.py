@@ -154,10 +154,10 @@ def test_ascent_moves_each_image_by_its_length_and_stays_in_bounds():
     assert sampler.steps == 0
     inside = ChainState(torch.full((3, *DATA.shape), 0.75))
     slope = torch.randn(3, *DATA.shape, generator=seeded()) * torch.tensor([1e-3, 1.0, 0.0]).view(3, 1, 1, 1)
-    moved = sampler.step(inside, lambda x, y: (x.flatten(1).sum(1), slope), seeded())[0].x - inside.x
+    moved = sampler.step(inside, lambda x, y: (x.flatten(1).sum(1), slope), seeded()).x - inside.x
     lengths = moved.flatten(1).norm(dim=1)
     torch.testing.assert_close(lengths, torch.tensor([0.5, 0.5, 0.0]))  # .2 of the range of 2.5
     direction = -slope[:2] / slope[:2].flatten(1).norm(dim=1).view(2, 1, 1, 1)
     torch.testing.assert_close(moved[:2], 0.5 * direction)
-    far = sampler.step(ChainState(torch.full((1, *DATA.shape), 1.99)), lambda x, y: (x, -slope[:1].abs()), seeded())[0]
+    far = sampler.step(ChainState(torch.full((1, *DATA.shape), 1.99)), lambda x, y: (x, -slope[:1].abs()), seeded())
     assert float(far.x.max()) == 2.0

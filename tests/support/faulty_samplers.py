@@ -7,7 +7,7 @@ import time
 import torch
 from sound_samplers import Toy
 
-from jembench.interfaces import ChainState, StepInfo
+from jembench.interfaces import ChainState
 
 
 class WithoutKept(Toy):
@@ -20,16 +20,10 @@ class StartsInLevels(Toy):
         return state._replace(x=127.5 * (state.x + 1))
 
 
-class EnergyOfABatch(Toy):
-    def step(self, state, grad_energy, generator):
-        state, info = super().step(state, grad_energy, generator)
-        return state, info._replace(energy=info.energy.mean())
-
-
 class CountsNothing(Toy):
     def step(self, state, grad_energy, generator):
-        moved, info = super().step(state, grad_energy, generator)
-        return moved._replace(steps=0), info
+        moved = super().step(state, grad_energy, generator)
+        return moved._replace(steps=0)
 
     def finish(self, state):
         super().finish(state._replace(steps=self.steps))
@@ -42,8 +36,8 @@ class KeepsTheGraph(Toy):
 
 class ForgetsLabels(Toy):
     def step(self, state, grad_energy, generator):
-        moved, info = super().step(state, grad_energy, generator)
-        return moved._replace(y=None), info
+        moved = super().step(state, grad_energy, generator)
+        return moved._replace(y=None)
 
 
 class AsksWithoutLabels(Toy):
@@ -51,17 +45,11 @@ class AsksWithoutLabels(Toy):
         return super().step(state, lambda x, y: grad_energy(x, None), generator)
 
 
-class TellsTheEnd(Toy):
-    def step(self, state, grad_energy, generator):
-        moved, _ = super().step(state, grad_energy, generator)
-        return moved, StepInfo(*grad_energy(moved.x, moved.y))
-
-
 class MovesInPlace(Toy):
     def step(self, state, grad_energy, generator):
-        moved, info = super().step(state, grad_energy, generator)
+        moved = super().step(state, grad_energy, generator)
         state.x.copy_(moved.x)
-        return moved, info
+        return moved
 
 
 class InformsInPlace(Toy):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from jembench.interfaces import ChainState, StepInfo
+from jembench.interfaces import ChainState
 
 SLOTS = 24
 
@@ -41,9 +41,9 @@ class Toy:
         return x - 0.1 * grad + 0.01 * self.noise(x.shape, generator)
 
     def step(self, state, grad_energy, generator):
-        energy, grad = grad_energy(state.x, state.y)
+        _, grad = grad_energy(state.x, state.y)
         x = self.move(state.x, grad, generator)
-        return state._replace(x=x, steps=state.steps + 1), StepInfo(energy, grad)
+        return state._replace(x=x, steps=state.steps + 1)
 
     def finish(self, state):
         self.images[state.slots] = state.x.detach()

@@ -9,12 +9,10 @@ from jembench.testing.checks import PROMISES, perform
 FAULTS = {
     "WithoutKept": "can-be-made",
     "StartsInLevels": "begins-as-images",
-    "EnergyOfABatch": "step-gives-images",
     "CountsNothing": "step-gives-images",
     "KeepsTheGraph": "step-gives-images",
     "ForgetsLabels": "labels-stay",
     "AsksWithoutLabels": "asks-grad-energy",
-    "TellsTheEnd": "asks-grad-energy",
     "MovesInPlace": "leaves-its-arguments",
     "InformsInPlace": "leaves-its-arguments",
     "DividesBy0": "stays-finite",

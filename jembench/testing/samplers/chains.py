@@ -6,7 +6,7 @@ Legend: n chains, C channels, H height, W width.
 import torch
 from torch import Tensor
 
-from jembench.interfaces import ChainState, StepInfo
+from jembench.interfaces import ChainState
 from jembench.testing.checks import CheckFailed, only_if, promise, require
 from jembench.testing.comparing import same
 from jembench.testing.samplers.subject import CHAINS, STEPS, SamplerSubject, copy_tensors, move, require_tensor, seeded
@@ -38,22 +38,18 @@ def begins_as_images(subject: SamplerSubject) -> None:
 
 @promise("samplers")
 def step_gives_images(subject: SamplerSubject) -> None:
-    """A step returns images, energies and gradients in their shapes, detached, and increments the number of steps.
+    """A step returns images in their shape, detached, and increments the number of steps.
 
-    Return state._replace(x=..., steps=state.steps + 1) of detached tensors, and StepInfo(energy, grad): (n,) and
-    (n, C, H, W).
+    Return state._replace(x=..., steps=state.steps + 1) of detached tensors.
     """
     shape = (CHAINS, *subject.data.shape)
     for y in subject.kinds:
         sampler = subject.build()
         with torch.enable_grad():
             begun = sampler.init(CHAINS, y, generator=seeded())
-            state, info = sampler.step(begun, subject.bowl(), seeded())
-        types = f"step returns a {type(state).__name__} and a {type(info).__name__}, not a ChainState and a StepInfo."
-        require(isinstance(state, ChainState) and isinstance(info, StepInfo), types)
+            state = sampler.step(begun, subject.bowl(), seeded())
+        require(isinstance(state, ChainState), f"step returns a {type(state).__name__}, not a ChainState.")
         require_tensor(state.x, shape, "step")
-        require_tensor(info.grad, shape, "step, as StepInfo.grad,")
-        require_tensor(info.energy, (CHAINS,), "step, as StepInfo.energy,")
         steps = begun.steps, move(sampler, begun, subject.bowl()).steps
         require(steps == (0, STEPS), f"ChainState.steps is {steps[0]} at first and {steps[1]} after {STEPS} steps.")
 
@@ -76,31 +72,27 @@ def labels_stay(subject: SamplerSubject) -> None:
 
 @promise("samplers")
 def asks_grad_energy(subject: SamplerSubject) -> None:
-    """Only a step calls grad_energy(x, y), with images and their own labels, and it returns the results in StepInfo.
+    """Only a step calls grad_energy(x, y), with images and their own labels.
 
-    Call grad_energy(state.x, state.y) in step, or for a part grad_energy(state.x[i], state.y[i]). Return
-    StepInfo(energy, grad) of the images before the move, neither clipped nor scaled: diagnostics read them.
+    Call grad_energy(state.x, state.y) in step, or for a part grad_energy(state.x[i], state.y[i]).
     """
-    asked: list[tuple[Tensor, Tensor | None, Tensor, Tensor]] = []
+    asked: list[tuple[Tensor, Tensor | None]] = []
 
     def grad_energy(x: Tensor, y: Tensor | None, /) -> tuple[Tensor, Tensor]:
-        energy, grad = subject.bowl(1.0)(x, y)
-        asked.append((x.clone(), y, energy.clone(), grad.clone()))
-        return energy, grad
+        asked.append((x.clone(), y))
+        return subject.bowl(1.0)(x, y)
 
     for y in subject.kinds:
         asked.clear()
         sampler = subject.build()
         state = sampler.init(CHAINS, y, generator=seeded())
         require(not asked, "init asks for energies.")
-        _, info = sampler.step(state, grad_energy, seeded())
+        sampler.step(state, grad_energy, seeded())
         require(bool(asked), "step does not ask for the gradient.")
-        x, labels, energy, grad = asked[0]
+        x, labels = asked[0]
         require(x.shape[1:] == subject.data.shape and len(x) > 0, f"step asks for the gradient of {tuple(x.shape)}.")
         if len(x) == CHAINS:
             require(same(labels, y), "step asks for the gradient with other labels than those of its chains.")
-            right = torch.allclose(info.energy, energy) and torch.allclose(info.grad, grad)
-            require(right, "StepInfo differs from grad_energy of the images before the step.")
 
 
 @promise("samplers")
@@ -117,7 +109,7 @@ def leaves_its_arguments(subject: SamplerSubject) -> None:
             require(same(shown, subject.train), "inform changes the training images in place.")
         state = sampler.init(CHAINS, y, generator=seeded())
         before = copy_tensors(state)
-        ended, _ = sampler.step(state, subject.bowl(), seeded())
+        ended = sampler.step(state, subject.bowl(), seeded())
         require(same(state, before), "step changes the state that it is given.")
         before = copy_tensors(ended)
         sampler.finish(ended)

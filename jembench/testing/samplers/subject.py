@@ -97,7 +97,7 @@ def move(sampler: Sampler, state: ChainState, grad_energy: GradEnergy, seed: int
     """Move chains by some steps."""
     generator = seeded(seed)
     for _ in range(steps):
-        state, _ = sampler.step(state, grad_energy, generator)
+        state = sampler.step(state, grad_energy, generator)
     return state
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Generator, Tensor
 
-from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
+from jembench.interfaces import ChainState, DataSpec, GradEnergy
 from jembench.parts import Langevin, PersistentChains, langevin_step
 
 NO_CLASS = -1
@@ -25,16 +25,16 @@ class NoiseFirst(Langevin):
     It is that of the code of Du & Mordatch (2019): the energy and gradient of a step are those of z.
     """
 
-    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Take one step with every chain."""
         x = state.x
         noise = torch.randn(x.shape, generator=generator, device=x.device, dtype=x.dtype)
         z = x.add(noise, alpha=self.noise)
-        energy, grad = grad_energy(z, state.y)
+        _, grad = grad_energy(z, state.y)
         moved = langevin_step(
             z, grad, step_size=self.step_size, noise=0.0, generator=generator, clip=self.clip, bounds=self.bounds
         )
-        return state._replace(x=moved, steps=state.steps + 1), StepInfo(energy, grad)
+        return state._replace(x=moved, steps=state.steps + 1)
 
 
 def from_unit(bounds: tuple[float, float], *, steps: int, step_size: float, noise: float, clip: float) -> NoiseFirst:

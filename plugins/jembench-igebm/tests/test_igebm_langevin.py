@@ -37,7 +37,7 @@ def test_a_step_by_hand_in_units_of_0_to_1(data):
         return torch.zeros(1), (slope / (high - low)).view_as(x)
 
     x = (low + (high - low) * unit).view(1, *data.shape)
-    state, info = make(data=data).step(ChainState(x), grad_energy, generator())
+    state = make(data=data).step(ChainState(x), grad_energy, generator())
     found = (state.x.flatten() - low) / (high - low)
     expected = unit + noise - torch.tensor([0.04, -0.04, 0.1, -0.1, -0.1, 0.1])
     torch.testing.assert_close(found, expected.clamp(0, 1), rtol=0, atol=1e-5)
@@ -45,7 +45,6 @@ def test_a_step_by_hand_in_units_of_0_to_1(data):
     assert found[4] == 1
     assert found[5] == 0
     assert state.steps == 1
-    torch.testing.assert_close(info.grad.flatten() * (high - low), slope)
 
 
 def test_the_published_constants():
@@ -83,7 +82,7 @@ def test_chains_without_classes_are_kept_without():
 def test_a_loaded_sampler_goes_on_as_the_first_would_have():
     def go(sampler, seed):
         state = sampler.init(4, torch.tensor([3, 1, 0, 0]), generator=generator(seed))
-        state, _ = sampler.step(state, zero, generator(seed))
+        state = sampler.step(state, zero, generator(seed))
         sampler.finish(state)
         return sampler.kept()
 

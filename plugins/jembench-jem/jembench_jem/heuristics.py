@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
-from jembench.interfaces import Batch, ChainState, GradEnergy, Loss, Negatives, StepInfo
+from jembench.interfaces import Batch, ChainState, GradEnergy, Loss, Negatives
 from jembench.parts import Langevin, hybrid_loss, langevin_step
 from jembench_jem.model import JEM
 
@@ -80,10 +80,10 @@ class ProperLangevin(Langevin):
     offset: float
     temperature: float
 
-    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Take one step with every chain."""
-        energy, grad = grad_energy(state.x, state.y)
+        _, grad = grad_energy(state.x, state.y)
         size = self.step_size * (1 + state.steps / self.offset) ** -self.decay
         noise = (2 * size * self.temperature) ** 0.5
         x = langevin_step(state.x, grad, step_size=size, noise=noise, generator=generator)
-        return state._replace(x=x, steps=state.steps + 1), StepInfo(energy, grad)
+        return state._replace(x=x, steps=state.steps + 1)

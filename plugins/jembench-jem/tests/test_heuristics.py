@@ -88,7 +88,7 @@ def test_noise_has_twice_the_variance_of_a_step_and_steps_decay():
     def uphill(x, y):
         return x.flatten(1).sum(1), torch.ones_like(x)
 
-    moved, _ = sampler.step(state, uphill, torch.Generator().manual_seed(0))
+    moved = sampler.step(state, uphill, torch.Generator().manual_seed(0))
     assert moved.steps == 7
     assert moved.x.mean().item() == pytest.approx(-0.05, abs=4 * math.sqrt(0.025 / x.numel()))
     assert moved.x.var().item() == pytest.approx(2 * 0.05 * 0.25, rel=0.02)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Generator, Tensor
 
-from jembench.interfaces import ChainState, DataSpec, GradEnergy, StepInfo
+from jembench.interfaces import ChainState, DataSpec, GradEnergy
 
 
 class Known(NamedTuple):
@@ -56,7 +56,7 @@ class MALA:
         """n new chains."""
         return self.start(n, y, generator=generator)
 
-    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> tuple[ChainState, StepInfo]:
+    def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Propose a step to every chain, which takes it or stays. One gradient a step, and one more at the first."""
         before = _known(state, grad_energy)
         noise = torch.randn(state.x.shape, generator=generator, device=state.x.device)
@@ -69,7 +69,7 @@ class MALA:
         moved = Evaluated(*state._replace(x=_where(accepted, proposed, state.x), steps=state.steps + 1))
         energy = _where(accepted, after.energy, before.energy)
         moved.known = Known(grad_energy, energy, _where(accepted, after.grad, before.grad))
-        return moved, StepInfo(before.energy, before.grad)
+        return moved
 
     def _log_density(self, to: Tensor, x: Tensor, grad: Tensor) -> Tensor:
         """log q(to|x), up to a constant: (B,)."""
