@@ -13,7 +13,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from graphlib import TopologicalSorter
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import progress, stopping
@@ -39,7 +38,7 @@ POLL = 0.5
 """Seconds between two reads of endings and statuses."""
 
 PAUSE = 1.0
-"""Seconds between two attempts to submit held units."""
+"""Seconds until a unit that was held back is submitted again."""
 
 SHARE = 0.05
 """The largest share of the driver's time for reading statuses."""
@@ -159,12 +158,9 @@ class Dispatch:
     store: Store
     executor: Executor
     events: Events
-    _open: dict[str, int] = field(default_factory=dict, init=False)  # units that are not done, with their order
-    _sorter: TopologicalSorter[str] = field(default_factory=TopologicalSorter, init=False)
+    _open: dict[str, float] = field(default_factory=dict, init=False)  # not done, with the time of the next attempt
     _running: dict[str, WorkStatus] = field(default_factory=dict, init=False)  # submitted, with the last known status
-    _held: list[str] = field(default_factory=list, init=False)  # units to submit later
     _failures: list[Ended] = field(default_factory=list, init=False)
-    _next_try: float = field(default=0.0, init=False)
     _next_read: float = field(default=0.0, init=False)
 
     def run(self) -> None:
@@ -175,11 +171,8 @@ class Dispatch:
             OutOfTime: if their deadline passed.
         """
         try:
-            for order, (unit, work) in enumerate(self.units.items()):
-                self._open[unit] = order
-                self._sorter.add(unit, *(self.units.keys() & work.after))
-                self.events.send(Event(kind="queued"), work.fit, unit)
-            self._sorter.prepare()
+            for unit in self.units:
+                self._queue(unit)
             deadline = min((work.deadline or math.inf for work in self.units.values()), default=math.inf)
             late = False
             while self._running or (self._open and not late):
@@ -204,20 +197,17 @@ class Dispatch:
 
     def _submit(self) -> None:
         """Submit the units that can start, unless another process works on them or has done them."""
-        units = tuple(unit for unit in self._sorter.get_ready() if unit in self._open)
-        if time.monotonic() >= self._next_try:
-            self._next_try = time.monotonic() + PAUSE
-            units, self._held = (*units, *self._held), []
-        jobs, busy = [], in_work(self.store.leases) if units else set()
-        for unit in units:
+        ready = [(order, unit) for order, unit in enumerate(self.units) if self._can_start(unit)]
+        jobs, busy = [], in_work(self.store.leases) if ready else set()
+        for order, unit in ready:
             work = self.units[unit]
             if is_done(work, self.store):
                 self._finish(unit)
                 self.events.send(Event(kind="ended", values={"how": "done"}), work.fit, unit)
             elif busy & {unit, work.fit.id, *(cell.id for cell in work.cells)}:
-                self._hold(unit, BUSY)
+                self._queue(unit, BUSY, pause=PAUSE)
             else:
-                job = work.job(self._open[unit])
+                job = work.job(order)
                 self._running[unit] = WorkStatus(state="queued")
                 write_atomically(self.store.works.path(unit), job.text.encode(), durable=False)
                 self.store.works.set_status(unit, self._running[unit])
@@ -225,9 +215,14 @@ class Dispatch:
         if jobs:
             self.executor.submit(jobs)
 
-    def _hold(self, unit: str, reason: str) -> None:
-        """Postpone the submission of a unit."""
-        self._held.append(unit)
+    def _can_start(self, unit: str) -> bool:
+        """Return whether a unit is to be submitted now: all units that must end before it have."""
+        waits = unit in self._running or not self._open.keys().isdisjoint(self.units[unit].after)
+        return not waits and time.monotonic() >= self._open.get(unit, math.inf)
+
+    def _queue(self, unit: str, reason: str = "", pause: float = 0.0) -> None:
+        """Note that a unit is to be submitted after a pause in seconds."""
+        self._open[unit] = time.monotonic() + pause
         self.events.send(Event(kind="queued", text=reason), self.units[unit].fit, unit)
 
     def _record(self, ended: Ended) -> None:
@@ -244,7 +239,7 @@ class Dispatch:
         if ended.how == "done":
             self._finish(ended.id, failed=bool(ended.text))
         elif ended.how in ("busy", "stopped"):
-            self._hold(ended.id, BUSY if ended.how == "busy" else "")
+            self._queue(ended.id, BUSY if ended.how == "busy" else "", pause=PAUSE)
         else:
             self._failures.append(ended)
             self._drop(ended.id)
@@ -260,7 +255,6 @@ class Dispatch:
             self._drop(unit, self.units[unit].fit.id)
         else:
             del self._open[unit]
-        self._sorter.done(unit)
 
     def _drop(self, unit: str, fit: str = "") -> None:
         """Leave out a unit and the units that depend on it; ``fit``: only those of the fit with this id."""
