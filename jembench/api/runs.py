@@ -20,11 +20,12 @@ from jembench.catalog import discovery, registry
 from jembench.catalog.options import options_of
 from jembench.errors import Fallback, SpecError
 from jembench.experiment import suite as suites
+from jembench.experiment.attacks import attack_suite
 from jembench.experiment.crossing import make_plan, plan_fits
 from jembench.experiment.names import display_names
 from jembench.experiment.plan import Plan
 from jembench.experiment.stored import plan_named, started, with_imports
-from jembench.experiment.suite import Suite, of_attack
+from jembench.experiment.suite import Suite
 from jembench.experiment.sweep import bare_name
 from jembench.report.headings import known_as
 from jembench.report.published import Published, published_numbers
@@ -208,27 +209,15 @@ def attack(
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
     options |= {"budget": budget}
     place = opened(store if store is not None else fits[0].store.root if fits else "runs").store
+    data = [fit.plan.dataset.text() for fit in fits] or texts(datasets, dataset_spec) or []
+    suite = attack_suite(name, options, list(dict.fromkeys(data)))
     if fits:
-        data = list(dict.fromkeys(fit.plan.dataset.text() for fit in fits))
-        suite = of_attack(name, options, models=(), datasets=data, seeds=())
         plan = plan_fits(suite, [fit.plan for fit in fits], limit)
         plan = _named(plan, model_specs({name: fit.plan.key.model for name, fit in named.items()}, names)[1])
     else:
         how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "names": names}
-        plan = plan_attack(name, place, models=models, datasets=datasets, seeds=seeds, **how, **options)
+        plan = plan_run(suite, place, models=models, seeds=seeds, **how)
     return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), progress=progress))
-
-
-def plan_attack(name: str, store: Store, *, models: Any, datasets: Any, seeds: Any, **given: Any) -> Plan:
-    """Return the plan of :func:`attack`; models may be the names of imported fits of the store.
-
-    ``given`` has names, recipe, settings and limit as :func:`plan_run` takes them, and the options of the attack.
-    """
-    how = {key: given.pop(key) for key in ("names", "recipe", "settings", "limit")}
-    specs, how["names"] = model_specs(models, how["names"])
-    data = texts(datasets, dataset_spec) or []
-    suite = of_attack(name, given, models=specs or [], datasets=data, seeds=seed_numbers(seeds))
-    return plan_run(suite, store, **how)
 
 
 def train(

@@ -4,11 +4,12 @@ from typing import Any
 
 import click
 
-from jembench.api.runs import plan_attack
+from jembench.api.runs import plan_run
 from jembench.cli import options
 from jembench.cli.output import plugins_aside
 from jembench.cli.parameters import ATTACK, COUNT, DATASETS, LIST, MODELS, SEEDS
 from jembench.cli.run import carry_out
+from jembench.experiment.attacks import attack_suite
 from jembench.metrics.attacks import BUDGETS
 from jembench.store.store import Store
 
@@ -75,6 +76,7 @@ def attack(ctx: click.Context, /, attack: str, dataset: list[str], **given: Any)
     figures` draws the curves.
     """
     command = options.run_command(given)
+    how = {key: given.pop(key) for key in ("models", "seeds", "recipe", "settings", "names", "limit")}
     with plugins_aside():
-        plan = plan_attack(attack, Store(command.store), datasets=dataset, **given)
+        plan = plan_run(attack_suite(attack, given, dataset), Store(command.store), **how)
     return carry_out(ctx, plan, (), command)

@@ -1,21 +1,22 @@
-"""The metrics of attacks, for every combination of options. Imports no torch."""
+"""The suite of an attack: its metrics for every combination of options. Imports no torch."""
 
 import itertools
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jembench.catalog import discovery
 from jembench.catalog.options import options_of
 from jembench.catalog.spec import Spec, parse
 from jembench.errors import unknown
+from jembench.experiment.suite import Run, Suite
 from jembench.experiment.sweep import bare_name
 
 ATTACKS = ("pgd", "boundary", "pointwise", "transfer", "distal")
 """The attacks of core. An attack of a plugin is named by its metric."""
 
 
-def attack_metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tuple[str, ...]:
-    """Return the metrics of an attack on a dataset, one for each combination of its options.
+def attack_suite(attack: str, options: Mapping[str, Any], datasets: Sequence[str]) -> Suite:
+    """Return the suite of an attack, which names no models: a metric for each combination of its options.
 
     The default budget is ``quick`` on digits, ``paper`` elsewhere. A refined model is compared with the same model
     without refinement, to which the options of chains and of their gradient do not apply.
@@ -23,11 +24,20 @@ def attack_metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tup
     Args:
         attack: the name of an attack or of a metric, or a spec with some of its options.
         options: a value or a list of values each; None: the option is not given.
-        dataset: the spec of the dataset.
+        datasets: specs, each with a block of its own.
 
     Raises:
         SpecError: if there is no such attack.
     """
+    title, runs = f"Robustness: {attack}", list[Run]()
+    for dataset in datasets:
+        own = title if len(datasets) == 1 else f"{title}, {bare_name(dataset)}"
+        runs.append(Run(title=own, datasets=(dataset,), metrics=_metrics(attack, options, dataset)))
+    return Suite(name="robustness", title=title, runs=tuple(runs), datasets=tuple(datasets))
+
+
+def _metrics(attack: str, options: Mapping[str, Any], dataset: str) -> tuple[str, ...]:
+    """Return the metrics of an attack on a dataset."""
     known = {component.name for component in discovery.components("metrics")}
     own = parse(attack)
     name = own.name

@@ -16,7 +16,6 @@ from jembench.catalog import packages, spec
 from jembench.catalog.validation import Option, parse, read
 from jembench.errors import SpecError, unknown
 from jembench.experiment import claims
-from jembench.experiment.attacks import attack_metrics
 from jembench.experiment.claims import Claim
 from jembench.experiment.recipe import AtLeast1, Positive
 from jembench.experiment.sweep import Grid, bare_name, covers
@@ -163,35 +162,6 @@ class Suite:
             runs = [new for run in runs for new in run.with_models(models)]
         on = self.datasets if datasets is None else tuple(datasets)
         return dataclasses.replace(self, runs=tuple(runs), datasets=on)
-
-
-def of_attack(
-    name: str, options: Mapping[str, Any], *, models: Sequence[str], datasets: Sequence[str], seeds: Sequence[int]
-) -> Suite:
-    """Return the suite of one attack on some models.
-
-    Args:
-        name: of an attack or of a metric.
-        options: as for :func:`jembench.experiment.attacks.attack_metrics`.
-        models: specs.
-        datasets: specs.
-        seeds: of the models.
-
-    Raises:
-        SpecError: if there is no such attack.
-    """
-    title = f"Robustness: {name}"
-    runs = [
-        Run(
-            title=title if len(datasets) == 1 else f"{title}, {bare_name(dataset)}",
-            models=tuple(models),
-            datasets=(dataset,),
-            metrics=attack_metrics(name, options, dataset),
-            seeds=tuple(seeds),
-        )
-        for dataset in datasets
-    ]
-    return Suite(name="robustness", title=title, runs=tuple(runs), datasets=tuple(datasets))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

@@ -7,11 +7,11 @@ import pytest
 from jembench.catalog import packages
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
+from jembench.experiment.attacks import attack_suite
 from jembench.experiment.claims import Claim, Fit, Paper
 from jembench.experiment.crossing import fit_names_of, make_plan, presentation
 from jembench.experiment.recipe import load as load_recipe
 from jembench.experiment.stored import with_imports
-from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import covers
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import FitKey
@@ -182,8 +182,7 @@ def test_a_grid_adds_its_metrics_to_those_of_its_block(installed):
 
 def test_an_attack_on_several_datasets_has_a_block_for_each():
     options = {"norm": ["linf", "l2"], "refine": "1", "images": 5, "eps": None}
-    suite = of_attack("pgd", options, models=[ANY], datasets=["digits", "cifar10"], seeds=[0])
-    plan = make_plan(suite)
+    plan = make_plan(attack_suite("pgd", options, ["digits", "cifar10"]).replaced(models=[ANY]))
     assert metrics_on(plan, "digits") == [
         "pgd:budget=quick,images=5",
         "pgd:budget=quick,images=5,refine=1",
@@ -192,12 +191,12 @@ def test_an_attack_on_several_datasets_has_a_block_for_each():
     ]
     assert metrics_on(plan, "cifar10")[-1] == "pgd:images=5,norm=l2,refine=1"
     assert [part.title for part in plan.parts] == ["Robustness: pgd, digits", "Robustness: pgd, cifar10"]
-    spec = of_attack("pgd:steps=5", {"norm": "l2"}, models=[ANY], datasets=["cifar10"], seeds=[0])
-    assert metrics_on(make_plan(spec), "cifar10") == ["pgd:norm=l2,steps=5"]
+    spec = attack_suite("pgd:steps=5", {"norm": "l2"}, ["cifar10"])
+    assert metrics_on(make_plan(spec.replaced(models=[ANY])), "cifar10") == ["pgd:norm=l2,steps=5"]
     with pytest.raises(
         SpecError, match=r"^There is no attack named 'pdg'\. Nearest: pgd\. Known: boundary, distal, pgd,"
     ):
-        of_attack("pdg", {}, models=[ANY], datasets=["digits"], seeds=[0])
+        attack_suite("pdg", {}, ["digits"])
 
 
 BOTH = 'title = "Both"\ninclude = ["few", "more"]\n'

@@ -13,10 +13,10 @@ from jembench.cli.attack import attack as attack_command
 from jembench.cli.run import run as run_command
 from jembench.errors import PluginError
 from jembench.experiment import suite as suites
+from jembench.experiment.attacks import attack_suite
 from jembench.experiment.claims import Claim, Fit, Paper, load, of_table, read
 from jembench.experiment.crossing import make_plan
 from jembench.experiment.plan import plan_fit
-from jembench.experiment.suite import of_attack
 from jembench.experiment.sweep import bare_name
 from jembench.interfaces import Value
 from jembench.report.claims import CLAIM_FIELDS, _pairs, document, judge
@@ -67,8 +67,8 @@ def plan(command):
     if words[:2] == ["jembench", "attack"]:
         given = attack_command.make_context("attack", words[2:], resilient_parsing=True).params
         what = {name: given[name] for name in ("norm", "refine", "eot") if given[name]}
-        chosen = {"models": given["models"], "datasets": given["dataset"], "seeds": given["seeds"]}
-        return make_plan(of_attack(given["attack"], what, **chosen))
+        suite = attack_suite(given["attack"], what, given["dataset"])
+        return make_plan(suite.replaced(models=given["models"], seeds=given["seeds"]))
     assert words[:2] == ["jembench", "run"]
     given = run_command.make_context("run", words[2:], resilient_parsing=True).params
     chosen = {"models": given["models"], "datasets": given["dataset"], "seeds": given["seeds"]}
