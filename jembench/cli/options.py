@@ -51,7 +51,6 @@ device = click.option(
 max_hours = click.option(
     "--max-hours",
     type=parameters.HOURS,
-    metavar="H",
     help="Stop training, or an attack, cleanly after H hours (exit code 3). The same command resumes it.",
 )
 

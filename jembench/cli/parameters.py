@@ -3,7 +3,6 @@
 ``eval "$(_JEMBENCH_COMPLETE=bash_source jembench)"`` turns completion on. Imports no torch.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from click.shell_completion import CompletionItem
 from jembench.catalog import discovery, registry
 from jembench.catalog.discovery import Kind
 from jembench.catalog.spec import split_list
+from jembench.catalog.validation import read_text
 from jembench.errors import SpecError
 from jembench.experiment import attacks
 from jembench.experiment import recipe as recipes
@@ -40,10 +40,10 @@ class Text(click.types.StringParamType):
     file: bool = False
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Read a text; a list from an experiment's file stays a list."""
+        """Read a text; a value from an experiment's file is read already."""
         if isinstance(value, str):
             return split_list(value) if self.several else self.read(value)
-        return list(value)
+        return list(value) if self.several else value
 
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         """Return the name of the value in helps."""
@@ -91,19 +91,9 @@ class _Count(click.IntRange):
         return "N"
 
 
-class _Hours(click.FloatRange):
-    """A finite number above 0, unlike click's range, which allows infinity and "nan"."""
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        hours: float = super().convert(value, param, ctx)
-        if not math.isfinite(hours):
-            self.fail(f"{value} is not a number of hours.", param, ctx)
-        return hours
-
-
 PATH = click.Path(path_type=Path)
 COUNT = _Count(min=1)
-HOURS = _Hours(min=0, min_open=True)
+HOURS = Text("H", read=lambda text: read_text(text, recipes.Positive, "--max-hours"))
 JOBS = Text("N|auto", read=_jobs)
 LIST = SEEDS = Text("LIST", several=True)
 

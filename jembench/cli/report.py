@@ -98,8 +98,7 @@ def _claims(store: Store, which: Selection, format: str) -> Any:
             "`jembench report --claims`."
         )
     asked = with_imports(which.suite, store).claims if which.suite else claims.load()
-    selected = which if which.suite else selection(limit=which.limit)
-    cells, _, _ = selected.of(store)
+    cells, _, _ = which.of(store)
     found = verdicts.judge(asked, cells, store.read_arrays, store=store.root)
     return formats.render(verdicts.document(found), format)
 

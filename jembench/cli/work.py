@@ -9,10 +9,8 @@ import json
 import operator
 import os
 import platform
-import shlex
 import signal
 import sys
-import textwrap
 import threading
 import time
 import traceback
@@ -165,7 +163,7 @@ def status(store: Path, format: str) -> None:
     width = narrow_width()
     shown.sort(key=operator.attrgetter("command"))
     for command, group in itertools.groupby(shown, operator.attrgetter("command")):
-        click.echo(_wrapped(command, width))
+        click.echo(printable(command))
         rows = [(u.id, u.state, _ago(u.since), "\n".join(_progress(u, store))) for u in group]
         print_table(("unit", "state", "for", "work"), rows, width)
     if not shown:
@@ -189,13 +187,6 @@ def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
 def _shortened(spec: str) -> str:
     half = LONGEST // 2 - 1
     return spec if len(spec) <= LONGEST else f"{spec[:half]}...{spec[-half:]}"
-
-
-def _wrapped(command: str, width: int) -> str:
-    """Return a command in lines that a shell reads as one."""
-    words = " ".join(word.replace(" ", "\0") for word in map(shlex.quote, shlex.split(command)))
-    lines = textwrap.wrap(words, width - 6, break_long_words=False, break_on_hyphens=False)
-    return printable(" \\\n    ".join(lines).replace("\0", " "))
 
 
 def _ago(since: float | None) -> str:

@@ -50,9 +50,10 @@ class FitPlan:
         """
         return registry.resolve("samplers", self.recipe.chains.sampler) if self.recipe.chains.sampler else None
 
-    def components(self, *, sampled: bool) -> list[Component]:
-        """Return the components of the fit, including its sampler if ``sampled``."""
-        parts = [self.model, self.dataset, self.sampler if sampled else None]
+    @property
+    def components(self) -> list[Component]:
+        """The components of the fit, including the sampler of its recipe."""
+        parts = [self.model, self.dataset, self.sampler]
         of_recipe = [component for component in self.recipe.components if component.distribution != "jembench"]
         return [component for part in parts if part for component in part.uses] + of_recipe
 

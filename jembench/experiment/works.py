@@ -161,7 +161,7 @@ def _parts(plan: Plan) -> dict[str, int]:
 
 def _versions(fit: FitPlan, cells: Iterable[CellPlan]) -> dict[str, str]:
     """Return the version of each distribution of a fit and its cells, with a digest of its code."""
-    components = [*fit.components(sampled=True), *(part for cell in cells for part in cell.metric.uses)]
+    components = [*fit.components, *(part for cell in cells for part in cell.metric.uses)]
     packages = {"jembench": (__version__, "jembench")}
     packages |= {part.distribution: (part.version, part.module) for part in components if part.version}
     return {

@@ -40,7 +40,6 @@ class Ready(NamedTuple):
 
     dataset: Dataset
     has: frozenset[Capability]
-    sampled: bool  # True if the recipe's sampler draws its chains
     iterations: int
     reasons: dict[str, Unavailable]  # metric -> the reason why it cannot be computed, with the remedy
 
@@ -170,7 +169,7 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
                     raise
                 except BaseException:  # an error of a plugin becomes the outcome of its cell
                     pass
-        state = Ready(data.dataset, capabilities(model), sampler is not None, iterations, reasons)
+        state = Ready(data.dataset, capabilities(model), iterations, reasons)
         ready |= {fit.key.id: state for fit in fits}
     return Outlook(plan, ready, datasets.absent)
 

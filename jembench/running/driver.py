@@ -56,6 +56,11 @@ class RunOptions(NamedTuple):
     skip_missing: bool = False
     trackers: Sequence[str] | None = None  # specs; None: those of the environment
 
+    @property
+    def deadline(self) -> float | None:
+        """The time after ``max_hours`` from now, UTC in seconds since 1970; None: there is no limit."""
+        return None if self.max_hours is None else time.time() + 3600 * self.max_hours
+
 
 _DEFAULT = RunOptions()
 
@@ -85,8 +90,7 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
         outlook = look_ahead(plan)
         outlook.refuse_missing(skip_missing=how.skip_missing)
         ready = outlook.fits
-    deadline = None if how.max_hours is None else time.time() + 3600 * how.max_hours
-    planned = works(plan, store.is_trained, slots=executor.slots, deadline=deadline, command=provenance.COMMAND)
+    planned = works(plan, store.is_trained, slots=executor.slots, deadline=how.deadline, command=provenance.COMMAND)
     units, cells = {work.id: work for work in planned}, {cell.id: cell for cell in plan.cells}
     worker: Worker | None = None
     if executor.in_process:

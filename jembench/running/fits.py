@@ -89,17 +89,16 @@ def make_model(
     return model
 
 
-def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: Any = None) -> Trainer:
-    """Make the trainer of a fit before its first iteration, of ``model`` if it is given.
+def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: Any) -> Trainer:
+    """Make the trainer of a fit's model before its first iteration.
 
     Raises:
         SpecError: if the dataset has no labels, or batches cannot be divided among the processes.
         PluginError: if the model fails on images of the dataset's shape.
     """
-    model = make_model(fit, dataset) if model is None else model
-    train, data = dataset.split("train"), dataset.spec
+    data = dataset.spec
     try:
-        return Trainer(model, data, train, fit.recipe, seed=fit.seed, device=device)
+        return Trainer(model, data, dataset.split("train"), fit.recipe, seed=fit.seed, device=device)
     except torch.OutOfMemoryError:
         raise
     except RuntimeError as error:  # of the network's first pass
@@ -173,7 +172,7 @@ class FitWork:
                 model = make_model(self.fit, self.bank.dataset, self.note, self.bank.device)
             at_once = self.fit.model.is_pretrained or is_fitted(model)
             size = 1 if at_once else processes.group.size
-            blank, start = new_record(self.fit, model, self.bank.device, self.command, size), time.perf_counter()
+            blank, start = new_record(self.fit, self.bank.device, self.command, size), time.perf_counter()
             try:
                 with isolated(f"The training of {self.fit.requested}", self.note):
                     record = (self._fit if at_once else self._train)(model, blank, folder)
@@ -311,11 +310,8 @@ class FitWork:
         )
 
 
-def new_record(
-    fit: FitPlan, model: nn.Module, device: torch.device = CPU, command: str = "", size: int = 1
-) -> FitRecord:
+def new_record(fit: FitPlan, device: torch.device = CPU, command: str = "", size: int = 1) -> FitRecord:
     """Return the record of a fit before training by ``size`` processes."""
-    made_by = fit.components(sampled=getattr(model, "chains", "none") != "none")
     return FitRecord(
         key=fit.key,
         status="done",
@@ -326,7 +322,7 @@ def new_record(
         seconds=0.0,
         iteration_seconds=[],
         interventions=[],
-        provenance=provenance.collect(str(device), made_by, command) | {"processes": size},
+        provenance=provenance.collect(str(device), fit.components, command) | {"processes": size},
         identity=fit.identity,
     )
 

@@ -61,7 +61,7 @@ def import_fit(importer: str, file: Path, model: str | None, dataset: str, name:
     folder = store.fit_folder(fit.key)
     checkpoint.write(folder / "sampler.safetensors", kept)
     checkpoint.write(folder / "model.safetensors", dict(made.state_dict()))
-    record = fits.new_record(fit, made)
+    record = fits.new_record(fit)
     source = {"name": name, "importer": str(reader.component), "file": file.name, "sha256": sha256}
     about = {**record.provenance, "imported": source}
     store.write_fit(record._replace(status="imported", files=fits.digests(folder), provenance=about))

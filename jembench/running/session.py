@@ -130,7 +130,7 @@ def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
     import torch
 
     fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
-    parts = [part for fit in pending.fits for part in fit.components(sampled=True)]
+    parts = [part for fit in pending.fits for part in fit.components]
     own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
     gpus = torch.cuda.device_count() if how.device in ("auto", "cuda") else 0
     together = any(fit.recipe.processes > 1 for fit in fits)
@@ -156,7 +156,6 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
     check_options(how)
     with display() as shown:
         device, dataset = devices.resolve(how.device), fit.dataset.make()
-        deadline = None if how.max_hours is None else time.time() + 3600 * how.max_hours
         check_stored([fit], store)
         is_trained = store.is_trained(fit.key)
         if not is_trained:
@@ -167,7 +166,7 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
             trackers = () if is_trained else chosen_trackers(how.trackers)
             with Events(shown, store, trackers) as events, events.reporting(fit.key) as report:
                 bank = FeatureBank(dataset, store, device)
-                work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=deadline)
+                work = FitWork(fit=fit, bank=bank, store=store, report=report, deadline=how.deadline)
                 with when_free(store, fit.key.id):
                     evaluation = work.load_or_train().evaluation()
             yield evaluation

@@ -25,7 +25,7 @@ from jembench.running.check import Datasets, Ready, look_ahead
 from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Events
 from jembench.running.fit_samples import write_samples
-from jembench.running.fits import FitWork, make_trainer
+from jembench.running.fits import FitWork, make_model, make_trainer
 from jembench.running.measure import Arrays, failed, measure, not_applicable
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell, Outcome
@@ -211,7 +211,7 @@ class _Unit(FitWork):
         self, cell: CellPlan, outcome: Outcome, arrays: Arrays = _NO_ARRAYS, used: Iterable[Component] = ()
     ) -> None:
         """Write the outcome of a cell with its provenance."""
-        made_by = [*self.fit.components(sampled=self.ready.sampled), cell.metric.component, *used]
+        made_by = [*self.fit.components, cell.metric.component, *used]
         fit = self.store.read_fit(self.fit.key)
         about = {
             "limit": cell.limit,
@@ -248,6 +248,6 @@ def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:
     with stopping.deferred():  # torchrun sends signals to all processes, and rank 0 ends the work of all
         while fit_id := processes.group.broadcast(""):
             dataset = known[fit_id].dataset.make()
-            trainer = make_trainer(known[fit_id], dataset, device)
+            trainer = make_trainer(known[fit_id], dataset, device, make_model(known[fit_id], dataset))
             with devices.threads_for(dataset.spec, device):
                 processes.group.follow(trainer)

@@ -261,4 +261,4 @@ def test_a_plan_s_models_have_the_recipe_s_options(make):
 def test_a_recipe_without_chains_names_no_sampler():
     (fit,) = make_plan(suite_of(["digits"], models=["glow"], metrics=["accuracy"])).fits
     assert fit.sampler is None
-    assert {component.name for component in fit.components(sampled=True)} == {"glow", "digits"}
+    assert {component.name for component in fit.components} == {"glow", "digits"}

@@ -8,7 +8,7 @@ from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Source
 from jembench.running.caches import FeatureBank
 from jembench.running.check import look_ahead
-from jembench.running.fits import make_trainer
+from jembench.running.fits import make_model, make_trainer
 from jembench.running.selection import selector
 from jembench.training.fit import Selected
 
@@ -22,7 +22,7 @@ def selecting(plan, store):
     def selecting(model, *settings):
         (fit,) = plan(model, settings=settings).fits
         bank = FeatureBank(fit.dataset.make(), store, torch.device("cpu"))
-        trainer = make_trainer(fit, bank.dataset, bank.device)
+        trainer = make_trainer(fit, bank.dataset, bank.device, make_model(fit, bank.dataset))
         return trainer, selector(fit, bank, trainer)
 
     return selecting
