@@ -19,7 +19,7 @@ from jembench.interfaces.evaluation import Checked
 from jembench.models.capabilities import capabilities
 from jembench.models.objective import as_model
 from jembench.plugin import resolve
-from jembench.running.check import PlannedFit
+from jembench.running.planned import PlannedFit
 
 ROOT = Path(__file__).parent.parent
 PLUGINS = ROOT / "docs" / "reference" / "plugins.md"

@@ -255,7 +255,7 @@ def _trainer(place: Place, *fit: Any) -> Iterator[Any]:
     """Make a trainer on blank images, whose memory is freed afterwards."""
     from jembench.data.datasets import blank, make
     from jembench.models.execution import forget_compiled
-    from jembench.running.fits import make_model
+    from jembench.running.building import make_model
     from jembench.training.loop import Trainer
 
     plan = _fit(place, *fit)

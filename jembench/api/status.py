@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from jembench.errors import DamagedError, SpecError
 from jembench.experiment.works import Work
-from jembench.running.driver import is_done
+from jembench.running.dispatch import is_done
 from jembench.store.lease import in_work
 from jembench.store.store import Store
 from jembench.store.works import OLD

@@ -124,7 +124,7 @@ def sample(columns: int, output: Path, force: bool, device: str, store: Path, **
     first. The images shown are chosen at random.
     """
     from jembench.running import fit_samples
-    from jembench.running.fits import make_model
+    from jembench.running.building import make_model
 
     place = Store(store)
     with plugins_aside():

@@ -5,46 +5,25 @@ Imports no torch by itself, so that the driver needs little memory on a cluster.
 
 from __future__ import annotations
 
-import math
 import os
-import shlex
 import time
-import warnings
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from jembench import progress, stopping
+from jembench import progress
 from jembench.catalog import plugin_files, trust
-from jembench.errors import Fallback, JembenchError, OutOfTime, SpecError, WorkFailed
+from jembench.errors import SpecError
 from jembench.experiment.plan import Plan
 from jembench.experiment.works import Work, code_of, works
-from jembench.files import write_atomically
-from jembench.interfaces import Event
 from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
+from jembench.running.dispatch import Dispatch
 from jembench.running.events import VARIABLE, Events, chosen_trackers
-from jembench.stopping import Stopped
-from jembench.store.lease import in_work
 from jembench.store.store import Store
-from jembench.store.works import LOGS, WorkStatus
 
 if TYPE_CHECKING:
     from jembench.running.check import Ready
     from jembench.running.worker import Worker
-
-POLL = 0.5
-"""Seconds between two reads of endings and statuses."""
-
-PAUSE = 1.0
-"""Seconds until a unit that was held back is submitted again."""
-
-SHARE = 0.05
-"""The largest share of the driver's time for reading statuses."""
-
-BUSY = "another process works on it"
-"""The reason for waiting of a unit whose leases are held by another process."""
 
 
 class RunOptions(NamedTuple):
@@ -104,18 +83,19 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
         work = units[job.id]
         return worker.carry_out(work, Plan(plan.suite, [cells[cell.id] for cell in work.all_cells]))
 
-    def note_wait(unit: str, reason: str) -> None:
-        if store.works.status(unit).state == "queued":
-            store.works.set_status(unit, WorkStatus(state="queued", text=reason))
-
     options, environment = ([], {}) if executor.in_process else _call_of_workers(plan, planned, store, how)
+    dispatch = Dispatch(units, store, executor, events)
     driver = Driver(
-        store=store.root.absolute(), options=options, environment=environment, carry_out=carry_out, waits=note_wait
+        store=store.root.absolute(),
+        options=options,
+        environment=environment,
+        carry_out=carry_out,
+        waits=dispatch.note_wait,
     )
     try:
         with progress.phase("starting workers"):
             executor.open(driver)
-        Dispatch(units, store, executor, events).run()
+        dispatch.run()
     finally:
         with progress.phase("ending workers"):
             executor.close()
@@ -145,195 +125,3 @@ def _call_of_workers(
         "PYTHONSAFEPATH": "1",
     }
     return ["--store", str(store.root.absolute()), "--device", how.device, *skip, *plugins], environment
-
-
-@dataclass
-class Dispatch:
-    """The submission of the units of a run, and their states.
-
-    Args:
-        units: all units by their ids; those that others depend on come first.
-        store: of the results.
-        executor: after its ``open``.
-        events: receives the events.
-    """
-
-    units: Mapping[str, Work]
-    store: Store
-    executor: Executor
-    events: Events
-    _open: dict[str, float] = field(default_factory=dict, init=False)  # not done, with the time of the next attempt
-    _running: dict[str, WorkStatus] = field(default_factory=dict, init=False)  # submitted, with the last known status
-    _failures: list[Ended] = field(default_factory=list, init=False)
-    _next_read: float = field(default=0.0, init=False)
-
-    def run(self) -> None:
-        """Carry out all units.
-
-        Raises:
-            WorkFailed: if some units were not carried out.
-            OutOfTime: if their deadline passed.
-        """
-        try:
-            for unit in self.units:
-                self._queue(unit)
-            deadline = min((work.deadline or math.inf for work in self.units.values()), default=math.inf)
-            late = False
-            while self._running or (self._open and not late):
-                if not late and time.time() >= deadline:
-                    late = True  # no unit starts after its deadline, and running ones stop cleanly
-                    self.executor.cancel()
-                if not late:
-                    self._submit()
-                for ended in self.executor.ended(POLL):
-                    self._record(ended)
-                if not self.executor.in_process:  # which sends its events itself
-                    self._follow()
-            if self._open and not self._failures:
-                raise OutOfTime("The time is up. The same command goes on from there.")
-        except (KeyboardInterrupt, Stopped, OutOfTime) as error:
-            if self._running and not self.executor.in_process:  # which receives interrupts itself
-                self._cancel()
-            self._mark_unstarted("Received SIGINT" if isinstance(error, KeyboardInterrupt) else stopping.reason())
-            raise
-        if self._failures:
-            raise self._failed()
-
-    def _submit(self) -> None:
-        """Submit the units that can start, unless another process works on them or has done them."""
-        ready = [(order, unit) for order, unit in enumerate(self.units) if self._can_start(unit)]
-        jobs, busy = [], in_work(self.store.leases) if ready else set()
-        for order, unit in ready:
-            work = self.units[unit]
-            if is_done(work, self.store):
-                self._finish(unit)
-                self.events.send(Event(kind="ended", values={"how": "done"}), work.fit, unit)
-            elif busy & {unit, work.fit.id, *(cell.id for cell in work.cells)}:
-                self._queue(unit, BUSY, pause=PAUSE)
-            else:
-                job = work.job(order)
-                self._running[unit] = WorkStatus(state="queued")
-                write_atomically(self.store.works.path(unit), job.text.encode(), durable=False)
-                self.store.works.set_status(unit, self._running[unit])
-                jobs.append(job)
-        if jobs:
-            self.executor.submit(jobs)
-
-    def _can_start(self, unit: str) -> bool:
-        """Return whether a unit is to be submitted now: all units that must end before it have."""
-        waits = unit in self._running or not self._open.keys().isdisjoint(self.units[unit].after)
-        return not waits and time.monotonic() >= self._open.get(unit, math.inf)
-
-    def _queue(self, unit: str, reason: str = "", pause: float = 0.0) -> None:
-        """Note that a unit is to be submitted after a pause in seconds."""
-        self._open[unit] = time.monotonic() + pause
-        self.events.send(Event(kind="queued", text=reason), self.units[unit].fit, unit)
-
-    def _record(self, ended: Ended) -> None:
-        """Record the ending of a unit. Results in the store count: another run may have done the unit."""
-        if self._running.pop(ended.id, None) is None:
-            return
-        if ended.how != "done" and is_done(self.units[ended.id], self.store):
-            ended = Ended(id=ended.id, how="done", host=ended.host)
-        values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
-        event = Event(kind="ended", values=values, text=ended.text, worker=ended.host)
-        self.events.send(event, self.units[ended.id].fit, ended.id)
-        if ended.how in ("refused", "failed", "lost") or (ended.how == "stopped" and ended.text):
-            self.store.works.end(ended.id, ended.how, ended.text, ended.log)
-        if ended.how == "done":
-            self._finish(ended.id, failed=bool(ended.text))
-        elif ended.how in ("busy", "stopped"):
-            self._queue(ended.id, BUSY if ended.how == "busy" else "", pause=PAUSE)
-        else:
-            self._failures.append(ended)
-            self._drop(ended.id)
-
-    def _finish(self, unit: str, *, failed: bool = False) -> None:
-        """Mark a unit as done, so that units that depend on it can start.
-
-        ``failed`` is the failure of a training by the ending, since on a network file system the store may show the
-        model later. The units of its fit have their outcomes; those of fits that start from it get theirs in a worker.
-        """
-        self.store.works.remove(unit)
-        if failed:
-            self._drop(unit, self.units[unit].fit.id)
-        else:
-            del self._open[unit]
-
-    def _drop(self, unit: str, fit: str = "") -> None:
-        """Leave out a unit and the units that depend on it; ``fit``: only those of the fit with this id."""
-        del self._open[unit]
-        for follower in [other for other in self._open if unit in self.units[other].after]:
-            if follower in self._open and fit in ("", self.units[follower].fit.id):
-                self.events.send(Event(kind="ended", values={"how": "dropped"}), self.units[follower].fit, follower)
-                self._drop(follower, fit)
-
-    def _cancel(self) -> None:
-        """Ask running units to stop, and wait for their endings."""
-        warnings.warn(
-            f"Stopping {len(self._running)} units of work; each keeps what it has done. A second Ctrl-C ends them at "
-            "once.",
-            Fallback,
-            stacklevel=3,
-        )
-        self.executor.cancel()
-        while self._running:
-            for ended in self.executor.ended(POLL):
-                self._record(ended)
-
-    def _mark_unstarted(self, reason: str) -> None:
-        """Note that units that were submitted will not start in this run."""
-        for unit in self._open.keys() & self.store.works.ids():
-            if self.store.works.status(unit).state == "queued":
-                self.store.works.end(unit, "stopped", f"{reason} before it started")
-
-    def _failed(self) -> WorkFailed:
-        first = self._failures[0]
-        text = first.text.removesuffix(".")
-        log = f" Its log: {first.log}." if first.log else ""
-        command = shlex.join(["jembench", "work", first.id, "--store", str(self.store.root)])
-        error = WorkFailed(
-            f"{len(self._failures)} of {len(self.units)} units of work were not carried out. The first one, "
-            f"{self.units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}"
-            f"{f': {text}' if text else ''}.{log} To run it by hand: `{command}`. `jembench status` shows all."
-        )
-        if all(failure.how == "refused" for failure in self._failures):
-            error.exit_code = 2
-        return error
-
-    def _follow(self) -> None:
-        """Send the changes in the statuses of units, which are read for a small share of the time."""
-        start = time.monotonic()
-        if start < self._next_read:
-            return
-        for unit, before in list(self._running.items()):
-            fit, status = self.units[unit].fit, self.store.works.status(unit)
-            self._running[unit] = status
-            if status.time == before.time:
-                continue
-            if status.state == "queued" and status.text:
-                self.events.send(Event(kind="queued", text=status.text), fit, unit)
-            elif status.state == "running":
-                at = Event(kind="progress", worker=status.worker, time=status.since, text=status.text)
-                values = {"unit": status.counted}
-                self.events.send(replace(at, done=status.done, total=status.total, values=values), fit, unit)
-                for note in status.notes[len(before.notes) :]:
-                    self.events.send(replace(at, kind="warning", text=note), fit, unit)
-        now = time.monotonic()
-        self._next_read = now + max(POLL, (now - start) / SHARE)
-
-
-def is_done(work: Work, store: Store) -> bool:
-    """Return whether the results of a unit are in the store, from any process."""
-    return all(map(store.is_settled, work.cells)) and (bool(work.cells) or store.is_trained(work.fit))
-
-
-def sweep(store: Store) -> None:
-    """Remove the files of units that are done, left by killed runs, and the logs of workers if no unit is left."""
-    for unit in store.works.ids():
-        with suppress(JembenchError):
-            if is_done(store.works.read(unit).read(Work), store):
-                store.works.remove(unit)
-    if not store.works.ids():
-        for log in store.works.folder.glob(LOGS):
-            log.unlink(missing_ok=True)

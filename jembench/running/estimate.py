@@ -20,9 +20,9 @@ from jembench.metrics.attacks import Attack
 from jembench.metrics.decisions import DecisionAttack
 from jembench.models import devices
 from jembench.models.capabilities import is_fitted
+from jembench.running.building import make_model
 from jembench.running.caches import TensorCache
 from jembench.running.evaluation import TrainedFit
-from jembench.running.fits import make_model
 from jembench.training.loop import Trainer
 
 SHORT, LONG = 1, 3

@@ -28,14 +28,11 @@ from jembench.interfaces.data import Truth
 from jembench.interfaces.evaluation import KEPT, Evaluation, Quantity, Samples, Source, TrainingRecord
 from jembench.interfaces.samplers import ChainState, Sampler
 from jembench.models import predictions
-from jembench.models.capabilities import has_energy_gradient
 from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank, TensorCache
+from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name, way_of
 from jembench.sampling import chain
 from jembench.training import snapshots
-
-FRESH_SAMPLES = 1000
-"""The number of images that are drawn from a model without a buffer."""
 
 _HELD = ("train", "validation")
 
@@ -165,11 +162,6 @@ class TrainedFit:
 
 def _spec(sampler: registry.Resolved | None, options: Mapping[str, Any]) -> str:
     return str(Spec(sampler.name if sampler else "chains", tuple((k, format_value(o)) for k, o in options.items())))
-
-
-def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved | None) -> str:
-    """Return the name of the stored ends of n new chains, by the sampler of the training unless one is named."""
-    return f"samples-{n}-{steps}-{conditional}{f'-{sampler.id}' if sampler else ''}"
 
 
 @dataclass(frozen=True)
@@ -306,34 +298,3 @@ def no_validation(train: int, *, pretrained: bool) -> NotApplicable:
         "The model is trained without validation images, and nothing may be fitted on test images. Train it with "
         f"validation images: --set data.validation={max(train // 10, 1)}, or a recipe that does."
     )
-
-
-def way_of(
-    source: Source, model: Any, *, chains: bool, pretrained: bool, buffers: int
-) -> Literal["new", "pooled", "direct", "kept"]:
-    """Return how a model gives the images of a source: by new chains, pooled buffers, directly, or by kept chains.
-
-    Args:
-        source: of the images.
-        model: of the images.
-        chains: True if the model has chains.
-        pretrained: True if it was trained elsewhere.
-        buffers: the number of kept buffers of the last epochs.
-
-    Raises:
-        NotApplicable: if it has no such images.
-    """
-    if source.sampler and has_energy_gradient(model):
-        return "new"
-    if source.chains == "fresh" and not chains:
-        raise NotApplicable("The model draws its images directly, without a chain, so there are no new chains.")
-    if source.pooling != "one":
-        if not chains:
-            raise NotApplicable("The model draws its images directly, without a chain, so it keeps none to pool.")
-        if pretrained:
-            raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not available.")
-        snapshots.require_five(buffers)
-        return "pooled"
-    if source.chains == "fresh":
-        return "new"
-    return "direct" if isinstance(model, Generative) else "kept"

@@ -1,17 +1,22 @@
-"""The generated images of a trained model, and a picture of them."""
+"""The generated images of a trained model: how it gives them, and a picture of them."""
 
 from pathlib import Path
+from typing import Any, Literal
 
 import torch
 from torch import nn
 
 from jembench.catalog import registry
 from jembench.data import grid
-from jembench.errors import SpecError
+from jembench.errors import NotApplicable, SpecError
 from jembench.experiment.plan import FitPlan
-from jembench.interfaces import Evaluation, Samples, Source
+from jembench.interfaces import Evaluation, Generative, Samples, Source
 from jembench.interfaces.evaluation import KEPT
 from jembench.models.capabilities import capabilities, has_energy_gradient
+from jembench.training import snapshots
+
+FRESH_SAMPLES = 1000
+"""The number of images that are drawn from a model without a buffer."""
 
 
 def source_of(model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | None, n: int | None = None) -> Source:
@@ -31,6 +36,42 @@ def source_of(model: nn.Module, fit: FitPlan, steps: int | None, sampler: str | 
     if getattr(model, "chains", "none") == "none":
         raise SpecError(f"{fit.requested} draws its images directly, without a chain. Leave --steps and --sampler out.")
     return Source(chains="fresh", steps=steps, images=n)
+
+
+def way_of(
+    source: Source, model: Any, *, chains: bool, pretrained: bool, buffers: int
+) -> Literal["new", "pooled", "direct", "kept"]:
+    """Return how a model gives the images of a source: by new chains, pooled buffers, directly, or by kept chains.
+
+    Args:
+        source: of the images.
+        model: of the images.
+        chains: True if the model has chains.
+        pretrained: True if it was trained elsewhere.
+        buffers: the number of kept buffers of the last epochs.
+
+    Raises:
+        NotApplicable: if it has no such images.
+    """
+    if source.sampler and has_energy_gradient(model):
+        return "new"
+    if source.chains == "fresh" and not chains:
+        raise NotApplicable("The model draws its images directly, without a chain, so there are no new chains.")
+    if source.pooling != "one":
+        if not chains:
+            raise NotApplicable("The model draws its images directly, without a chain, so it keeps none to pool.")
+        if pretrained:
+            raise NotApplicable("The model was trained elsewhere: the buffers of its last epochs are not available.")
+        snapshots.require_five(buffers)
+        return "pooled"
+    if source.chains == "fresh":
+        return "new"
+    return "direct" if isinstance(model, Generative) else "kept"
+
+
+def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved | None) -> str:
+    """Return the name of the stored ends of n new chains, by the sampler of the training unless one is named."""
+    return f"samples-{n}-{steps}-{conditional}{f'-{sampler.id}' if sampler else ''}"
 
 
 def write_samples(

@@ -1,32 +1,30 @@
-"""A fit: its model is made, trained, written to the store, and loaded for evaluation."""
+"""A fit: its model is trained, written to the store, and loaded for evaluation."""
 
 import dataclasses
 import functools
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import torch
 from torch import nn
 
-from jembench import progress, seeds, stopping
+from jembench import progress, stopping
 from jembench.data.holdout import holdout
-from jembench.data.pixels import to_float
-from jembench.errors import CheckpointError, Diverged, JembenchError, PluginError, SpecError, error_text
+from jembench.errors import CheckpointError, Diverged, SpecError
 from jembench.experiment.plan import FitPlan
 from jembench.experiment.stored import check_stored, start_of
 from jembench.files import digest
-from jembench.interfaces import Chains, Dataset, Event, Quantity, Trainable
+from jembench.interfaces import Event, Quantity
 from jembench.interfaces.evaluation import TrainingRecord
 from jembench.models.capabilities import is_fitted, readable
 from jembench.models.execution import forget_compiled, to_channels_last
-from jembench.models.memory import check_memory
-from jembench.models.objective import as_model
 from jembench.models.settings import isolated
 from jembench.running import provenance
+from jembench.running.building import CPU, fit_at_once, make_model, make_trainer
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Report
@@ -37,105 +35,7 @@ from jembench.store.fits import HISTORY, RECORD, FitRecord, age
 from jembench.store.store import Store
 from jembench.training import processes, snapshots
 from jembench.training.fit import train
-from jembench.training.loop import Trainer, make_sampler
-
-CPU = torch.device("cpu")
-
-
-def make_model(
-    fit: FitPlan, dataset: Dataset, note: Callable[[str], object] | None = None, device: torch.device | None = None
-) -> Any:
-    """Make the model before training, deterministically, including parts that are not in its state.
-
-    A network without the methods of a model becomes a classifier. ``note`` is that of
-    :func:`~jembench.models.settings.isolated`, and ``device`` the device of training, the CPU by default.
-
-    Raises:
-        SpecError: if it does not fit into the device's memory.
-        PluginError: if its factory fails or returns no model, or if the model cannot be trained and is not marked as
-            pretrained.
-    """
-    try:
-        if not fit.is_pretrained:
-            check_memory(lambda: fit.model.make(dataset.spec), f"The model {fit.requested}", device or CPU)
-        with isolated(f"The factory of {fit.requested}", note), seeds.drawing(fit.seed, "initialisation"):
-            # the first pass of a network may create weights
-            model = as_model(fit.model.make(dataset.spec), dataset.spec, fit.requested)
-    except JembenchError:
-        raise
-    except Exception as error:
-        raise PluginError(
-            f"The model {fit.requested} cannot be made for {dataset.spec.name}: {error_text(error)}. Its "
-            f"factory is {fit.model.component.target}; `jembench --debug` shows where it fails."
-        ) from error
-    if not isinstance(model, nn.Module):
-        raise PluginError(f"The model {fit.requested} is of type {type(model).__name__}; it must be a torch.nn.Module.")
-    wrong = ""
-    if not isinstance(model, Trainable):
-        wrong = f"{type(model).__name__} lacks `chains` and `training_loss` (jembench.interfaces.Trainable)"
-    elif not any(parameter.requires_grad for parameter in model.parameters()):
-        wrong = "none of its parameters requires a gradient (requires_grad)"
-    elif not all(parameter.is_floating_point() for parameter in model.parameters()):
-        wrong = "some of its parameters are not floating-point numbers, which optimisers need"
-    if wrong and not fit.is_pretrained and not is_fitted(model):
-        raise PluginError(
-            f"The model {fit.requested} cannot be trained: {wrong}. If it has been trained elsewhere, mark its "
-            "factory: @jembench.plugin.pretrained."
-        )
-    if getattr(model, "chains", "none") not in get_args(Chains):
-        raise PluginError(
-            f"The model {fit.requested} asks for {model.chains!r} chains; it must be {' or '.join(get_args(Chains))}."
-        )
-    return model
-
-
-def make_trainer(fit: FitPlan, dataset: Dataset, device: torch.device, model: Any) -> Trainer:
-    """Make the trainer of a fit's model before its first iteration.
-
-    Raises:
-        SpecError: if the dataset has no labels, or batches cannot be divided among the processes.
-        PluginError: if the model fails on images of the dataset's shape.
-    """
-    data = dataset.spec
-    try:
-        return Trainer(model, data, dataset.split("train"), fit.recipe, seed=fit.seed, device=device)
-    except torch.OutOfMemoryError:
-        raise
-    except RuntimeError as error:  # of the network's first pass
-        raise PluginError(
-            f"The model {fit.requested} fails on the images of {data.name}, {'x'.join(map(str, data.shape))} numbers "
-            f"each: {error}. Choose a network or a dataset that fit together."
-        ) from error
-
-
-def fit_at_once(model: Any, fit: FitPlan, dataset: Dataset) -> None:
-    """Fit a :class:`~jembench.interfaces.Fittable` model to the training images, without the validation images.
-
-    Raises:
-        PluginError: if its method fails, or the model has no buffers.
-        Diverged: if its buffers are not finite.
-    """
-    options = fit.recipe.data
-    train = holdout(dataset.split("train"), options.validation, stratified=options.stratified).train
-    try:
-        with torch.no_grad():
-            x = to_float(train.images, dataset.spec.bounds)
-            model.fit(x, train.labels, generator=seeds.generator(fit.seed, "fit"))
-    except JembenchError:
-        raise
-    except Exception as error:
-        raise PluginError(
-            f"The model {fit.requested} cannot be fitted to {len(train.images)} images of {dataset.spec.name}: "
-            f"{error_text(error)}. `jembench --debug` shows where it fails."
-        ) from error
-    state = model.state_dict()
-    if not state:
-        raise PluginError(
-            f"fit of {fit.requested} left nothing in the model's buffers, and nothing else is stored. Store its result "
-            "in buffers (register_buffer)."
-        )
-    if not_finite := [name for name, values in state.items() if not bool(values.isfinite().all())]:
-        raise Diverged(f"fit of {fit.requested} left values that are not finite in {', '.join(not_finite[:3])}.")
+from jembench.training.loop import make_sampler
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,7 +16,7 @@ from jembench.catalog import registry
 from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.stored import check_stored
-from jembench.running import driver
+from jembench.running import dispatch, driver
 from jembench.running.driver import RunOptions
 from jembench.running.events import Events, chosen_trackers
 from jembench.stopping import Stopped
@@ -116,7 +116,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
                 )
             else:
                 time.sleep(1.0)
-    driver.sweep(store)  # also where a former command was killed after its last result
+    dispatch.sweep(store)  # also where a former command was killed after its last result
     planned = {cell.id: cell for cell in plan.cells}
     named = [replace(cell, fit=planned[cell.id].fit.key, metric=str(planned[cell.id].metric)) for cell in cells]
     return Finished(named, stopped)

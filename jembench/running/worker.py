@@ -20,12 +20,13 @@ from jembench.interfaces.running import Ended
 from jembench.models import devices
 from jembench.models.settings import isolated
 from jembench.running import events, provenance
+from jembench.running.building import make_model, make_trainer
 from jembench.running.caches import FeatureBank
 from jembench.running.check import Datasets, Ready, look_ahead
 from jembench.running.evaluation import TrainedFit
 from jembench.running.events import Events
 from jembench.running.fit_samples import write_samples
-from jembench.running.fits import FitWork, make_model, make_trainer
+from jembench.running.fits import FitWork
 from jembench.running.measure import Arrays, failed, measure, not_applicable
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell, Outcome

@@ -5,8 +5,8 @@ import torch
 
 from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, Diverged, PluginError
+from jembench.running.building import fit_at_once, make_model
 from jembench.running.check import look_ahead
-from jembench.running.fits import fit_at_once, make_model
 from jembench.store import checkpoint
 
 

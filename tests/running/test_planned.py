@@ -7,7 +7,7 @@ from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Split
 from jembench.models.energies import LogitModel
 from jembench.models.objective import PlainClassifier
-from jembench.running.check import PlannedFit
+from jembench.running.planned import PlannedFit
 
 SPEC = DataSpec(name="toy", shape=(1, 4, 4), num_classes=10)
 LABELS = torch.zeros(40, dtype=torch.int64)

@@ -6,9 +6,9 @@ import torch
 from jembench.catalog import registry
 from jembench.errors import NotApplicable, SpecError
 from jembench.interfaces import Source
+from jembench.running.building import make_model, make_trainer
 from jembench.running.caches import FeatureBank
 from jembench.running.check import look_ahead
-from jembench.running.fits import make_model, make_trainer
 from jembench.running.selection import selector
 from jembench.training.fit import Selected
 

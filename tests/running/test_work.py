@@ -120,7 +120,6 @@ def test_looking_ahead_tells_the_iterations_and_the_impossible(zoo, plan, monkey
     outlook = look_ahead(whole)
     ready = [outlook.fits[fit.key.id] for fit in whole.fits]
     assert [item.iterations for item in ready] == [36] * 4
-    assert [item.sampled for item in ready] == [True, True, False, False]
     assert [len(item.reasons) for item in ready] == [0, 0, 1, 1]
     assert len(made) == 1  # the dataset, once for all fits
 

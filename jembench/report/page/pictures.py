@@ -110,7 +110,7 @@ class Pictures:
         import numpy as np
 
         from jembench.data.grid import GROUND, arranged, sheet
-        from jembench.running.evaluation import FRESH_SAMPLES, drawn_name
+        from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name
 
         options, steps = dict(spec.parse(cell.metric).arguments), parts_of(_source(cell)).get("steps", "0")
         n = int(options.get("images", FRESH_SAMPLES))

@@ -9,7 +9,7 @@ from scipy.stats import norm
 from jembench.data.factories import digits, toy
 from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Split
-from jembench.running.check import PlannedFit
+from jembench.running.planned import PlannedFit
 from jembench_density.truth import DensityError
 
 PLANE = DataSpec(name="plane", shape=(2, 1, 1), num_classes=1)

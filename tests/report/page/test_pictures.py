@@ -11,7 +11,7 @@ from jembench import drawing
 from jembench.catalog import registry
 from jembench.report.figures.base import Drawing, Planned
 from jembench.report.page.pictures import Pictures
-from jembench.running.evaluation import drawn_name
+from jembench.running.fit_samples import drawn_name
 from jembench.store import tensors
 from jembench.store.fits import weights_digest
 from jembench.store.outcome import Outcome

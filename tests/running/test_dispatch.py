@@ -10,8 +10,8 @@ from jembench.errors import Fallback, OutOfTime, WorkFailed
 from jembench.experiment.works import Work, WorkCell
 from jembench.files import write_atomically
 from jembench.interfaces.running import Ended
-from jembench.running import driver
-from jembench.running.driver import Dispatch
+from jembench.running import dispatch
+from jembench.running.dispatch import Dispatch
 from jembench.running.events import Events
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell, FitKey, Outcome
@@ -103,9 +103,9 @@ def store(tmp_path):
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch):
     """Nothing waits for long."""
-    monkeypatch.setattr(driver, "POLL", 0.0)
-    monkeypatch.setattr(driver, "PAUSE", 0.001)
-    monkeypatch.setattr(driver, "SHARE", 1e9)
+    monkeypatch.setattr(dispatch, "POLL", 0.0)
+    monkeypatch.setattr(dispatch, "PAUSE", 0.001)
+    monkeypatch.setattr(dispatch, "SHARE", 1e9)
 
 
 @pytest.fixture
@@ -210,7 +210,7 @@ def test_what_another_process_works_on_is_held_until_its_lease_is_free(start, st
     made, executor, recorder = start(units, {"t2": [frees]})
     made.run()
     assert executor.submitted == ["t2", "t"]
-    assert recorder.seen == [("queued", driver.BUSY)] * len(recorder.seen)
+    assert recorder.seen == [("queued", dispatch.BUSY)] * len(recorder.seen)
 
 
 def test_what_waits_for_a_training_that_failed_is_left_out(start, store):
@@ -302,9 +302,9 @@ def test_what_killed_runs_left_is_removed_when_its_units_are_done(store):
     log, other = (store.works.folder / name for name in ("worker-1-0.log", "mine.txt"))
     log.touch(), other.touch()
     measured(store, done)
-    driver.sweep(store)
+    dispatch.sweep(store)
     assert store.works.ids() == [waits.id]
     assert log.exists()
     measured(store, waits)
-    driver.sweep(store)
+    dispatch.sweep(store)
     assert list(store.works.folder.iterdir()) == [other]

@@ -1,0 +1,128 @@
+"""A fit before it is trained, as the checks of its metrics see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
+
+from jembench.catalog import registry
+from jembench.data.datasets import count, make
+from jembench.data.ood_sets.resolve import resolve
+from jembench.errors import NotApplicable, Unavailable
+from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Need, Sampler, Source, Split, Trainable
+from jembench.interfaces.data import Truth
+from jembench.interfaces.evaluation import KEPT, Checked
+from jembench.interfaces.models import Capability
+from jembench.models.capabilities import capabilities, has_energy_gradient, require_gradients
+from jembench.models.objective import PlainClassifier
+from jembench.running.evaluation import no_validation
+from jembench.running.fit_samples import FRESH_SAMPLES, way_of
+from jembench.sampling.chain import require_chains
+from jembench.training import snapshots
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedFit:
+    """The :class:`~jembench.interfaces.Planned` of a model at its start; without a model, what all models share."""
+
+    dataset: Dataset
+    test: Split  # the test images under evaluation
+    fetching: bool  # whether downloads may be made now
+    content: str = ""  # a hash of the files of a dataset of the user's own files
+    drawn: set[str] = field(default_factory=set)  # specs of OOD sets that can be drawn
+    networks: dict[str, FeatureNetwork] = field(default_factory=dict)  # that can be used
+    model: Any = None
+    sampler: Sampler | None = None
+    validation: int = 0  # number of validation images of the recipe
+    buffers: int = 0  # number of buffers of the last epochs that training will keep
+    pretrained: bool = False
+
+    def require(self, needs: frozenset[Need]) -> None:
+        """Check that the fit will meet the needs of a metric.
+
+        Raises:
+            NotApplicable: if it will not.
+        """
+        if "chains" in needs:
+            require_chains(self.sampler)
+        if missing := sorted(needs & set(get_args(Capability)) - capabilities(self.model)):
+            chains = "samples" in missing and has_energy_gradient(self.model) and not isinstance(self.model, Trainable)
+            remedy = "; --sampler sgld:steps=100 draws samples from its energy" if chains else ""
+            raise NotApplicable(f"needs {' and '.join(missing)}, which the model does not give{remedy}")
+        if "labels" in needs and self.test.labels is None:
+            raise NotApplicable(f"The dataset {self.spec.name} has no labels, so that no class can be wrong.")
+        if "validation" in needs and not self.validation:
+            raise no_validation(self.count("train"), pretrained=self.pretrained)
+        if "buffer" in needs and self._kept() == 0:
+            raise NotApplicable("The model keeps no chains with their ages: only a replay buffer does.")
+        if "gradients" in needs:
+            require_gradients(self.model)
+        if "training" in needs and self.pretrained:
+            raise NotApplicable("The model was trained elsewhere: nothing is known of its training.")
+
+    @property
+    def spec(self) -> DataSpec:
+        """The description of the images."""
+        return self.dataset.spec
+
+    @property
+    def truth(self) -> Truth | None:
+        """The density of synthetic images."""
+        return getattr(self.dataset, "truth", None)
+
+    def count(self, images: Literal["test", "train"]) -> int:
+        """Return the number of test images under evaluation, or of the whole training split."""
+        return len(self.test.images) if images == "test" else count(self.dataset, "train")
+
+    def samples(self, source: Source = KEPT) -> int | None:
+        """Return the number of generated images that the model will have; None if its sampler has no ``capacity``."""
+        if source.sampler and isinstance(self.model, PlainClassifier):
+            raise NotApplicable(
+                "It is a network without an energy of its own, for which no sampler runs. To draw from -logsumexp of "
+                "its logits, name it as baseline:net=..., or wrap it: jembench.parts.LogitModel(net)."
+            )
+        if not (source.sampler and registry.resolve("samplers", source.sampler) and has_energy_gradient(self.model)):
+            self.require(frozenset({"samples"}))  # without such an energy, the model's own are used
+        kept, has_chains = self._kept(), self.sampler is not None
+        buffers = 0 if kept == 0 else self.buffers
+        way = way_of(source, self.model, chains=has_chains, pretrained=self.pretrained, buffers=buffers)
+        if way == "new":
+            return source.images or FRESH_SAMPLES
+        if way == "direct":
+            return FRESH_SAMPLES
+        if kept is None:
+            return None
+        return kept * snapshots.COUNT if source.pooling == "five" else kept or FRESH_SAMPLES
+
+    def _kept(self) -> int | None:
+        """Return the number of chains that training will keep; None if the sampler has no ``capacity``."""
+        if self.sampler is None:
+            return 0
+        if self.pretrained:
+            kept = self.sampler.kept()
+            return len(kept.x) if kept else 0
+        return getattr(self.sampler, "capacity", None)
+
+    def check_ood_set(self, spec: str) -> None:
+        """Check that an OOD set is available, by drawing it once.
+
+        A dataset with ``download=true`` counts as available where nothing may be downloaded.
+        """
+        outliers = resolve(spec)
+        if outliers.is_dataset and not self.fetching and outliers.component.arguments.get("download"):
+            try:
+                make(outliers.component, download=False)
+            except Unavailable:
+                return
+        if spec not in self.drawn:
+            outliers.make().draw(self.test, self.spec)
+            self.drawn.add(spec)
+
+    def features(self, spec: str) -> FeatureNetwork:
+        """Return the feature network of a spec after its check."""
+        if spec not in self.networks:
+            network = registry.resolve("features", spec).make()
+            if isinstance(network, Checked):
+                network.check(self)
+            self.networks[spec] = network
+        return self.networks[spec]
