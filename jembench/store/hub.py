@@ -88,21 +88,9 @@ def _client(where: str, right: str) -> Iterator[Any]:
     except JembenchError:
         raise
     except Exception as error:  # of the client, or of its HTTP library
-        raise _explained(where, right, error) from error
-
-
-def _explained(where: str, right: str, error: BaseException) -> Unavailable:
-    """Return the error for users of an error of the client, or of its cause."""
-    status = getattr(getattr(error, "response", None), "status_code", 0)
-    if status in (401, 403, 404):
-        return Unavailable(
-            f"{where}: the hub answers {status}: there is no such repository or revision, it holds no trained model "
-            f"({MANIFEST}, which `jembench push` writes), or you may not {right} it. Check the name, and log in by "
-            f"`hf auth login` or set HF_TOKEN to a token with the right to {right} it."
-        )
-    if error.__cause__:
-        return _explained(where, right, error.__cause__)
-    return Unavailable(
-        f"{where} could not be transferred ({' '.join(error_text(error).split())[:300]}). Neither it nor the store was "
-        "changed. Check the connection, and run the same command again: files that have arrived whole are kept."
-    )
+        raise Unavailable(
+            f"{where} could not be transferred ({' '.join(error_text(error).split())[:300]}). Neither it nor the store "
+            f"was changed. Check the name, the connection and your right to {right} it (`hf auth login`, or HF_TOKEN). "
+            f"A repository of a trained model holds {MANIFEST}, which `jembench push` writes. Run the same command "
+            "again: files that have arrived whole are kept."
+        ) from error
