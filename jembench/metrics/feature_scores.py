@@ -24,32 +24,24 @@ Matrix = NDArray[Any]
 _BLOCK = 1024
 
 
-class Spread(NamedTuple):
-    """The mean and standard deviation of a value over splits or random subsets."""
-
-    mean: float
-    std: float
-
-
 # --- Inception score --------------------------------------------------------------------------------------------------
 
 
-def inception_score(logits: Float[Tensor, "N K"], splits: int) -> Spread:
+def inception_score(logits: Float[Tensor, "N K"], splits: int) -> float:
     """Return the mean over S splits of the shuffled images of IS = exp(mean over images of KL(p(y|x) || p(y)))."""
-    from torch_fidelity.metric_isc import isc_features_to_metric
+    from torch_fidelity.metric_isc import KEY_METRIC_ISC_MEAN, isc_features_to_metric
 
-    return Spread(*isc_features_to_metric(logits.double(), splits=splits).values())
+    return float(isc_features_to_metric(logits.double(), splits=splits)[KEY_METRIC_ISC_MEAN])
 
 
-def inception_score_in_order(logits: Float[Tensor, "N K"], splits: int) -> Spread:
+def inception_score_in_order(logits: Float[Tensor, "N K"], splits: int) -> float:
     """Return the score of the images in their order, N // S in each split, without the remaining ones.
 
     This is the score of the code of Barratt & Sharma (2018), arXiv:1801.01973, which the reproducibility report uses.
     Neighbouring images that are alike, as in a replay buffer, lower it.
     """
     parts = logits[: len(logits) // splits * splits].chunk(splits)
-    of_splits = np.array([inception_score(part, 1).mean for part in parts])
-    return Spread(float(of_splits.mean()), float(of_splits.std()))
+    return float(np.mean([inception_score(part, 1) for part in parts]))
 
 
 def resampled_score(logits: Float[Tensor, "N K"], splits: int, *, even: bool = False) -> Statistic:
@@ -146,13 +138,13 @@ def resampled_fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D
 # --- kernel distance --------------------------------------------------------------------------------------------------
 
 
-def kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subsets: int, subset_size: int) -> Spread:
+def kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"], subsets: int, subset_size: int) -> float:
     """Return the mean over subsets of the unbiased squared MMD; slightly below 0 for equal distributions."""
-    from torch_fidelity.metric_kid import kid_features_to_metric
+    from torch_fidelity.metric_kid import KEY_METRIC_KID_MEAN, kid_features_to_metric
 
     pools = (features.double() for features in (generated, reference))
-    distance = kid_features_to_metric(*pools, kid_subsets=subsets, kid_subset_size=subset_size, verbose=False)
-    return Spread(*map(float, distance.values()))
+    distances = kid_features_to_metric(*pools, kid_subsets=subsets, kid_subset_size=subset_size, verbose=False)
+    return float(distances[KEY_METRIC_KID_MEAN])
 
 
 def resampled_kid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> Statistic:

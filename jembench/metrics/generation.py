@@ -28,7 +28,6 @@ class Scores(NamedTuple):
 
     estimates: Mapping[str, Estimate]  # by label
     parts: Mapping[str, Scalar] = {}  # of the protocol
-    details: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,8 +89,8 @@ class FeatureMetric(SampleProtocol, Metric):
         parts |= {**sample.identity, **scored.parts}
         by_default = 200 if dimensions <= feature_scores.SMALL else 0
         metric = self if self.resamples is not None else dataclasses.replace(self, resamples=by_default)
-        details = {**scored.details, "sample_passes": sample.passes}
-        return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=details)
+        passes = {"sample_passes": sample.passes}
+        return metric.measurement(evaluation, {}, estimates=estimates, parts=parts, details=passes)
 
     def scores(self, sample: Generated, real: Any) -> Scores:
         """Score generated images; ``real``: the pooled features of reference images (M, D), or None."""
@@ -130,8 +129,8 @@ class IS(FeatureMetric):
         else:
             score = inception_score(logits, self.splits)
         statistic, within = resampled_score(logits, self.splits, even=even), (1.0, float(logits.shape[1]))
-        estimate = Estimate(Resampling(statistic, (sample.n,), within), "", "higher", value=score.mean)
-        return Scores({"is": estimate}, {"splits": self.splits}, {"std_over_splits": score.std})
+        estimate = Estimate(Resampling(statistic, (sample.n,), within), "", "higher", value=score)
+        return Scores({"is": estimate}, {"splits": self.splits})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,7 +193,6 @@ class KID(ReferenceMetric):
         size = min(self.subset_size, n, m)
         distance = kid(images, real, self.subsets, size)
         return Scores(
-            {"kid": Estimate(Resampling(resampled_kid(images, real), (n, m)), "", "lower", n, distance.mean)},
+            {"kid": Estimate(Resampling(resampled_kid(images, real), (n, m)), "", "lower", n, distance)},
             {"subsets": self.subsets, "subset_size": size, "standardised": standardise},
-            {"std_over_subsets": distance.std},
         )
