@@ -14,65 +14,11 @@ from jembench.interfaces import ChainState, DataSpec, Start
 from jembench.sampling.sgld import Langevin, LangevinChains
 
 
-class ReplayBuffer:
-    """N images and the age of each, in sampling steps since its last restart.
-
-    For chains on E(x, y), the slots k M to (k + 1) M - 1 belong to class k.
-
-    Args:
-        size: N.
-        data: the images' shape and classes.
-    """
-
-    def __init__(self, size: int, data: DataSpec) -> None:
-        self.size = size
-        self.num_classes = data.num_classes
-        self.images = torch.zeros((size, *data.shape))  # placeholders until the first chains are drawn
-        self.ages = torch.zeros(size, dtype=torch.int64)
-
-    def check(self, n: int, *, of_class: bool) -> None:
-        """Check that n different slots can be drawn, all of one class if ``of_class``.
-
-        Raises:
-            SpecError: if there are fewer.
-        """
-        slots = self.slots_per_class() if of_class else self.size
-        if n > slots:
-            each = " for each class" if of_class else ""
-            raise SpecError(
-                f"A batch of {n} chains does not fit a replay buffer of {slots} images{each}. Make the buffer "
-                "of the sampler larger or the batch smaller."
-            )
-
-    def draw(self, n: int, generator: Generator) -> Int[Tensor, " n"]:
-        """Draw n different slots. (The reference code draws with replacement, so that two chains may share a slot.)"""
-        self.check(n, of_class=False)
-        return torch.randperm(self.size, generator=generator, device=generator.device)[:n]
-
-    def draw_of_class(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:
-        """Draw different slots, one of each of the classes y, none of which is wanted more often than it has slots."""
-        per_class = self.slots_per_class()
-        order = torch.rand((self.num_classes, per_class), generator=generator, device=generator.device).argsort(1)
-        same = y[:, None] == y[None, :]
-        rank = same.tril(-1).sum(1)  # number of earlier chains of the batch with the same class
-        return y * per_class + order[y, rank]
-
-    def slots_per_class(self) -> int:
-        """Return M.
-
-        Raises:
-            SpecError: if there are no classes, or the slots cannot be shared out evenly among them.
-        """
-        if self.num_classes == 0 or self.size % self.num_classes:
-            raise SpecError(
-                f"A replay buffer of {self.size} images cannot be shared out evenly among {self.num_classes} classes, "
-                "which chains on E(x, y) need. Choose a buffer size that is a multiple of the number of classes."
-            )
-        return self.size // self.num_classes
-
-
 class PersistentChains(LangevinChains):
     """SGLD from a replay buffer (Tieleman, 2008; Du & Mordatch, 2019; Grathwohl et al., 2020, Algorithm 1).
+
+    The buffer is N images and the age of each, in sampling steps since its last restart. For chains on E(x, y), the
+    slots k M to (k + 1) M - 1 belong to class k.
 
     Args:
         data: the images' shape, bounds and classes.
@@ -88,14 +34,30 @@ class PersistentChains(LangevinChains):
         super().__init__(data, langevin, starts)
         self.data = data
         self.reinit = reinit
-        self.buffer = ReplayBuffer(buffer_size, data)
+        self.images = torch.zeros((buffer_size, *data.shape))  # placeholders until the first chains are drawn
+        self.ages = torch.zeros(buffer_size, dtype=torch.int64)
         self.filled = False
         self.conditional = False  # whether the slots belong to classes: set by the first chains
 
     @property
     def capacity(self) -> int:
         """The number of chains in the buffer."""
-        return self.buffer.size
+        return len(self.images)
+
+    @property
+    def slots_per_class(self) -> int:
+        """M.
+
+        Raises:
+            SpecError: if there are no classes, or the slots cannot be shared out evenly among them.
+        """
+        classes = self.data.num_classes
+        if classes == 0 or self.capacity % classes:
+            raise SpecError(
+                f"A replay buffer of {self.capacity} images cannot be shared out evenly among {classes} classes, which "
+                "chains on E(x, y) need. Choose a buffer size that is a multiple of the number of classes."
+            )
+        return self.capacity // classes
 
     def check_batch(self, n: int, *, conditional: bool) -> None:
         """Check that n chains can be drawn at once, if conditional all of one class.
@@ -103,47 +65,66 @@ class PersistentChains(LangevinChains):
         Raises:
             SpecError: if the buffer, or a class's part of it, has fewer.
         """
-        self.buffer.check(n, of_class=conditional)
+        slots = self.slots_per_class if conditional else self.capacity
+        if n > slots:
+            each = " for each class" if conditional else ""
+            raise SpecError(
+                f"A batch of {n} chains does not fit a replay buffer of {slots} images{each}. Make the buffer of the "
+                "sampler larger or the batch smaller."
+            )
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Draw n chains from the buffer, from their classes' slots if y is given; restart some of them."""
         self.conditional = y is not None
         if not self.filled:
-            slots = torch.arange(self.buffer.size, device=generator.device)
+            slots = torch.arange(self.capacity, device=generator.device)
             y_first = self._classes(slots)
             if y_first is None and self.data.num_classes:  # equal numbers, as in the code of JEM++ and SADA-JEM
                 y_first = slots % self.data.num_classes
-            self.buffer.images = self.starts.draw(len(slots), y_first, generator)
+            self.images = self.starts.draw(len(slots), y_first, generator)
             self.filled = True
-        self.buffer.images = self.buffer.images.to(generator.device)
-        self.buffer.ages = self.buffer.ages.to(generator.device)
-        slots = self.buffer.draw(n, generator) if y is None else self.buffer.draw_of_class(y, generator)
-        x, ages = self.buffer.images[slots], self.buffer.ages[slots]
+        self.images = self.images.to(generator.device)
+        self.ages = self.ages.to(generator.device)
+        slots = self.draw_slots(n, generator) if y is None else self.draw_slots_of(y, generator)
+        x, ages = self.images[slots], self.ages[slots]
         restart = torch.rand(n, generator=generator, device=generator.device) < self.reinit
-        self.buffer.ages[slots] = ages.masked_fill(restart, 0)
+        self.ages[slots] = ages.masked_fill(restart, 0)
         return ChainState(self.starts.renew(x, restart, y, generator), y, slots)
+
+    def draw_slots(self, n: int, generator: Generator) -> Int[Tensor, " n"]:
+        """Draw n different slots. (The reference code draws with replacement, so that two chains may share a slot.)"""
+        self.check_batch(n, conditional=False)
+        return torch.randperm(self.capacity, generator=generator, device=generator.device)[:n]
+
+    def draw_slots_of(self, y: Int[Tensor, " B"], generator: Generator) -> Int[Tensor, " B"]:
+        """Draw different slots, one of each of the classes y, none of which is wanted more often than it has slots."""
+        shape = self.data.num_classes, self.slots_per_class
+        order = torch.rand(shape, generator=generator, device=generator.device).argsort(1)
+        same = y[:, None] == y[None, :]
+        rank = same.tril(-1).sum(1)  # number of earlier chains of the batch with the same class
+        return y * self.slots_per_class + order[y, rank]
 
     def finish(self, state: ChainState) -> None:
         """Write the chains back into their slots."""
         assert state.slots is not None
-        self.buffer.images[state.slots] = state.x
-        self.buffer.ages[state.slots] += state.steps
+        self.images[state.slots] = state.x
+        self.ages[state.slots] += state.steps
 
     def kept(self) -> ChainState | None:
         """Return a copy of all chains in the buffer and their ages, by slot; None before the first are drawn."""
         if not self.filled:
             return None
-        slots = torch.arange(self.buffer.size, device=self.buffer.ages.device)
-        return ChainState(self.buffer.images.clone(), self._classes(slots), slots, ages=self.buffer.ages.clone())
+        slots = torch.arange(self.capacity, device=self.ages.device)
+        return ChainState(self.images.clone(), self._classes(slots), slots, ages=self.ages.clone())
 
     def _classes(self, slots: Tensor) -> Tensor | None:
-        return slots // self.buffer.slots_per_class() if self.conditional else None
+        return slots // self.slots_per_class if self.conditional else None
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the images and ages of the buffer, whether it is filled, and whether its slots belong to classes."""
         return {
-            "images": self.buffer.images,
-            "ages": self.buffer.ages,
+            "images": self.images,
+            "ages": self.ages,
             "filled": torch.tensor(self.filled),
             "conditional": torch.tensor(self.conditional),
         }
@@ -159,14 +140,14 @@ class PersistentChains(LangevinChains):
                 "The checkpoint holds no replay buffer: it is of a model or a recipe without one. Train anew, or use "
                 "the recipe that the checkpoint was made with."
             )
-        if state["images"].shape != (self.buffer.size, *self.data.shape):
+        if state["images"].shape != (self.capacity, *self.data.shape):
             raise CheckpointError(
                 f"The checkpoint's replay buffer is {tuple(state['images'].shape)}, but the recipe's sampler keeps "
-                f"{(self.buffer.size, *self.data.shape)}. Train anew, or use the recipe that the checkpoint was made "
+                f"{(self.capacity, *self.data.shape)}. Train anew, or use the recipe that the checkpoint was made "
                 "with."
             )
         self.filled = bool(state["filled"])
         self.conditional = bool(state["conditional"])
-        device = self.buffer.images.device
-        self.buffer.images = state["images"].to(device, copy=True)
-        self.buffer.ages = state["ages"].to(device, copy=True)
+        device = self.images.device
+        self.images = state["images"].to(device, copy=True)
+        self.ages = state["ages"].to(device, copy=True)

@@ -239,7 +239,7 @@ def test_buffers_of_the_last_epochs_are_pooled_or_averaged(make):
 def test_kept_chains_are_the_samples(make):
     sampler = used(pcd(DATA, buffer=6))
     slots = sampler.kept().slots
-    sampler.buffer.images[slots[0]] = torch.tensor([-7.0, 0.0, 9.0]).reshape(1, 1, 3)
+    sampler.images[slots[0]] = torch.tensor([-7.0, 0.0, 9.0]).reshape(1, 1, 3)
     images, labels, source, _ = make(sampler=sampler).samples()
     assert source == "buffer"
     assert labels is None

@@ -4,7 +4,7 @@ import torch
 from jembench.errors import CheckpointError, SpecError
 from jembench.interfaces import DataSpec
 from jembench.sampling import chain
-from jembench.sampling.pcd import PersistentChains, ReplayBuffer
+from jembench.sampling.pcd import PersistentChains
 from jembench.sampling.sgld import Langevin
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=5)
@@ -27,25 +27,25 @@ def chains(*, reinit=0.0, size=20, steps=3, noise=0.0):
 
 
 def test_slots_are_drawn_without_replacement():
-    buffer = ReplayBuffer(20, DATA)
-    assert sorted(buffer.draw(20, seeded()).tolist()) == list(range(20))
-    many = torch.stack([buffer.draw(5, seeded(seed)) for seed in range(2000)])
+    sampler = chains()
+    assert sorted(sampler.draw_slots(20, seeded()).tolist()) == list(range(20))
+    many = torch.stack([sampler.draw_slots(5, seeded(seed)) for seed in range(2000)])
     assert all(len(set(row)) == 5 for row in many.tolist())
     counts = torch.bincount(many.flatten(), minlength=20)
     assert float((counts - 500).abs().max()) < 5 * (500 * 0.95) ** 0.5
 
 
 def test_slots_of_a_class_belong_to_it_and_are_different():
-    buffer = ReplayBuffer(20, DATA)
+    sampler = chains()
     y = torch.tensor([0, 4, 4, 4, 4, 2, 0])
-    slots = buffer.draw_of_class(y, seeded())
+    slots = sampler.draw_slots_of(y, seeded())
     assert torch.equal(slots // 4, y)
     assert len(set(slots.tolist())) == len(y)
 
 
 def test_every_slot_of_a_class_is_drawn_equally_often():
-    buffer = ReplayBuffer(20, DATA)
-    drawn = torch.cat([buffer.draw_of_class(torch.tensor([3, 3]), seeded(seed)) for seed in range(2000)])
+    sampler = chains()
+    drawn = torch.cat([sampler.draw_slots_of(torch.tensor([3, 3]), seeded(seed)) for seed in range(2000)])
     counts = torch.bincount(drawn, minlength=20)[12:16]
     assert counts.sum() == 4000
     assert float((counts - 1000).abs().max()) < 5 * (1000 * 0.5) ** 0.5
@@ -68,8 +68,8 @@ def test_restarts_happen_at_their_rate_and_begin_a_new_life():
     sampler = chains(reinit=0.25, size=2000)
     chain.draw(sampler, 2000, flat, seeded(1))
     chain.draw(sampler, 2000, flat, seeded(2))
-    restarted = int((sampler.buffer.ages == 3).sum())
-    assert restarted + int((sampler.buffer.ages == 6).sum()) == 2000
+    restarted = int((sampler.ages == 3).sum())
+    assert restarted + int((sampler.ages == 6).sum()) == 2000
     assert abs(restarted - 500) < 5 * (500 * 0.75) ** 0.5
 
 

@@ -88,4 +88,4 @@ def test_a_slot_ages_by_one_a_network_pass(net):
 
     chain.draw(sampler, 10, counted, seeded())
     assert len(passes) == 4
-    assert sampler.buffer.ages.tolist() == [4] * 10
+    assert sampler.ages.tolist() == [4] * 10

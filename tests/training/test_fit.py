@@ -136,7 +136,7 @@ def test_without_validation_images_the_last_is_kept_and_no_other_written(make_tr
 
 def poison_a_chain(trainer):
     def change(loss):
-        trainer.sampler.buffer.images[0] = float("inf")
+        trainer.sampler.images[0] = float("inf")
         return loss
 
     return change

@@ -89,7 +89,7 @@ def test_chains_that_are_not_finite_are_never_kept(make_trainer, tmp_path):
     trainer = make_trainer(**LONG)
 
     def poison(loss):
-        trainer.sampler.buffer.images[0] = float("nan")
+        trainer.sampler.images[0] = float("nan")
         return loss
 
     fitted = train(rig(trainer, {(0, 20)}, poison), tmp_path)

@@ -69,7 +69,7 @@ class SharedBufferChains(PersistentChains):
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Draw n chains from the whole buffer, conditioned on y if given; restart some of them."""
         if y is not None and not self.filled:  # noise may have any class
-            self.labels = torch.arange(self.buffer.size) % self.data.num_classes
+            self.labels = torch.arange(self.capacity) % self.data.num_classes
         return super().init(n, generator=generator)._replace(y=y)
 
     def finish(self, state: ChainState) -> None:

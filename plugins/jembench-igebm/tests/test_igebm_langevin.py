@@ -53,7 +53,7 @@ def test_the_published_constants():
     langevin = sampler.langevin
     assert (langevin.steps, langevin.step_size, langevin.noise, langevin.clip) == (60, 40, 0.01, 0.005)
     assert langevin.bounds == DATA.bounds
-    assert (sampler.buffer.size, sampler.reinit) == (10_000, 0.05)
+    assert (sampler.capacity, sampler.reinit) == (10_000, 0.05)
 
 
 def test_chains_go_on_in_other_classes_and_slots_remember_the_last():
