@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NamedTuple, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from jembench.errors import ProcessLost, error_text
 
@@ -30,27 +30,13 @@ TIMEOUT = timedelta(days=365)
 """The longest wait for rank 0, which measures between two trainings. If a process fails, torchrun ends the others."""
 
 
-class Launched(NamedTuple):
-    """The place of this process among those that torchrun has started."""
-
-    rank: int = 0
-    size: int = 1
-    local_rank: int = 0  # on this machine
-
-
-def launched(environment: Mapping[str, str] = os.environ) -> Launched:
-    """Return the ranks that torchrun gives this process; without torchrun, those of a single process."""
-    if "TORCHELASTIC_RUN_ID" not in environment:
-        return Launched()
-    return Launched(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
-
-
 @dataclass(frozen=True)
 class Group:
     """The processes that train one model. By default this process alone, for which its methods have no effect."""
 
     rank: int = 0
     size: int = 1
+    local_rank: int = 0  # on this machine
 
     def cut(self, values: T) -> T:
         """Return this process's part of every tensor in ``values``, along the first dimension."""
@@ -164,8 +150,15 @@ group = Group()
 """The group that this process has joined, or that of itself alone."""
 
 
+def launched(environment: Mapping[str, str] = os.environ) -> Group:
+    """Return the group that torchrun has started this process in; without torchrun, that of this process alone."""
+    if "TORCHELASTIC_RUN_ID" not in environment:
+        return Group()
+    return Group(*(int(environment[name]) for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK")))
+
+
 @contextmanager
-def joined(place: Launched, device: str) -> Iterator[torch.device]:
+def joined(started: Group, device: str) -> Iterator[torch.device]:
     """Join the processes that torchrun has started, for the duration of the context.
 
     Yields:
@@ -182,12 +175,12 @@ def joined(place: Launched, device: str) -> Iterator[torch.device]:
 
     own = devices.resolve(device)
     if own.type == "cuda":
-        own = devices.resolve(f"cuda:{place.local_rank}")
+        own = devices.resolve(f"cuda:{started.local_rank}")
         torch.cuda.set_device(own)
     distributed.init_process_group("cpu:gloo,cuda:nccl" if own.type == "cuda" else "gloo", timeout=TIMEOUT)
-    group = Group(place.rank, place.size)
+    group = started
     try:
-        if place.rank:
+        if group.rank:
             yield own
         else:
             with group.leading():

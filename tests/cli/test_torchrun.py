@@ -9,14 +9,14 @@ import torch
 
 from jembench.experiment.plan import plan_fit
 from jembench.store import checkpoint
-from jembench.training.processes import Launched, launched
+from jembench.training.processes import Group, launched
 
 TORCHRUN = {"TORCHELASTIC_RUN_ID": "none", "RANK": "3", "WORLD_SIZE": "4", "LOCAL_RANK": "1"}
 
 
 @pytest.mark.parametrize(
     ("environment", "expected"),
-    [({}, Launched()), (TORCHRUN, Launched(3, 4, 1)), ({"RANK": "3", "WORLD_SIZE": "4"}, Launched())],
+    [({}, Group()), (TORCHRUN, Group(3, 4, 1)), ({"RANK": "3", "WORLD_SIZE": "4"}, Group())],
 )
 def test_a_process_knows_its_rank_from_torchrun_alone(environment, expected):
     assert launched(environment) == expected
