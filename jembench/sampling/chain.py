@@ -1,7 +1,5 @@
 """The loop over sampling steps, which training and metrics share."""
 
-from collections.abc import Callable
-
 import torch
 from torch import Generator, Tensor
 
@@ -47,10 +45,6 @@ def run(
     return state
 
 
-Run = Callable[[Sampler, ChainState, GradEnergy, Generator, int | None], ChainState]
-"""A function that moves chains: :func:`run`, or one that does the same as one CUDA graph."""
-
-
 def draw(
     sampler: Sampler,
     n: int,
@@ -58,7 +52,6 @@ def draw(
     generator: Generator,
     y: Tensor | None = None,
     steps: int | None = None,
-    run: Run = run,
 ) -> ChainState:
     """Start n chains, run them and let the sampler keep their ends, as in a training iteration."""
     state = run(sampler, sampler.init(n, y, generator=generator), grad_energy, generator, steps)

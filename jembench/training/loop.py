@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import Any
 
 import torch
-from torch import Generator, Tensor
+from torch import Tensor
 from torch.nn import functional as F
 
 from jembench import seeds
@@ -20,7 +20,7 @@ from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, SpecError
 from jembench.experiment import effects
 from jembench.experiment.recipe import Recipe
-from jembench.interfaces import Batch, ChainState, DataSpec, Energies, GradEnergy, Loss, Negatives, Sampler, Split
+from jembench.interfaces import Batch, ChainState, DataSpec, Energies, Loss, Negatives, Sampler, Split
 from jembench.interfaces.samplers import Adaptive
 from jembench.models import devices, execution, predictions
 from jembench.models.energies import LogitModel, energy_function, grad_energy
@@ -66,7 +66,7 @@ class Trainer:
         self.seed = seed
         self.device = device
         self.held = holdout(images, recipe.data.validation, stratified=recipe.data.stratified)
-        train, self.validation = self.held
+        train = self.held.train
         self.batches = Batches(train, data, recipe, seed=seed, device=device)
         self.iterations = effects.iterations(recipe, self.batches.per_epoch)
         self.sampler = make_sampler(model, data, recipe, train)
@@ -274,17 +274,17 @@ class Trainer:
             y = torch.randint(self.data.num_classes, (n,), generator=self.generator, device=self.device)
         train = self.recipe.chains.mode == "train"
         with execution.mode(self.model, train=train), execution.frozen(self.model):
-            state = chain.draw(self.sampler, n, self.grad_energy, self.generator, y, self.sampling_steps, self._move)
+            state = self._move(self.sampler, self.sampler.init(n, y, generator=self.generator))
+            self.sampler.finish(state)
         return self.group.cut(Negatives(state.x, state.y if conditional else None))
 
-    def _move(
-        self, sampler: Sampler, state: ChainState, grad_energy: GradEnergy, generator: Generator, steps: int | None
-    ) -> ChainState:
+    def _move(self, sampler: Sampler, state: ChainState) -> ChainState:
         """Run this process's part of the chains, with noise of its own, and return the ends of all."""
-        run = chain.run if self.graph is None else self.graph.run
+        run, generator = chain.run if self.graph is None else self.graph.run, self.generator
         if self.group.size > 1:
             generator = self._own_noise.manual_seed(seeds.derive(self.seed, self._chance("chains")))
-        return self.group.gather(run(sampler, self.group.cut(state), grad_energy, generator, steps))
+        ends = run(sampler, self.group.cut(state), self.grad_energy, generator, self.sampling_steps)
+        return self.group.gather(ends)
 
     @torch.no_grad()
     def random_starts(self) -> Tensor | None:
@@ -318,13 +318,13 @@ class Trainer:
 
     def validate(self) -> dict[str, float]:
         """Return accuracy and NLL on the held-out images; nothing without such images or for a model without logits."""
-        if self.validation is None or self.validation.labels is None or not hasattr(self.model, "logits"):
+        held = self.held.validation
+        if held is None or held.labels is None or not hasattr(self.model, "logits"):
             return {}
         with self.average.in_place_of(self.model) if self.average else nullcontext():
-            logits = predictions.read(self.model, self.validation.images, self.data, self.device, {"logits"})["logits"]
-        labels = self.validation.labels
-        accuracy = float((logits.argmax(1) == labels).double().mean())
-        return {"accuracy": accuracy, "nll": float(F.cross_entropy(logits.double(), labels))}
+            logits = predictions.read(self.model, held.images, self.data, self.device, {"logits"})["logits"]
+        accuracy = float((logits.argmax(1) == held.labels).double().mean())
+        return {"accuracy": accuracy, "nll": float(F.cross_entropy(logits.double(), held.labels))}
 
     def weights(self) -> dict[str, Tensor]:
         """Return the model's state for evaluation, averaged if the recipe says so."""

@@ -49,10 +49,11 @@ class Pair:
     def draw(self, n=5, y=None, steps=None):
         """Both are equal, in the ends, what is kept and how far the generators have come."""
         y = None if y is None else torch.tensor(y, device=GPU)
-        ends = [
-            chain.draw(self.samplers[i], n, self.gradients[i], self.generators[i], y, steps, run)
-            for i, run in enumerate((self.graph.run, chain.run))
-        ]
+        ends = []
+        for i, run in enumerate((self.graph.run, chain.run)):
+            state = self.samplers[i].init(n, y, generator=self.generators[i])
+            ends.append(run(self.samplers[i], state, self.gradients[i], self.generators[i], steps))
+            self.samplers[i].finish(ends[i])
         for captured, plain in zip(*ends, strict=True):
             same = torch.equal(captured.held, plain.held) if isinstance(plain, torch.Tensor) else captured == plain
             assert same

@@ -60,7 +60,7 @@ def test_the_two_batches_are_independent_draws(make_trainer):
 def test_validation_images_are_not_trained_on(make_trainer):
     trainer = make_trainer()
     assert [len(images) for images, _ in trainer.batches.sources.values()] == [81, 81]
-    assert len(trainer.validation.images) == 9
+    assert len(trainer.held.validation.images) == 9
     assert trainer.batches.per_epoch == 9
     assert trainer.iterations == 36
 
