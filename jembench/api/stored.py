@@ -15,7 +15,7 @@ from jembench.api.results import Results
 from jembench.api.sharing import Fetched, Pushed
 from jembench.errors import SpecError
 from jembench.experiment.names import matching
-from jembench.experiment.plan import FitPlan, plan_again, plan_fit
+from jembench.experiment.plan import plan_again, plan_fit
 from jembench.experiment.stored import find, imports
 from jembench.store.fits import FitRecord
 from jembench.store.merge import merge
@@ -166,6 +166,9 @@ class OpenStore:
             >>> fit.data.shape, fit.recipe.epochs
             ((1, 4, 4), 4.0)
         """
+        from jembench.running import session
+        from jembench.running.driver import RunOptions
+
         text = model_spec(model)
         data = None if dataset is None else dataset_spec(dataset)
         known = imports(self.store, text) or _meant(self.store.trained(), text, data, recipe, seed)
@@ -186,13 +189,6 @@ class OpenStore:
                 f"The store {self.store.root} has no trained {plan}, by the code and the options of today. Its trained "
                 f"models: {names}. `jembench.train` or `jembench train` trains it."
             )
-        return self.load_planned(plan, device)
-
-    def load_planned(self, plan: FitPlan, device: str = "auto") -> Fit:
-        """Return the model of a plan, which the store has."""
-        from jembench.running import session
-        from jembench.running.driver import RunOptions
-
         with session.open_fit(plan, self.store, RunOptions(device)) as evaluation:
             return Fit(plan, self.store, evaluation)
 

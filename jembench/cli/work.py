@@ -136,9 +136,6 @@ def _serve(store: Store, units: tuple[str, ...], device: torch.device | str) -> 
 
 # --- status -----------------------------------------------------------------------------------------------------------
 
-LONGEST = 40
-"""The largest number of characters of a spec; longer ones are shortened in the middle."""
-
 QUEUED = 20
 """The largest number of waiting units that are listed one by one."""
 
@@ -176,17 +173,11 @@ def status(store: Path, format: str) -> None:
 
 def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:
     """Yield what a unit is, its progress or the reason why it has stopped, and its worker or log."""
-    model, recipe = map(_shortened, (unit.name, unit.recipe))
-    yield f"{unit.kind} {model} on {unit.dataset}, recipe {recipe}, seed {unit.seed}"
+    yield f"{unit.kind} {unit.name} on {unit.dataset}, recipe {unit.recipe}, seed {unit.seed}"
     counted = f"{unit.done:,} of {unit.total:,} {unit.counted}" if unit.total and unit.state == "running" else ""
     yield from filter(None, [", ".join(filter(None, [counted, unit.text])), unit.worker and f"worker {unit.worker}"])
     if unit.log:
         yield f"log {os.path.relpath(unit.log) if Path(unit.log).is_relative_to(store.absolute()) else unit.log}"
-
-
-def _shortened(spec: str) -> str:
-    half = LONGEST // 2 - 1
-    return spec if len(spec) <= LONGEST else f"{spec[:half]}...{spec[-half:]}"
 
 
 def _ago(since: float | None) -> str:

@@ -288,10 +288,8 @@ def _written(value: Any) -> str:
 _FOLDER, _SMALL, _MOST_IMAGES = "imagefolder", "small-images", 5000
 """The dataset whose default depends on its size, and the recipe up to this number of training images."""
 
-_NOTHING_STATED: Mapping[str, str] = MappingProxyType({})
 
-
-def default(model: str, dataset: str, stated: str | Mapping[str, str] = _NOTHING_STATED) -> str:
+def default(model: str, dataset: str, stated: str | Mapping[str, str] = MappingProxyType({})) -> str:
     """Return the name of the recipe of a model on a dataset, if none is named.
 
     It is the one that is stated for all models. Without one, it is the first installed one of the names

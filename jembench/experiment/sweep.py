@@ -44,12 +44,11 @@ class Grid:
         Raises:
             SpecError: if the metric, an option or a value does not exist.
         """
-        found = []
-        for row in itertools.product(*self.rows.values()):
-            for column in itertools.product(*self.columns.values()):
-                options = dict(zip((*self.rows, *self.columns), (*row, *column), strict=True))
-                text = with_options(self.metric, {**self.fixed, **options})
-                found.append(Place(str(registry.resolve("metrics", text)), row, column))
+        found, axes = list[Place](), {**self.rows, **self.columns}
+        for values in itertools.product(*axes.values()):
+            text = with_options(self.metric, {**self.fixed, **dict(zip(axes, values, strict=True))})
+            row, column = values[: len(self.rows)], values[len(self.rows) :]
+            found.append(Place(str(registry.resolve("metrics", text)), row, column))
         return found
 
     def pinned(self, options: Mapping[str, str]) -> Grid:

@@ -175,9 +175,10 @@ class Selection:
         fits = {cell.fit.names: cell.fit for cell in cells}
         specs = {names: _requested(fit, store) for names, fit in fits.items()}
         parts, of_suite = presentation(suite, fits.values()) if suite else ((), NO_NAMES)
-        in_order = list(dict.fromkeys(names for part in parts for names in part.rows))
-        if in_order:
-            cells.sort(key=lambda cell: in_order.index(cell.fit.names) if cell.fit.names in in_order else len(in_order))
+        ranks = {
+            names: rank for rank, names in enumerate(dict.fromkeys(names for part in parts for names in part.rows))
+        }
+        cells.sort(key=lambda cell: ranks.get(cell.fit.names, len(ranks)))
         if cells:
             cells = self.among(cells, specs)
         parts = tuple(_measured(part, {cell.metric for cell in cells}) for part in parts)

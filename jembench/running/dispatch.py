@@ -128,8 +128,7 @@ class Dispatch:
             return
         if ended.how != "done" and is_done(self.units[ended.id], self.store):
             ended = Ended(id=ended.id, how="done", host=ended.host)
-        values = {"how": ended.how} | ({"log": ended.log} if ended.log else {})
-        event = Event(kind="ended", values=values, text=ended.text, worker=ended.host)
+        event = Event(kind="ended", values={"how": ended.how}, text=ended.text, worker=ended.host)
         self.events.send(event, self.units[ended.id].fit, ended.id)
         if ended.how in ("refused", "failed", "lost") or (ended.how == "stopped" and ended.text):
             self.store.works.end(ended.id, ended.how, ended.text, ended.log)

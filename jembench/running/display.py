@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import platform
 import sys
-import textwrap
 import threading
 import time
 from collections import Counter
@@ -32,9 +31,6 @@ SPEED_WINDOW = 600.0
 
 MOST = 3
 """The number of running units in the line of each minute."""
-
-LONGEST = 200
-"""The largest number of characters of a reason why a training failed."""
 
 FAILURES = ("failed", "refused", "lost")
 
@@ -154,7 +150,7 @@ class Display:
         """Print the ending of a unit. A stopped unit may start again."""
         how, text = str(event.values.get("how", "done")), event.text
         if how == "done" and text:  # a failed training, whose reason is in the outcomes of its cells
-            how, text = "failed", textwrap.shorten(text, LONGEST, placeholder=" ...")
+            how, text = "failed", " ".join(text.split())
         host = event.worker.rpartition(":")[0] or event.worker
         place = f" on {host}" if host not in ("", platform.node()) else ""
         elapsed = duration(event.time - task.fields["began"] if task else 0)

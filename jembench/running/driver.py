@@ -1,4 +1,4 @@
-"""The driver of a run, which submits units of work to an executor and follows them to their end.
+"""The driver of a run: its options, its units of work and what their workers need.
 
 Imports no torch by itself, so that the driver needs little memory on a cluster.
 """

@@ -30,9 +30,6 @@ VARIABLE = "JEMBENCH_TRACKERS"
 PERIOD = 1.0
 """Seconds between two looks at the progress of this process."""
 
-MOST = 10_000
-"""The largest number of events that wait for a tracker. A tracker with more is left out."""
-
 PATIENCE = 30.0
 """Seconds that a process waits at its end for a tracker to receive the remaining events."""
 
@@ -164,23 +161,20 @@ class Tracked:
     def __init__(self, spec: str) -> None:
         self.spec = spec
         self._tracker: Tracker = registry.resolve("trackers", spec).make()
-        self._events: queue.Queue[Event | None] = queue.Queue(MOST)
+        self._events: queue.SimpleQueue[Event | None] = queue.SimpleQueue()
         self._failure = ""  # the reason why it is left out
         self._thread = threading.Thread(target=self._work, daemon=True)
         self._thread.start()
 
-    def send(self, event: Event | None, seconds: float = 0.0) -> None:
-        """Queue an event; None is the end. If the queue is full, wait up to ``seconds``."""
+    def send(self, event: Event) -> None:
+        """Queue an event."""
         if not self._failure:
-            try:
-                self._events.put(event, timeout=seconds)
-            except queue.Full:
-                self._leave_out(f"has not taken {MOST:,} events")
+            self._events.put(event)
 
     def close(self, seconds: float = PATIENCE) -> None:
         """Wait for the tracker to receive the remaining events."""
+        self._events.put(None)
         with progress.phase(f"waiting for the tracker {self.spec}"):
-            self.send(None, seconds)
             self._thread.join(seconds)
         if self._thread.is_alive():
             self._leave_out(f"has not ended within {seconds:g} s")

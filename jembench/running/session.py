@@ -156,7 +156,6 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
     check_options(how)
     with display() as shown:
         device, dataset = devices.resolve(how.device), fit.dataset.make()
-        check_stored([fit], store)
         is_trained = store.is_trained(fit.key)
         if not is_trained:
             for split in ("train", "test"):  # missing or damaged images are an error before anything is trained
