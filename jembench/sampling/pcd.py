@@ -11,10 +11,10 @@ from torch import Generator, Tensor
 
 from jembench.errors import CheckpointError, SpecError
 from jembench.interfaces import ChainState, DataSpec, Start
-from jembench.sampling.sgld import Langevin, LangevinChains
+from jembench.sampling.sgld import Langevin, ShortRun
 
 
-class PersistentChains(LangevinChains):
+class PersistentChains(ShortRun):
     """SGLD from a replay buffer (Tieleman, 2008; Du & Mordatch, 2019; Grathwohl et al., 2020, Algorithm 1).
 
     The buffer is N images and the age of each, in sampling steps since its last restart. For chains on E(x, y), the

@@ -74,8 +74,11 @@ class Langevin:
         return state._replace(x=x, steps=state.steps + 1, momentum=kept)
 
 
-class LangevinChains:
-    """The base class of samplers by SGLD: their starts and steps, without the chains that they keep.
+class ShortRun:
+    """Short-run SGLD: every chain starts anew and nothing is kept (Nijkamp et al., 2019).
+
+    JEM trained stably with 80 steps or more (Grathwohl et al., 2020, Appendix H.2). Samplers by SGLD that keep their
+    chains inherit its starts and steps.
 
     Args:
         data: the images' shape, bounds and classes.
@@ -105,13 +108,6 @@ class LangevinChains:
     def step(self, state: ChainState, grad_energy: GradEnergy, generator: Generator) -> ChainState:
         """Take one Langevin step with every chain."""
         return self.langevin.step(state, grad_energy, generator)
-
-
-class ShortRun(LangevinChains):
-    """Short-run SGLD: every chain starts anew and nothing is kept (Nijkamp et al., 2019).
-
-    JEM trained stably with 80 steps or more (Grathwohl et al., 2020, Appendix H.2).
-    """
 
     def init(self, n: int, y: Tensor | None = None, *, generator: Generator) -> ChainState:
         """Start n new chains."""
