@@ -108,10 +108,8 @@ class Batches:
         self.per_epoch = len(self.sources[epoch][0]) // self.sizes[epoch]
         named = recipe.data.augmentation
         then = registry.resolve("augmentations", named).make() if named else None
-        self.augmentation: Augmentation | None = None
-        if recipe.data.pad or recipe.data.flip or then:
-            self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip, then=then)
-            self.augmentation.check(*data.shape[1:])
+        self.augmentation = Augmentation(pad=recipe.data.pad, flip=recipe.data.flip, then=then)
+        self.augmentation.check(*data.shape[1:])
 
     def begin(self, again: str) -> None:
         """Start all random streams, with a seed that depends on the text ``again``."""
@@ -132,7 +130,7 @@ class Batches:
                 indices = indices.pin_memory()  # from other memory the copy would make the host wait for the device
             indices = indices.to(self.device, non_blocking=True)
             images, labels = (part[indices] for part in self.sources[kind])
-            if self.augmentation and (kind == "labelled" or self.options.augment_marginal):
+            if kind == "labelled" or self.options.augment_marginal:
                 images = self.augmentation(images, self.generator)
             std = noise_to_model(self.options.noise, self.bounds)
             drawn[kind] = add_noise(to_float(images, self.bounds), std, self.generator), labels

@@ -273,7 +273,7 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
     trainer, every = run.trainer, run.trainer.recipe.log_every
     end = min(trainer.iteration // every * every + every, trainer.iterations)
     rows: list[dict[str, float]] = []
-    starts, rate, seconds = None, trainer.learning_rate, 0.0
+    starts, rate, seconds = None, trainer.learning_rate(), 0.0
     while trainer.iteration < end:
         shown.done = trainer.iteration
         begun = time.perf_counter()

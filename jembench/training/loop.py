@@ -136,12 +136,8 @@ class Trainer:
             "not_captured": [] if self.graph is None else list(self.graph.given_up),
         }
 
-    @property
-    def learning_rate(self) -> float:
-        """The learning rate of the next iteration, of the model's own loss."""
-        return self._rate("")
-
-    def _rate(self, phase: str) -> float:
+    def learning_rate(self, phase: str = "") -> float:
+        """Return the learning rate of a phase's next step, by default that of the model's own loss."""
         factor = self.schedule(self.iteration, self.batches.per_epoch, self.iterations)
         rate: float = self.phases[phase].settings.get("learning_rate", self.recipe.optimizer.learning_rate)
         return rate * factor * self.adjustment.rate
@@ -223,7 +219,7 @@ class Trainer:
     def _step(self, phase: str, first: Batch, batch: Batch, negatives: Negatives | None) -> dict[str, Tensor]:
         """Take the optimiser step of a phase; ``first`` is the batch with the logits that were computed already."""
         for group in self.optimizers[phase].param_groups:
-            group["lr"] = self._rate(phase)
+            group["lr"] = self.learning_rate(phase)
         values = self._differentiate(phase, first, negatives)
         if radius := self.recipe.optimizer.sharpness:
             adaptive = self.recipe.optimizer.adaptive

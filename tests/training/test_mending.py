@@ -252,7 +252,7 @@ def test_a_model_without_chains_has_a_shorter_ladder(make_trainer, toy_models, t
     trainer = rig(make_trainer(toy_models["classifier"]), {(0, 3), (1, 3)})
     fitted = train(trainer, tmp_path)
     assert [each.remedy for each in fitted.interventions] == ["seed", "rate"]
-    assert trainer.learning_rate == pytest.approx(0.003)
+    assert trainer.learning_rate() == pytest.approx(0.003)
 
 
 TWICE = {(0, 19), (1, 17), (2, 10)}

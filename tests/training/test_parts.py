@@ -55,14 +55,14 @@ def test_a_training_of_a_third_party_s_parts(example, make_trainer):
             "chains.sampler": '"pcd:steps=1,buffer=30,reinit=1,noise=0,step_size=1e-9,start=jembench_example:grey"',
         }
     )
-    rates = [trainer.learning_rate]
+    rates = [trainer.learning_rate()]
     before = [weight.detach().clone() for weight in trainer.model.parameters()]
     batch = trainer.batches.draw()
     assert (batch.x == trainer.data.bounds[0]).all()  # the square is the whole image
     assert torch.allclose(trainer._negatives(batch).x, torch.tensor(sum(trainer.data.bounds) / 2))
     for _ in range(trainer.batches.per_epoch):
         trainer.iterate()
-        rates.append(trainer.learning_rate)
+        rates.append(trainer.learning_rate())
     assert rates[-1] == rates[0] / 4
     moved = [(weight - old).abs().max() for weight, old in zip(trainer.model.parameters(), before, strict=True)]
     assert all(0 < move <= sum(rates) + 1e-6 for move in moved)

@@ -139,7 +139,7 @@ def test_a_training_step_is_that_of_adam_on_the_gradient_in_closed_form():
     noisy = np.sqrt(signal) * x + np.sqrt(1 - signal) * noise
     error = noisy @ weight.T + t[:, None] * slope + y @ bias - noise
     towards = 2 * error / error.size
-    rate = trainer.learning_rate
+    rate = trainer.learning_rate()
     row = trainer.iterate()
     assert float(row["loss"]) == pytest.approx((error**2).mean(), rel=1e-5)
     averaged = list(trainer.weights().values())
