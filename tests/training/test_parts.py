@@ -79,7 +79,7 @@ def test_only_the_user_names_code_and_its_content_is_part_of_the_identity(exampl
     with trust.command(["schedule.name=own_parts:flat"]):
         named = plan_fit("jem:net=small-2", "digits", "digits", ["schedule.name=own_parts:flat"])
         assert named.identity["recipe"]["code"].keys() == {"own_parts:flat"}
-        assert "own_parts:flat" in [component.target for component in named.components(sampled=False)]
+        assert "own_parts:flat" in [component.target for component in named.components]
     plain = plan_fit("jem:net=small-2", "digits", "digits")
     assert "code" not in plain.identity["recipe"]
     assert plain.identity["recipe"]["schedule"]["name"] == ""
