@@ -14,7 +14,6 @@ from jembench.catalog import registry
 from jembench.catalog.options import Names
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar, Spec, format_value
-from jembench.errors import NotApplicable
 from jembench.interfaces import DataSpec, Evaluation, Measurement, Need, OODScore, Planned, Quantity, Resampling
 from jembench.interfaces.metrics import FittedScore
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images
@@ -157,35 +156,32 @@ class OutOfDistribution(Scored):
 
 _FAR = ("openood:name=mnist", "openood:name=svhn", "openood:name=texture", "openood:name=places365")
 
-GROUPS: dict[str, dict[str, tuple[str, ...]]] = {
+OPENOOD = {
     "cifar10": {"near": ("openood:name=cifar100", "openood:name=tin"), "far": _FAR},
     "cifar100": {"near": ("openood:name=cifar10", "openood:name=tin"), "far": _FAR},
-    "digits": {"near": ("halves", "interp", "flipped"), "far": ("permuted", "uniform", "constant")},
 }
-"""The sets of each group by the name of the dataset: OpenOOD v1.5's for CIFAR, our own for digits."""
+"""The sets of each group of OpenOOD v1.5, by the name of the dataset."""
+
+MADE = {"near": ("halves", "interp", "flipped"), "far": ("permuted", "uniform", "constant")}
+"""The sets of each group for all other datasets, made from their images or from noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfDistributionGroup(Scored):
-    """Out-of-distribution detection on the near or the far sets of OpenOOD: means of the values over the sets.
+    """Out-of-distribution detection on a group of near or far sets: means of the values over the sets.
 
-    Zhang et al. (2023), arXiv:2306.09301. Values and options are those of ``ood``, computed for each set and averaged;
-    intervals draw the test images once for all sets. ``fpr95-out`` is OpenOOD's FPR95, and ``aupr-in-trapezoid`` and
-    ``aupr-out-trapezoid`` are its AUPR-IN and AUPR-OUT. On digits the sets are our own, so that the suite is quick.
+    On CIFAR the sets are those of OpenOOD, Zhang et al. (2023), arXiv:2306.09301; on other datasets they are made here.
+    Values and options are those of ``ood``, computed for each set and averaged; intervals draw the test images once for
+    all sets. ``fpr95-out`` is OpenOOD's FPR95, and ``aupr-in-trapezoid`` and ``aupr-out-trapezoid`` are its AUPR-IN and
+    AUPR-OUT.
     """
 
     group: Literal["near", "far"]
     name: ClassVar[str] = "ood-group"
 
     def sets(self, data: DataSpec) -> tuple[str, ...]:
-        """Return the sets of the group for a dataset.
-
-        Raises:
-            NotApplicable: if the dataset has no groups.
-        """
-        if data.name not in GROUPS:
-            raise NotApplicable(f"There are groups of OOD sets for {', '.join(GROUPS)} alone. Use the metric ood.")
-        return GROUPS[data.name][self.group]
+        """Return the sets of the group for a dataset."""
+        return OPENOOD.get(data.name, MADE)[self.group]
 
     def check(self, planned: Planned) -> None:
         """Check that the outliers of every set are available."""
