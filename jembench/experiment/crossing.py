@@ -16,9 +16,6 @@ from jembench.experiment.suite import Run, Suite
 from jembench.experiment.sweep import bare_name, compares_with_itself, covers, with_options
 from jembench.store.outcome import FitKey
 
-Planned = tuple[Run, FitPlan]
-"""A block, and a fit that it trains."""
-
 
 def make_plan(
     suite: Suite,
@@ -26,7 +23,7 @@ def make_plan(
     recipe: str | None = None,
     settings: Sequence[str] = (),
     limit: int | None = None,
-    started: Callable[[FitPlan, Sequence[Planned]], FitPlan] = lambda fit, _: fit,
+    started: Callable[[FitPlan, Sequence[tuple[Run, FitPlan]]], FitPlan] = lambda fit, _: fit,
 ) -> Plan:
     """Cross the models, datasets, seeds and metrics of each block of a suite.
 
@@ -42,13 +39,13 @@ def make_plan(
         SpecError: if a name or an option does not exist, before anything is computed.
     """
     clear_caches()
-    suite = _with_settings(suite, settings)
+    suite = _with_settings(suite, settings, limit)
     if suite.lacking:
         raise SpecError(f"Nothing to run: the suite {suite.name} has a block without {suite.lacking}. Name some.")
     for dataset in suite.datasets:
         if not any(covers(run.datasets, dataset) for run in suite.runs):
             raise SpecError(f"There is nothing to run: no block of the suite {suite.name} is for {dataset}.")
-    fits: list[Planned] = []
+    fits: list[tuple[Run, FitPlan]] = []
     for run, dataset, model in _crossed(suite):
         fit = _fit_of_block(run, dataset, model, recipe)
         try:
@@ -56,7 +53,7 @@ def make_plan(
         except Unavailable as error:
             fit = dataclasses.replace(fit, absent=str(error))
         fits.append((run, started(fit, fits)))
-    plan = _plan(suite, [(run, fit.with_seed(seed)) for run, fit in fits for seed in run.seeds], limit)
+    plan = _plan(suite, [(run, fit.with_seed(seed)) for run, fit in fits for seed in run.seeds])
     if not plan.cells:
         datasets = ", ".join(suite.datasets)
         raise SpecError(f"There is nothing to run: no metric of the suite {suite.name} is for {datasets}. Name some.")
@@ -65,26 +62,26 @@ def make_plan(
 
 def plan_fits(suite: Suite, fits: Iterable[FitPlan], limit: int | None = None) -> Plan:
     """Return the plan of the metrics of a suite on some fits in place of its models; ``limit`` as for ``make_plan``."""
-    suite = _with_settings(suite)
-    return _plan(
-        suite, [(run, fit) for fit in fits for run in suite.runs if covers(run.datasets, str(fit.dataset))], limit
-    )
+    suite = _with_settings(suite, limit=limit)
+    return _plan(suite, [(run, fit) for fit in fits for run in suite.runs if covers(run.datasets, str(fit.dataset))])
 
 
-def _plan(suite: Suite, fits: Sequence[Planned], limit: int | None) -> Plan:
+def _plan(suite: Suite, fits: Sequence[tuple[Run, FitPlan]]) -> Plan:
     """Return the plan of the metrics of blocks on fits."""
     metric = cache(lambda text: registry.resolve("metrics", text))
     cells: dict[str, CellPlan] = {}
     for run, fit in fits:
         for text in _metrics_on(run, fit.key.dataset):
-            cell = CellPlan(fit=fit, metric=metric(text), limit=suite.limit if limit is None else limit)
+            cell = CellPlan(fit=fit, metric=metric(text), limit=suite.limit)
             cells.setdefault(cell.id, cell)
     rows = [(run, fit.names) for run, fit in fits]
     return Plan(suite, list(cells.values()), _parts(suite, rows), _names(rows))
 
 
-def _with_settings(suite: Suite, settings: Sequence[str] = ()) -> Suite:
+def _with_settings(suite: Suite, settings: Sequence[str] = (), limit: int | None = None) -> Suite:
     """Return a suite with the options of metrics set in its blocks; other settings remain there, for recipes.
+
+    A ``limit`` of test images takes the place of that of the suite.
 
     Raises:
         SpecError: for an option of a metric that is not measured, which would be taken for a key of the recipe.
@@ -110,7 +107,7 @@ def _with_settings(suite: Suite, settings: Sequence[str] = ()) -> Suite:
         metrics = tuple(str(registry.resolve("metrics", text)) for text in stated)
         grid = tuple(one.pinned(options[spec.parse(one.metric).name]) for one in run.grid)
         blocks.append(dataclasses.replace(run, metrics=metrics, grid=grid, settings=tuple(of_recipes)))
-    return dataclasses.replace(suite, runs=tuple(blocks))
+    return dataclasses.replace(suite, runs=tuple(blocks), limit=suite.limit if limit is None else limit)
 
 
 def _crossed(suite: Suite) -> Iterator[tuple[Run, str, str]]:
@@ -135,9 +132,6 @@ def _metrics_on(run: Run, dataset: str) -> list[str]:
 
 # --- the tables of a suite --------------------------------------------------------------------------------------------
 
-Row = tuple[Run, Fit]
-"""A block, and the names of a fit that it measures."""
-
 
 def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...], Names]:
     """Return the parts of a suite for given results, and the names that it gives to models and recipes.
@@ -149,7 +143,7 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
         SpecError: if a metric or an option does not exist.
     """
     suite = _with_settings(suite)
-    own, rows = _rows(suite), list[Row]()
+    own, rows = _rows(suite), list[tuple[Run, Fit]]()
     for names in _sorted(dict.fromkeys(fit.names for fit in fits), [names for _, names in own]):
         model, dataset, recipe = names
         on = [run for run in suite.runs if covers(run.datasets, dataset)]
@@ -177,7 +171,7 @@ def fit_names_of(suite: Suite) -> set[tuple[str, str, str, int]]:
     return {(*names, seed) for run, names in _rows(_with_settings(suite)) for seed in run.seeds}
 
 
-def _rows(suite: Suite) -> list[Row]:
+def _rows(suite: Suite) -> list[tuple[Run, Fit]]:
     """Return the fits of the blocks, except those of components that are not installed here."""
     rows = []
     for run, dataset, model in _crossed(suite):
@@ -186,7 +180,7 @@ def _rows(suite: Suite) -> list[Row]:
     return rows
 
 
-def _parts(suite: Suite, rows: Iterable[Row]) -> tuple[Part, ...]:
+def _parts(suite: Suite, rows: Iterable[tuple[Run, Fit]]) -> tuple[Part, ...]:
     """Return a part for the blocks of each title."""
     parts: dict[str, Part] = {}
     for run in suite.runs:
@@ -200,7 +194,7 @@ def _parts(suite: Suite, rows: Iterable[Row]) -> tuple[Part, ...]:
     return tuple(parts.values())
 
 
-def _names(rows: Iterable[Row]) -> Names:
+def _names(rows: Iterable[tuple[Run, Fit]]) -> Names:
     """Return the names that blocks give to models and recipes; --set may make trainings of several names the same."""
     found: dict[tuple[str, str], dict[str, None]] = {}
     for run, (model, _, recipe) in rows:
