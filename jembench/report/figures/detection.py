@@ -7,15 +7,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jembench import drawing
 from jembench.report.figures.base import Drawing, Planned, Result, error_bars, figure_of, histograms, with_interval
 from jembench.report.headings import without_options
 from jembench.report.rows import grouped
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 _AXES = {
     "log-px": "log p(x) + constant, nats",
@@ -32,14 +29,19 @@ WIDEST = 4
 def plan(results: list[Result]) -> Iterator[Planned]:
     """Plan histograms of a model's score on all sets of images, their grid, and the AUROC of all models."""
     results = [result for result in results if "under" not in result.protocol]
-    for group in grouped(results, lambda result: (result.fit.names, result.place, _score(result))):
-        yield figure_of(group, f"ood-{_score(group[0])}", of_scores, group)
-    for group in grouped(results, lambda result: result.place):
+    for group in grouped(results, lambda result: (result.fit.names, _alike(result), _score(result))):
+        title = f"{_words(_score(group[0]))}: {group[0].title}"
+        yield figure_of(group, f"ood-{_score(group[0])}", densities, title, group)
+    for group in grouped(results, _alike):
         if 1 < len({_column(result) for result in group}) <= WIDEST:
-            yield figure_of(group, "ood-grid", grid, group)
+            yield figure_of(group, "ood-grid", densities, f"Scores on {group[0].trained_on}", group)
     ranked = [result for result in results if "auroc" in result.values]
     for group in grouped(ranked, lambda result: result.place):
         yield figure_of(group, "auroc", auroc, group)
+
+
+def _alike(result: Result) -> tuple[object, ...]:
+    return *result.place, result.protocol.get("data_noise")
 
 
 def _score(result: Result) -> str:
@@ -63,55 +65,36 @@ def _sets(results: Sequence[Result]) -> list[str]:
     return list(map(without_options(full).__getitem__, full))
 
 
-def of_scores(results: Sequence[Result]) -> Drawing:
-    """Draw a panel for each OOD set of one model and score: its scores over those of the test images, as densities."""
-    score, count = _score(results[0]), len(results)
-    columns = min(3, count)
-    height = 0.7 + 1.55 * -(-count // columns)
-    figure, panels = drawing.panels(f"{_words(score)}: {results[0].title}", height, count, columns)
-    rows: list[dict[str, Any]] = []
-    for axes, name, result in zip(panels, _sets(results), results, strict=True):
-        value = result.values.get("auroc")
-        title = f"{name}\nAUROC {with_interval(value, 3)}" if value else name
-        rows += _densities(axes, result, title, set=name)
-    for axes in panels[-columns:]:  # the lowest of each column
-        axes.set_xlabel(_AXES.get(score, score))
-    drawing.legend_below(figure, panels[0], columns=2)
-    return Drawing(figure, rows)
+def densities(title: str, results: Sequence[Result]) -> Drawing:
+    """Draw the scores of outliers over those of the test images, as densities: a panel for each set, model and score.
 
-
-def grid(results: Sequence[Result]) -> Drawing:
-    """Draw a row of panels for each OOD set and a column for each model and score, the layout of Table 2."""
-    sets = _sets(results)
-    lines, models = list(dict.fromkeys(sets)), list(dict.fromkeys(result.model for result in results))
-    columns = sorted(set(map(_column, results)), key=lambda column: (models.index(column[0]), _place(column[1])))
-    title = f"Scores on {results[0].trained_on}"
-    count = len(lines) * len(columns)
-    figure, panels = drawing.panels(title, 0.7 + 1.55 * len(lines), count, len(columns))
-    free = dict(zip(itertools.product(lines, columns), panels, strict=True))
+    Several models or scores have a column each, the layout of Table 2; the sets of one of them stand side by side.
+    """
+    of_places = {(name, _column(result)): result for name, result in zip(_sets(results), results, strict=True)}
+    sets, models = dict.fromkeys(_sets(results)), list(dict.fromkeys(result.model for result in results))
+    columns = sorted({column for _, column in of_places}, key=lambda one: (models.index(one[0]), _place(one[1])))
+    places, alone = list(itertools.product(sets, columns)), len(columns) == 1
+    across = min(3, len(sets)) if alone else len(columns)
+    figure, panels = drawing.panels(title, 0.7 + 1.55 * -(-len(places) // across), len(places), across)
     rows: list[dict[str, Any]] = []
-    for name, result in zip(sets, results, strict=True):
-        axes, (model, score) = free.pop((name, _column(result))), _column(result)
+    for axes, (name, (model, score)) in zip(panels, places, strict=True):
+        result = of_places.get((name, (model, score)))
+        if result is None:  # not measured
+            axes.set_axis_off()
+            continue
         value = result.values.get("auroc")
-        title = f"{model}, {name}" + (f"\nAUROC {value.value:.3f}" if value else "")
-        rows += _densities(axes, result, title, model=model, score=score, set=name)
-        if name == lines[-1]:
-            axes.set_xlabel(_AXES.get(score, score))
-    for axes in free.values():  # not measured
-        axes.set_axis_off()
+        number = f"AUROC {with_interval(value, 3) if alone else f'{value.value:.3f}'}" if value else ""
+        axes.set_title("\n".join(filter(None, (name if alone else f"{model}, {name}", number))))
+        axes.set_xlabel(_AXES.get(score, score) if axes in panels[-across:] else "")  # the lowest of each column
+        axes.locator_params(axis="x", nbins=4)
+        samples = {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}
+        rows += histograms(axes, samples, model=model, score=score, set=name)
     drawing.legend_below(figure, panels[0], columns=2)
     return Drawing(figure, rows)
 
 
 def _column(result: Result) -> tuple[str, str]:
     return result.model, _score(result)
-
-
-def _densities(axes: Axes, result: Result, title: str, **of: str) -> list[dict[str, Any]]:
-    """Draw the scores of outliers over those of the test images, and return the lines of their CSV."""
-    axes.set_title(title)
-    axes.locator_params(axis="x", nbins=4)
-    return histograms(axes, {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}, **of)
 
 
 def auroc(results: Sequence[Result]) -> Drawing:

@@ -1,4 +1,4 @@
-"""Figures of generation: the Inception score against the share kept, and any score against the chain's steps.
+"""Figures of generation: scores against the share kept, against the chain's steps, and against their cost.
 
 Tables 3 to 6 of the reproducibility report of Grathwohl et al. (2020), as curves.
 """
@@ -12,24 +12,36 @@ from jembench.report.figures.base import Drawing, Planned, Result, error_bars, f
 from jembench.report.headings import in_words
 from jembench.report.rows import grouped
 
-_SCALES = {"kept": "share of the samples kept, %", "steps": "steps of new chains"}
+_SCALES = {
+    "kept": "share of the samples kept, %",
+    "steps": "steps of new chains",
+    "passes": "network passes of a sample",
+    "hours": "hours of training",
+}
 """The horizontal axes: the name in the figure's name and in the CSV, and the label."""
 
 _NETWORKS = {"model": "the model's", "features": "the feature network's"}
 _POOLING = ("one-buffer", "five-buffers", "mean-of-five-buffers")
+_SOURCES = {"buffer": "kept chains", "chains": "new chains", "direct": "direct samples"}
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
-    """Plan curves of the score against the share of samples kept and against the steps of new chains."""
+    """Plan curves against the share of samples kept, the steps of new chains, and, of all models, network passes."""
     selections = [result for result in results if result.protocol.get("selection") in _NETWORKS]
     selections.sort(key=lambda result: (result.protocol["selection"], _POOLING.index(result.protocol["pooling"])))
     for group in _peers(selections, "top", "selection", "pooling", "images"):
         shares = [100 * float(Fraction(result.protocol["top"])) for result in group]
-        yield from _planned("kept", group, list(map(_selection, group)), shares)
+        points = list(zip(map(_selection, group), shares, group, strict=True))
+        yield from curves_over("kept", group[0].title, points)
     new_chains = [result for result in results if result.options.get("source") == "fresh" and "steps" in result.options]
     for group in _peers(new_chains, "steps", "source"):
-        steps = [float(result.options["steps"]) for result in group]
-        yield from _planned("steps", group, [result.model for result in group], steps)
+        steps = [(result.model, float(result.options["steps"]), result) for result in group]
+        yield from curves_over("steps", group[0].title, steps)
+    whole = [result for result in results if result.cell.outcome.details.get("sample_passes")]
+    whole = [result for result in whole if result.options.keys() <= {"sampler", "source", "steps"}]
+    for group in grouped(whole, lambda result: (result.place, result.protocol_without(["source"]))):
+        passes = [(_sampled(result), result.cell.outcome.details["sample_passes"], result) for result in group]
+        yield from curves_over("passes", f"all models on {group[0].trained_on}", passes)
 
 
 def _peers(results: Sequence[Result], *free: str) -> list[list[Result]]:
@@ -37,15 +49,19 @@ def _peers(results: Sequence[Result], *free: str) -> list[list[Result]]:
     return grouped(results, lambda result: (result.fit.names, result.place, result.protocol_without(free)))
 
 
-def _planned(
-    scale: str, results: Sequence[Result], curves_of: Sequence[str], places: Sequence[float]
-) -> Iterator[Planned]:
-    if len(set(places)) > 1:
-        of_all = list(zip(curves_of, places, results, strict=True))
+def curves_over(scale: str, of: str, points: Sequence[tuple[str, float, Result]]) -> Iterator[Planned]:
+    """Plan the curves of each value of some results.
+
+    Args:
+        scale: one of the horizontal axes.
+        of: what the values are of, for the title.
+        points: the curve, the place on the horizontal axis and the result of each.
+    """
+    results = [result for *_, result in points]
+    if len({x for _, x, _ in points}) > 1:
         for label in dict.fromkeys(label for result in results for label in result.values):
-            points = [(curve, x, result.values[label]) for curve, x, result in of_all if label in result.values]
-            title = f"{in_words(label)} of {results[0].title}"
-            yield figure_of(results, f"{label}-{scale}", curves, title, label, scale, points)
+            valued = [(curve, x, result.values[label]) for curve, x, result in points if label in result.values]
+            yield figure_of(results, f"{label}-{scale}", curves, f"{in_words(label)} of {of}", label, scale, valued)
 
 
 def _selection(result: Result) -> str:
@@ -54,32 +70,37 @@ def _selection(result: Result) -> str:
     return f"{_NETWORKS[result.protocol['selection']]} confidence{each}, {pooling}"
 
 
+def _sampled(result: Result) -> str:
+    kind = result.protocol.get("source", "").partition(":")[0]
+    return f"{result.model}, {_SOURCES.get(kind, 'new chains')}"
+
+
 def curves(title: str, label: str, scale: str, points: Sequence[tuple[str, float, Value]]) -> Drawing:
     """Draw a curve for each name among the points, with intervals, on a logarithmic horizontal axis.
 
     Args:
         title: of the figure.
         label: of the values.
-        scale: ``kept`` or ``steps``.
+        scale: one of the horizontal axes.
         points: the curve, the place on the horizontal axis and the value of each.
     """
-    from matplotlib.ticker import NullLocator
+    from matplotlib.ticker import LogLocator, NullLocator
 
     found = grouped(points, lambda point: point[0])
     figure, (axes,) = drawing.panels(title, 2.3 + 0.16 * len(found) * (len(found) > 1))
     for index, group in enumerate(found):
         ordered = sorted(group, key=lambda point: point[1])
         values = [value for *_, value in ordered]
-        nudge = 1.03 ** (index - (len(found) - 1) / 2)  # apart, so that intervals do not hide one another
-        places, heights = [x * nudge for _, x, _ in ordered], [value.value for value in values]
+        beside = [[curve for curve, other, _ in points if other == x] for _, x, _ in ordered]
+        nudges = [1.03 ** (names.index(group[0][0]) - (len(names) - 1) / 2) for names in beside]
+        places = [x * nudge for (_, x, _), nudge in zip(ordered, nudges, strict=True)]  # no interval hides another
+        heights = [value.value for value in values]
         style = {**drawing.line(index), "elinewidth": 0.8}
         axes.errorbar(places, heights, yerr=error_bars(values), label=group[0][0], **style)
-    ticks = sorted({x for _, x, _ in points})
-    axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=in_words(label))
-    axes.xaxis.set_minor_locator(NullLocator())
-    axes.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
+    axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=", ".join(filter(None, (in_words(label), points[0][2].unit))))
+    axes.xaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), minor_locator=NullLocator(), major_formatter="{x:g}")
     if len(found) > 1:
-        drawing.legend_below(figure, axes, columns=1)
+        drawing.legend_below(figure, axes, columns=2)
     rows = [
         {"curve": curve, scale: x, label: value.value, "low": value.low, "high": value.high, "n": value.n}
         for curve, x, value in points

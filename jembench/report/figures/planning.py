@@ -33,7 +33,7 @@ def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> li
     names = display_names(fits, report.names)
     found = [*of_metrics(cells, store, left_out, names), *training.curves_of(fits, store, left_out, names)]
     measured = [Result(cell, {}, names) for cell in cells if cell.outcome.status == "ok"]
-    found += [*training.buffers_of(fits, store, names), *values.seeds(measured), *values.costs(measured)]
+    found += [*training.buffers_of(fits, store, names), *values.seeds(measured), *values.hours(measured)]
     return distinct([*found, *joint.plan(report, names)])
 
 
