@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ from jembench.experiment.plan import Part
 from jembench.report import respects
 from jembench.report.formats import Document
 from jembench.report.published import Published, beside, published_table
-from jembench.report.rows import FIELDS, ORIGIN, Row, headed, mark_chance, mark_incomparable, mean, rows
+from jembench.report.rows import FIELDS, ORIGIN, Row, headed, mark_chance, mark_incomparable, mean, rows, spread
 from jembench.report.select import WHOLE, Selection, select
 from jembench.report.table import Footnote, Table, numbered
 from jembench.report.tables import Tables
@@ -65,7 +65,7 @@ class Report(Document):
         self.seeds = [row for row in seeds if row.column in labels]
         means = mark_chance(mark_incomparable(mean(self.seeds)))
         fits = list(dict.fromkeys(row.fit for row in means))
-        means += [headed(row, names) for row in _not_run(means, parts)]
+        means = spread([*means, *_not_run(means, parts, names)], lambda row: row.metric)
         means = select("metric", selection.metrics if means else None, means, lambda row: row.metric)
         metrics = list(dict.fromkeys(row.metric for row in means))
         if selection.columns is not None:
@@ -144,21 +144,14 @@ class PerSeed(Document):
         raise SpecError("The values of each seed are for programs. Choose --format csv, json or parquet.")
 
 
-def _not_run(rows: Sequence[Row], parts: Iterable[Part]) -> list[Row]:
-    """Return a row for each value that a part of a suite asks for and a trained model lacks."""
+def _not_run(rows: Sequence[Row], parts: Iterable[Part], names: Names) -> Iterator[Row]:
+    """Yield a row for each metric that a part of a suite asks for and a trained model lacks."""
     known, fits = {(row.fit, row.metric) for row in rows}, {row.fit: row for row in rows}
-    labels: dict[str, dict[str, Row]] = {}
-    for row in rows:
-        labels.setdefault(row.metric, {}).setdefault(row.label, row)
     asked = dict.fromkeys((fit, metric) for part in parts for fit in part.rows for metric in part.rows[fit])
-    found = []
     for fit, metric in asked:
         if fit in fits and (fit, metric) not in known:
             model: dict[str, Any] = {name: getattr(fits[fit], name) for name in _MODEL}
-            for label, like in labels.get(metric, {"": Row(name="", dataset="")}).items():
-                value: dict[str, Any] = {"label": label, "unit": like.unit, "better": like.better}
-                found.append(Row(**model, **value, metric=metric, status="not run"))
-    return found
+            yield headed(Row(**model, metric=metric, status="not run"), names)
 
 
 _MODEL = ("model", "name", "dataset", "recipe", "dataset_name")

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from jembench.catalog import spec
 from jembench.experiment.names import NO_NAMES, Fit, Names
 from jembench.experiment.sweep import bare_name
-from jembench.interfaces import Value
 from jembench.report.headings import distinct, in_words, known_as, split
 from jembench.report.protocols import parsed, peculiarities
 from jembench.report.select import T
@@ -104,8 +103,6 @@ FIELDS = tuple(one.name for one in fields(Row) if one.name not in ("cell", "data
 ORIGIN = ("seed", "limit", "fit", "cell", "time", "seconds", "training_passes", "sample_passes")
 """Further columns of the CSV of seeds."""
 
-_NO_VALUE = Value(0.0, None, None, 0)
-
 Side = Mapping[int, Row]
 """One value of a metric on a model, by seed."""
 
@@ -122,18 +119,13 @@ def grouped(items: Iterable[T], key: Callable[[T], Hashable]) -> list[list[T]]:
 
 
 def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
-    """Return the values of cells, a row each.
-
-    A cell without values has a row for each label that its metric gave elsewhere, or one without a label.
+    """Return the values of cells, a row each; a cell without values has rows as :func:`spread` makes them.
 
     Args:
         cells: in the order of the rows.
         names: display names by canonical specs and recipes.
     """
     cells = list(cells)
-    values: dict[str, dict[str, Value]] = {}
-    for cell in cells:
-        values.setdefault(cell.metric, {}).update(cell.outcome.values if cell.outcome.status == "ok" else {})
     datasets = _dataset_names(cells)
     found = []
     for cell in cells:
@@ -161,13 +153,30 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
         )
         if outcome.status == "ok":
             found += [replace(base, label=label, **value._asdict()) for label, value in outcome.values.items()]
-            for label, reason in outcome.details.get("undefined", {}).items():
-                like = values[cell.metric].get(label, _NO_VALUE)
-                found.append(replace(base, label=label, unit=like.unit, better=like.better, status="na", reason=reason))
+            undefined = outcome.details.get("undefined", {})
+            found += [replace(base, label=label, status="na", reason=reason) for label, reason in undefined.items()]
         else:
-            others = values[cell.metric].items()
-            found += [replace(base, label=label, unit=one.unit, better=one.better) for label, one in others] or [base]
-    return [headed(row, names) for row in found]
+            found.append(base)
+    return [headed(row, names) for row in spread(found, lambda row: row.metric)]
+
+
+_COLUMN = ("label", "unit", "better", "headed")
+"""The fields of a row that are of its column."""
+
+
+def spread(rows: Sequence[Row], like: Callable[[Row], Hashable]) -> list[Row]:
+    """Return rows in which one without a value stands under its label, or under all labels of the values like it."""
+    labels: dict[Hashable, dict[str, Row]] = {}
+    for row in rows:
+        if row.value is not None:
+            labels.setdefault(like(row), {}).setdefault(row.label, row)
+    found = []
+    for row in rows:
+        known = labels.get(like(row), {}) if row.value is None else {}
+        own = {row.label} & known.keys() if row.label else known
+        columns = ({name: getattr(known[label], name) for name in _COLUMN} for label in own)
+        found += [replace(row, **column) for column in columns] or [row]
+    return found
 
 
 def headed(row: Row, names: Names) -> Row:

@@ -13,7 +13,7 @@ from jembench.experiment.plan import Part
 from jembench.experiment.sweep import Grid, bare_name, covers
 from jembench.report import headings
 from jembench.report.protocols import DEFENCE, in_common, in_words, parsed, parts_of, peculiarities
-from jembench.report.rows import Row, grouped
+from jembench.report.rows import Row, grouped, spread
 from jembench.report.select import T
 from jembench.report.table import ABSENT, DAGGER, NOTES, Footnote, Heading, Table, detail, pivot
 
@@ -75,7 +75,7 @@ class Tables:
         Options that the label of a value tells, such as the norm of an attack, or that follow from others, such as the
         chains of a refined model, have no column.
         """
-        shown = _spread(_known(rows, metrics))
+        shown = spread(_known(rows, metrics), _metric)
         options = {
             row.metric: parts_of(row.protocol) | row.options for row in sorted(shown, key=lambda row: row.protocol)
         }
@@ -95,7 +95,7 @@ class Tables:
     def of_grid(self, grid: Grid, rows: Sequence[Row]) -> Iterator[Table]:
         """Yield a table for each value of a grid: its row options and models across its column options."""
         places = {place.metric: place for place in grid.places}
-        shown = _spread(_known([row for row in rows if covers(grid.datasets, row.dataset)], places))
+        shown = spread(_known([row for row in rows if covers(grid.datasets, row.dataset)], places), _metric)
         options = {metric: dict(zip(grid.rows, place.row, strict=True)) for metric, place in places.items()}
         lines = {in_words([name]): _option_of(options, name) for name, values in grid.rows.items() if len(values) > 1}
         fixed = [f"{in_words([name])} {values[0]}" for name, values in grid.rows.items() if len(values) == 1]
@@ -187,15 +187,8 @@ def _known(rows: Iterable[Row], metrics: Collection[str]) -> list[Row]:
     return [row for row in mine if row.fit in known]
 
 
-def _spread(rows: Sequence[Row]) -> list[Row]:
-    """Return rows of one metric name; one of a metric that gave no value anywhere stands under each label of others."""
-    labels = list(dict.fromkeys(row.label for row in rows if row.label))
-    named = {row.label: row for row in reversed(rows)}
-    found = []
-    for row in rows:
-        like = [named[label] for label in labels if not row.label]
-        found += [replace(row, label=one.label, unit=one.unit, better=one.better) for one in like] or [row]
-    return found
+def _metric(row: Row) -> str:
+    return bare_name(row.metric)
 
 
 def recipe_name(label: str) -> str:
