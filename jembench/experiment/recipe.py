@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import json
 import math
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -236,6 +237,8 @@ def _loaded(source: packages.Source, overrides: tuple[str, ...]) -> Recipe:
             raise SpecError(
                 f"{override!r} does not say what to set. Write --set key=value, for example --set epochs=5."
             )
+        if re.search(r"^[^:]*,[\w.]+=", text):  # in a spec with options, a colon precedes them
+            raise SpecError(f"{override!r} sets several keys. Repeat the option: --set epochs=5 --set batch_size=32.")
         *tables, key = path.strip().split(".")
         table = fields
         for name in tables:

@@ -47,8 +47,8 @@ class Document:
         self._tables, self._records, self.about = numbered(tables), records, about
         self.fields = fields or self.fields
 
-    def tables(self, *, judged: bool = False) -> Sequence[Table]:
-        """Return the tables; ``judged``: with the best values marked, which may take a while."""
+    def tables(self, *, paper: bool = False) -> Sequence[Table]:
+        """Return the tables; ``paper``: with the best values marked, which may take a while, and without hints."""
         return self._tables
 
     def records(self) -> Sequence[Mapping[str, Any]]:

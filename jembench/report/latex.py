@@ -35,7 +35,8 @@ def latex(document: Document, *, width: str = "column", interval: Interval = "be
     inches(width)
     if not re.fullmatch(r"[A-Za-z0-9:._+-]*", label):
         raise SpecError(f"label is {label!r}; it may have letters, digits and :._+- only.")
-    tables = document.tables(judged=True)
+    tables = document.tables(paper=True)
+    tables = [table for table in tables if table.rows] or tables  # notes alone, such as commands, are not for a paper
     labels = _labels([table.title for table in tables], label)
     alone = len(tables) == 1
     floats = [_float(one, width, interval, name, notes=alone) for one, name in zip(tables, labels, strict=True)]

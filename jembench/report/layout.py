@@ -78,13 +78,13 @@ class Report(Document):
             published = [number for number in published if number.quantity in labels]
         self._parts, self._published, self._order = parts, published, labels if selection.columns else ()
 
-    def tables(self, *, judged: bool = False) -> list[Table]:
-        """Return our tables, then the published tables that were asked for."""
-        ours, others = self.tables_of(self.significance if judged or self._joint else None)
+    def tables(self, *, paper: bool = False) -> list[Table]:
+        """Return our tables, then the published tables that were asked for; not for a paper: a hint at the others."""
+        ours, others = self.tables_of(self.significance if paper or self._joint else None)
         if others and not all(number.requested for number in self._published):
             names = ",".join(dict.fromkeys(number.table for number in self._published))
             hint = Footnote(f"Published numbers that are not comparable with these: --reference {names} shows them.")
-            return [*ours[:-1], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))]
+            return ours if paper else [*ours[:-1], replace(ours[-1], footnotes=(*ours[-1].footnotes, hint))]
         return [*ours, *others]
 
     def tables_of(self, significance: Significance | None) -> tuple[list[Table], list[Table]]:
@@ -135,7 +135,7 @@ class PerSeed(Document):
     def __init__(self, report: Report) -> None:
         super().__init__(records=[row.as_dict() for row in mark_chance(report.seeds)])
 
-    def tables(self, *, judged: bool = False) -> list[Table]:
+    def tables(self, *, paper: bool = False) -> list[Table]:
         """Refuse to be shown to people.
 
         Raises:

@@ -153,7 +153,7 @@ class Selection:
             SpecError: if there is no such folder, or no result of something that is named.
         """
         if not store.root.exists():
-            raise SpecError(f"There is no store {store.root} yet: {_remedy(store.root)}")
+            raise SpecError(f"There are no results and no store {store.root} yet: {_remedy(store.root)}")
         current = newest(store.cells(problem), left_out)
         if self.suite and not self.suite.joint:
             current = [cell for cell in current if bare_name(cell.metric) in self.suite.metric_names]

@@ -280,6 +280,8 @@ def remarks(rows: Sequence[Row], texts: Iterable[str]) -> Iterator[str]:
     for remark, names in NOTES["labels"].items():
         if found := [name for name in names if any(f"{label}-".startswith(f"{name}-") for label in labels)]:
             yield NOTES["of-labels"][remark].format(", ".join(map(headings.in_words, found)))
+    if any(label.endswith("-expected") for label in labels):
+        yield NOTES["expected"]
     if any(row.sd is not None for row in rows):
         yield NOTES["deviation"]
     if any(row.sd is not None and row.low is not None for row in rows):

@@ -3,11 +3,11 @@ from pathlib import Path
 
 
 def test_no_store(jembench):
-    missing = "Error: There is no store runs yet: `jembench run hybrid` makes some.\n"
+    missing = "Error: There are no results and no store runs yet: `jembench run hybrid` makes some.\n"
     for command in ("report", "report --claims", "report --format json", "figures", "compare jem baseline"):
         assert jembench(*command.split()) == (2, "", missing)
     assert jembench("report", "--store", "my runs").err == (
-        "Error: There is no store my runs yet: `jembench run hybrid --store 'my runs'` makes some.\n"
+        "Error: There are no results and no store my runs yet: `jembench run hybrid --store 'my runs'` makes some.\n"
     )
     assert list(Path.cwd().iterdir()) == []
 

@@ -273,6 +273,7 @@ def test_one_recipe_has_one_label_however_it_is_asked_for(write, overrides, labe
     ("override", "expected"),
     [
         ("epochs", "'epochs' does not say what to set. Write --set key=value, for example --set epochs=5."),
+        ("epochs=5,batch_size=4", "'epochs=5,batch_size=4' sets several keys. Repeat the option: --set epochs=5 --set"),
         ("data.nois=1", "There is no key in data of recipe mine named 'nois'. Nearest: noise"),
         ("epochs.more=1", "In recipe mine, 'epochs' is not a table, so 'epochs.more' cannot be set."),
         ("epochs=1e999", "In recipe mine, epochs is inf; it must be a finite number."),

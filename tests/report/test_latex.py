@@ -7,9 +7,10 @@ import pytest
 
 from jembench.errors import SpecError
 from jembench.interfaces import Value
-from jembench.report.formats import render
+from jembench.report.formats import Document, render
 from jembench.report.layout import Report
 from jembench.report.published import published_numbers
+from jembench.report.table import Footnote, Heading, Table, TableCell
 from jembench.store.outcome import Outcome
 
 N = 300
@@ -55,6 +56,15 @@ def test_several_tables_have_one_block_of_notes_each_once(full):
     notes = block.splitlines()[1:-1]
     assert notes[0].startswith(r"\textbf{Notes to Tables~\ref{tab:results} and~\ref{")
     assert len(notes) == len(set(notes))
+
+
+def test_a_table_of_notes_alone_is_no_float():
+    results = Table(title="Results", headings=(Heading("value"),), rows=((TableCell("1.5"),),))
+    to_do = Table(title="Not measured", footnotes=(Footnote("`jembench run ood` measures it"),))
+    text = render(Document([results, to_do]), "latex")
+    assert "1.5" in text
+    assert "easure" not in text
+    assert "Not measured" in render(Document([to_do]), "latex")
 
 
 @pytest.mark.parametrize(("columns", "environment"), [(3, "table"), (4, "table*"), (30, "table*")])
