@@ -15,27 +15,15 @@ from PIL import Image
 
 from jembench.data.grid import GROUND
 from jembench.experiment.names import Fit
-from jembench.experiment.sweep import bare_name
 from jembench.report import respects
 from jembench.report.headings import distinct
 from jembench.report.page.pictures import Picture, png
 from jembench.report.rows import Better, Row
-from jembench.report.table import Footnote, Table, flat, numbered
+from jembench.report.table import Table, numbered
 from jembench.store.outcome import Cell
 
 if TYPE_CHECKING:
     from jembench.report.significance import Significance
-
-_OF_SAMPLES = ("fid", "is", "kid", "class-samples", "confident-samples")
-"""Metrics that need samples; they say why a model has none."""
-
-
-class Strip(NamedTuple):
-    """Some samples of a model side by side, or why it has none."""
-
-    image: str  # a data URI
-    source: str  # of the samples, and what they were measured for
-    marks: tuple[str, ...]  # of the footnote that says why
 
 
 class Scale(NamedTuple):
@@ -56,7 +44,7 @@ class Overview(NamedTuple):
 
     table: Table
     labels: Sequence[str]  # of each line: the model, with dataset and recipe where names are alike
-    strips: Sequence[Strip]  # of each line
+    strips: Sequence[Picture]  # of each line: some samples side by side; without an image, there are none
     scales: Sequence[Scale | None]  # of each column; None: it has no numbers
 
 
@@ -74,20 +62,12 @@ def overview(
     if table is None:
         return None
     (table,) = numbered([table])
-    why = {row.fit: row.reason for row in rows if row.status == "na" and bare_name(row.metric) in _OF_SAMPLES}
-    fits = [next(cell.row.fit for cell in line if cell.row) for line in table.rows]
-    reasons = {fit: flat(why[fit]) for fit in fits if fit in why and fit not in grids}
-    numbers = {note.text: note.mark for note in table.footnotes if note.mark.isdigit()}
-    for reason in reasons.values():
-        numbers.setdefault(reason, str(len(numbers) + 1))
-    strips = []
-    for fit in fits:
-        grid = grids.get(fit, Picture("", ""))
-        strips.append(Strip(strip(grid), grid.source, (numbers[reasons[fit]],) if fit in reasons else ()))
+    fits = (next(cell.row.fit for cell in line if cell.row) for line in table.rows)
+    samples = [grids.get(fit, Picture("", "")) for fit in fits]
+    strips = [grid._replace(image=strip(grid)) for grid in samples]
     columns = ([cell.row for cell in column if cell.row] for column in zip(*table.rows, strict=True))
     title = [part for part in table.title.split(" · ") if not part.startswith(("dataset ", "seed"))]  # as the byline
-    notes = dict.fromkeys((*table.footnotes, *(Footnote(*one) for one in numbers.items())))
-    table = replace(table, title=" · ".join(title), footnotes=tuple(notes))
+    table = replace(table, title=" · ".join(title))
     return Overview(table, _labels(table), strips, [scale(column) for column in columns])
 
 
