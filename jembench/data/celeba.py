@@ -33,7 +33,8 @@ def _faces(root: str) -> dict[SplitName, dict[str, Path]]:
         raise Unavailable(
             f"CelebA is not available: {' and '.join(missing)} not found in {folder}. Fetch the aligned and cropped "
             "images and the evaluation partition from https://mmlab.ie.cuhk.edu.hk/projects/CelebA.html, unpack "
-            "them into a folder named celeba, and name the folder that holds it: celeba:root=... or JEMBENCH_DATA=..."
+            "them into a folder named celeba, and name the folder that holds it: "
+            "celeba:root=FOLDER or JEMBENCH_DATA=FOLDER."
         )
     parts: dict[SplitName, dict[str, Path]] = {"train": {}, "test": {}}
     for words in map(str.split, partition.read_text(encoding="utf-8").splitlines()):

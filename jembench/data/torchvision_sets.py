@@ -67,7 +67,7 @@ def _unavailable(name: str, folder: Path, cause: object) -> Unavailable:
     return Unavailable(
         f"{_ABOUT[name][0]} is not available in {folder}: {cause}. To get it, write {name}:download=true, or "
         f"fetch {' and '.join(urls)} yourself and put {' and '.join(_paths(name))} in that folder. If you have it "
-        f"elsewhere, name its folder: {name}:root=... or JEMBENCH_DATA=..."
+        f"elsewhere, name its folder: {name}:root=FOLDER or JEMBENCH_DATA=FOLDER."
     )
 
 

@@ -103,7 +103,7 @@ class Display:
             if self._queued or self._running:
                 running = list(self._running.values())
                 more = [f"and {len(running) - MOST} more"] * (len(running) > MOST)
-                units = [f"{task.description}: {_state(task)}" for task in running[:MOST]]
+                units = [": ".join(filter(None, [task.description, _state(task)])) for task in running[:MOST]]
                 self.print("; ".join(filter(None, [self.whole(), *units, *more])))
 
     def whole(self) -> str:
@@ -141,7 +141,7 @@ class Display:
             waiting = Counter(reason for reason in self._queued.values() if reason)
             notes = [f"{failed} failed"] * bool(failed)
             notes += [f"{count} waiting ({reason})" for reason, count in waiting.items()]
-            idle = None if self._running else "waiting for workers" * bool(self._queued)
+            idle = None if self._running else "waiting for workers" * ("" in self._queued.values())
             self._count_to(self._run, self._ended["done"], total, "units done", note=", ".join(notes), idle=idle)
             if not self._live and time.monotonic() >= self._next:
                 self.tick()

@@ -112,6 +112,15 @@ def test_a_fit_that_is_opened_without_a_run(log, lines):
     assert lines() == ["jem on digits, seed 0: 3/40 steps, sampling"]
 
 
+def test_a_unit_without_a_count_and_one_that_another_process_works_on(log, lines):
+    log.queue([(fit("jem"), "fit")])
+    log("queued", fit("jem"), text="another process works on it")
+    assert log.display.whole() == "0/1 units done, 1 waiting (another process works on it)"
+    log("progress", fit("jem"))
+    log.display.tick()
+    assert lines()[-1] == "0/1 units done; jem on digits, seed 0"
+
+
 def test_a_training_that_resumes_says_from_where(log, lines):
     for seed, done in enumerate((0, 200)):
         for _ in range(2):
