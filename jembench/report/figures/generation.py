@@ -37,9 +37,9 @@ def plan(results: list[Result]) -> Iterator[Planned]:
     for group in _peers(new_chains, "steps", "source"):
         steps = [(result.model, float(result.options["steps"]), result) for result in group]
         yield from curves_over("steps", group[0].title, steps)
-    whole = [result for result in results if result.cell.outcome.details.get("sample_passes")]
-    whole = [result for result in whole if result.options.keys() <= {"sampler", "source", "steps"}]
-    for group in grouped(whole, lambda result: (result.place, result.protocol_without(["source"]))):
+    whole = [result for result in results if result.protocol.get("selection") not in _NETWORKS]
+    known = [result for result in whole if result.cell.outcome.details.get("sample_passes")]
+    for group in grouped(known, lambda result: (result.place, result.protocol_without(["source"]))):
         passes = [(_sampled(result), result.cell.outcome.details["sample_passes"], result) for result in group]
         yield from curves_over("passes", f"all models on {group[0].trained_on}", passes)
 
