@@ -32,7 +32,7 @@ from jembench.running.driver import RunOptions
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
-    from jembench.running.preview import FitPreview
+    from jembench.running.estimate import FitPreview
 
 EXAMPLES = options.examples(
     "jembench run hybrid",
@@ -144,7 +144,7 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         Unavailable: after the plan, if it could not be carried out because something is missing.
     """
     from jembench.models import devices
-    from jembench.running.preview import preview
+    from jembench.running.estimate import preview
 
     session.check_options(how)
     device = devices.resolve(how.device)

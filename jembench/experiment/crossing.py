@@ -154,16 +154,14 @@ def presentation(suite: Suite, fits: Iterable[FitKey]) -> tuple[tuple[Part, ...]
 
 def _sorted(fits: Iterable[Fit], own: Sequence[Fit]) -> list[Fit]:
     """Return fits in the order of a suite's own; others have the place of their model on the dataset or on any."""
+    names = [bare_name(model) for model, _, _ in own]
 
-    def places(fit: Fit) -> tuple[Fit, Fit, Fit]:
-        model, dataset, _ = fit
-        return fit, (bare_name(model), dataset, ""), (bare_name(model), "", "")
+    def rank(fit: Fit) -> int:
+        alike = [rank for rank, name in enumerate(names) if name == bare_name(fit[0])]
+        on = [rank for rank in alike if own[rank][1] == fit[1]]
+        return next((rank for rank in on if own[rank] == fit), [*on, *alike, len(own)][0])
 
-    ranks: dict[Fit, int] = {}
-    for rank, fit in enumerate(own):
-        for place in places(fit):
-            ranks.setdefault(place, rank)
-    return sorted(fits, key=lambda fit: next((ranks[place] for place in places(fit) if place in ranks), len(own)))
+    return sorted(fits, key=rank)
 
 
 def fit_names_of(suite: Suite) -> set[tuple[str, str, str, int]]:

@@ -46,7 +46,7 @@ def test_refinement_is_for_models_with_chains(pgd):
 
 
 def test_a_dry_run_says_how_long_attacks_on_trained_models_take(pgd, monkeypatch):
-    monkeypatch.setattr("jembench.running.preview.attack_seconds", lambda metric, trained: 200.0 * metric.spent.steps)
+    monkeypatch.setattr("jembench.running.estimate.attack_seconds", lambda metric, trained: 200.0 * metric.spent.steps)
     assert "about" not in pgd("--dry-run").out
     assert pgd().code == 0
     before = sorted(Path("runs").rglob("*"))
