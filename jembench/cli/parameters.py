@@ -61,12 +61,6 @@ class Text(click.types.StringParamType):
         return [*files, *(CompletionItem(f"{before}{comma}{name}") for name in found)]
 
 
-def _jobs(text: str) -> str:
-    if text != "auto" and not (text.isdecimal() and 0 < int(text[:6]) < 10**5):
-        raise click.BadParameter(f"{text!r} is neither a whole number above 0 nor auto.")
-    return text
-
-
 def _known_format(text: str) -> str:
     registry.resolve("formats", text)  # before anything is computed
     return text
@@ -94,7 +88,7 @@ class _Count(click.IntRange):
 PATH = click.Path(path_type=Path)
 COUNT = _Count(min=1)
 HOURS = Text("H", read=lambda text: read_text(text, recipes.Positive, "--max-hours"))
-JOBS = Text("N|auto", read=_jobs)
+JOBS = Text("N|auto")
 LIST = SEEDS = Text("LIST", several=True)
 
 ATTACK = Text("ATTACK", lambda: attacks.ATTACKS)

@@ -21,7 +21,7 @@ from jembench.cli.output import emit, plugins_aside, print_json, print_table
 from jembench.cli.parameters import DATASETS, METRICS, MODELS, PATH, SEEDS, SUITE
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
-from jembench.experiment.plan import PRETRAINED, Plan
+from jembench.experiment.plan import Plan
 from jembench.experiment.sweep import bare_name
 from jembench.files import write_atomically
 from jembench.progress import duration
@@ -174,8 +174,6 @@ def _training(fit: FitPreview) -> str:
         return "not known"
     if fit.iterations:
         return f"{fit.iterations:,} iterations"
-    if fit.recipe.partition("+")[0] == PRETRAINED:
-        return "elsewhere"
     return "done" if fit.trained else "not needed"
 
 

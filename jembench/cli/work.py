@@ -161,7 +161,10 @@ def status(store: Path, format: str) -> None:
     shown.sort(key=operator.attrgetter("command"))
     for command, group in itertools.groupby(shown, operator.attrgetter("command")):
         click.echo(printable(command))
-        rows = [(u.id, u.state, _ago(u.since), "\n".join(_progress(u, store))) for u in group]
+        rows = [
+            (u.id, u.state, "" if u.since is None else duration(time.time() - u.since), "\n".join(_progress(u, store)))
+            for u in group
+        ]
         print_table(("unit", "state", "for", "work"), rows, width)
     if not shown:
         click.echo(f"Nothing runs in {store}.")

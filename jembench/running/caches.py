@@ -44,17 +44,15 @@ class TensorCache:
 
     Args:
         folder: of the files; None: nothing is cached.
-        remedy: the end of a warning about a damaged file.
     """
 
     folder: Path | None
-    remedy: str = "It is computed again."
 
     def recall(self, name: str) -> dict[str, Tensor]:
         """Return the tensors of a name; empty, with a warning, if the file is damaged."""
         path = self._path(name)
         try:
-            return tensors.read(path, self.remedy).tensors if path and path.exists() else {}
+            return tensors.read(path, "It is computed again.").tensors if path and path.exists() else {}
         except CheckpointError as error:
             warnings.warn(str(error), Fallback, stacklevel=2)
             return {}
@@ -119,6 +117,6 @@ class FeatureBank:
         network = self.network(spec)
         name = f"{slug(network.identity)}-{content_hash(images)}"
         if name not in self._features:
-            cache = TensorCache(self.store.features / "of-images", "The features are computed again.")
+            cache = TensorCache(self.store.features / "of-images")
             self._features[name] = Features(**cache.once(name, lambda: network.features(images)._asdict()))
         return self._features[name]

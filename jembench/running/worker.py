@@ -1,6 +1,5 @@
 """The execution of units of work in this process: training, measuring and parts of attacks."""
 
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -35,9 +34,6 @@ from jembench.training import processes
 
 SAMPLES = "samples.png"
 """The name of the picture of a fit's samples, in its folder."""
-
-
-_NO_ARRAYS: Arrays = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -177,7 +173,7 @@ class _Unit(FitWork):
         """Compute the cells that no other process computes, and return whether these are all."""
         unfinished, all_mine = [], True
         for cell in cells:
-            if self.deadline is not None and time.time() >= self.deadline:
+            if self.work.is_late:
                 raise OutOfTime(
                     f"The time is up before {without_sampler(str(cell.metric))}. The same command goes on from there."
                 )
@@ -209,7 +205,7 @@ class _Unit(FitWork):
             self.report(Event(kind="warning", text=f"no picture of the samples: {error_text(error)}"))
 
     def _write(
-        self, cell: CellPlan, outcome: Outcome, arrays: Arrays = _NO_ARRAYS, used: Iterable[Component] = ()
+        self, cell: CellPlan, outcome: Outcome, arrays: Arrays = MappingProxyType({}), used: Iterable[Component] = ()
     ) -> None:
         """Write the outcome of a cell with its provenance."""
         made_by = [*self.fit.components, cell.metric.component, *used]
