@@ -87,7 +87,7 @@ def curves(title: str, label: str, scale: str, points: Sequence[tuple[str, float
     from matplotlib.ticker import LogLocator, NullLocator
 
     found = grouped(points, lambda point: point[0])
-    figure, (axes,) = drawing.panels(title, 2.3 + 0.16 * len(found) * (len(found) > 1))
+    figure, (axes,) = drawing.panels(title, 2.4)
     for index, group in enumerate(found):
         ordered = sorted(group, key=lambda point: point[1])
         values = [value for *_, value in ordered]
