@@ -5,11 +5,10 @@ from pathlib import Path
 import click
 
 from jembench.cli import options
-from jembench.cli.output import check_file
+from jembench.cli.output import check_file, emit
 from jembench.cli.parameters import SUITE
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
-from jembench.files import write_atomically
 
 TEMPLATE = Path(__file__).with_name("experiment.toml")
 
@@ -29,9 +28,6 @@ def init(suite: str, output: Path | None, force: bool) -> None:
         suites.load(suite)  # its error names the nearest suite
         raise SpecError(f"{suite} is a file already. Copy it, or name a suite: {', '.join(suites.names())}.")
     text = TEMPLATE.read_text(encoding="utf-8").replace("SUITE", suite)
-    if output is None:
-        click.echo(text, nl=False)
-    else:
+    if output:
         check_file(output, ".toml", force=force)
-        write_atomically(output, text.encode(), "--output")
-        click.echo(output)
+    emit(text, output, force=force)

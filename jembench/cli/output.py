@@ -85,10 +85,10 @@ def check_file(path: Path, ending: str, *, force: bool, option: str = "--output"
         raise cannot_write(path, error, option) from error
 
 
-def write_file(path: Path, content: bytes, *, force: bool, option: str = "--output") -> None:
+def write_file(path: Path, content: bytes, *, force: bool) -> None:
     """Write a picture or a table, atomically, if :func:`check_file` allows it."""
-    check_file(path, path.suffix, force=force, option=option)
-    write_atomically(path, content, option)
+    check_file(path, path.suffix, force=force)
+    write_atomically(path, content, "--output")
 
 
 def emit(content: str | bytes, output: Path | None, *, force: bool) -> None:

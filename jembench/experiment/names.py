@@ -17,9 +17,6 @@ from jembench.experiment.sweep import bare_name
 Fit = tuple[str, str, str]
 """Model, dataset and recipe of trained models that differ in their seeds alone."""
 
-Texts = Collection[str]
-"""Specs or labels, in any order."""
-
 Names = Mapping[tuple[str, str], str]
 """Display names by the canonical spec of a model and the label of its recipe; by "" and a text the name of a recipe or
 a dataset, or the heading of a metric or a value."""
@@ -66,8 +63,8 @@ def display_names(
     given: Mapping[str, str],
     shown: Mapping[Fit, str],
     of_suite: Names = NO_NAMES,
-    columns: Texts = (),
-    also: Texts = (),
+    columns: Collection[str] = (),
+    also: Collection[str] = (),
 ) -> Names:
     """Return the display names of fits, each its own on a dataset by a recipe, and the headings of columns.
 

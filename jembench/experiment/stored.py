@@ -153,13 +153,12 @@ def check_stored(fits: Collection[FitPlan], store: Store) -> None:
         Unavailable: if a fit is missing from which another one starts.
     """
     for fit in fits:
-        is_imported = bool(fit.recipe.source)
-        if not (is_imported or fit.recipe.start_from) or store.is_trained(fit.key):
+        if store.is_trained(fit.key):
             continue
-        if is_imported:
+        if fit.recipe.source:
             raise SpecError(
                 f"The store {store.root} has no imported {fit}, with the present code and options. Import its file "
                 "again with `jembench import`, and leave out --set and datasets that it was not imported with."
             )
-        if not fit.is_pretrained and not any(fit.starts_from(other.key) for other in fits):
+        if fit.recipe.start_from and not any(fit.starts_from(other.key) for other in fits):
             start_of(fit, store)
