@@ -41,6 +41,8 @@ def test_a_page_can_be_followed(page, tmp_path, programs):
         pytest.skip("pip installs what the page writes: tox -e plugins follows it")
     printed = pages.follow(page, tmp_path, programs, **OF_PAGE.get(page.stem, {}))
     assert pages.runs_without_a_row(printed) == []
+    if page.stem == "experiment":
+        assert "Claims · Two models on digits · dataset digits" in printed["jembench report paper.toml --claims"]
     if page.stem == "import":
         found = accuracies(tmp_path / "runs")
         assert found["own"] == found["baseline"]
