@@ -104,10 +104,14 @@ def _seconds(trainer: _Probe) -> float:
     untimed = WARM_UP if trainer.execution.compiled or trainer.execution.captured else 1
     for length in (SHORT, LONG)[: 1 + (steps > SHORT)]:
         trainer.length = length
-        warm_up = [_duration(trainer.iterate, trainer.device) for _ in range(untimed)][-1]
-        timed = (_duration(trainer.iterate, trainer.device) for _ in range(3 if warm_up < QUICK else 1))
-        times.append(statistics.median(timed))
+        warm_up = [_timed(trainer) for _ in range(untimed)][-1]
+        times.append(statistics.median(_timed(trainer) for _ in range(3 if warm_up < QUICK else 1)))
     return times[0] + max(steps - SHORT, 0) * max(times[-1] - times[0], 0) / (LONG - SHORT)
+
+
+def _timed(trainer: Trainer) -> float:
+    """Return the seconds of one iteration."""
+    return _duration(trainer.iterate, trainer.device)
 
 
 def _duration(work: Callable[[], object], device: torch.device) -> float:
