@@ -36,8 +36,9 @@ class _Batch:
     jobs: list[Job]  # that have not ended; the first one is in progress
     places: list[str]  # the GPUs, or empty texts
     printed: IO[bytes]  # its stdout
-    log: Path  # its stderr, kept until no unit of the store is left
+    log: Path  # its stderr
     read: int = 0  # number of bytes read of its stdout
+    keeps_log: bool = False
 
     def endings(self) -> Iterator[Ended]:
         """Yield the endings that it has printed since the last call."""
@@ -164,6 +165,7 @@ class Processes(Queued):
         for ended in worker.endings():
             worker.jobs = [job for job in worker.jobs if job.id != ended.id]
             if ended.how not in ("done", "busy", "stopped"):
+                worker.keeps_log = True
                 ended = dataclasses.replace(ended, log=str(worker.log))
             self._endings.append(ended)
             if ended.how == "stopped":  # it carries out no other unit
@@ -176,6 +178,7 @@ class Processes(Queued):
             first = worker.jobs[0].id
             self._deaths[first] += 1
             if self._deaths[first] > self.retries:
+                worker.keeps_log = True
                 text = f"its worker ended with {exit_reason(code)}, {self._deaths[first]} times"
                 lost = Ended(id=first, how="lost", text=text, host=platform.node(), log=str(worker.log))
                 self._endings.append(lost)
@@ -192,6 +195,8 @@ class Processes(Queued):
         """Wait for the end of a worker's process, and free its places."""
         worker.process.wait()
         worker.printed.close()
+        if not worker.keeps_log:
+            worker.log.unlink(missing_ok=True)
         self._free += worker.places
         self._workers.remove(worker)
 

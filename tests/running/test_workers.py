@@ -94,6 +94,10 @@ def endings(executor):
     return [(each.id, each.how) for each in executor.ended(0)]
 
 
+def logs(tmp_path):
+    return sorted(path.name for path in Path(tmp_path, "works").iterdir())
+
+
 def places(started):
     return [("".join(process.ids), process.env.get("CUDA_VISIBLE_DEVICES")) for process in started]
 
@@ -178,6 +182,7 @@ def test_units_start_in_order_and_other_lines_are_passed_over(open_processes, st
     started[0].say('"how": "done"}')
     started[0].die()
     assert endings(executor) == [("a", "done")]
+    assert logs(tmp_path) == []
 
 
 def test_what_a_worker_left_that_died_is_tried_again(open_processes, started, tmp_path):
@@ -193,7 +198,7 @@ def test_what_a_worker_left_that_died_is_tried_again(open_processes, started, tm
     started[1].die(-9)
     (lost,) = executor.ended(0)
     assert (lost.id, lost.how, lost.text) == ("b", "lost", "its worker ended with SIGKILL, 2 times")
-    assert Path(lost.log).parent == tmp_path / "works"
+    assert logs(tmp_path) == [Path(lost.log).name]
     executor.ended(0)
     assert started[2].ids == ["c", "d"]
 
