@@ -197,21 +197,22 @@ def fetch(sources: Sequence[str], store: Path, format: str) -> int:
     wrote. Every file is checked against its digest, and no code is loaded. The exit code is 1 if the store keeps
     another model or result of the same identity.
     """
-    findings: list[Finding] = []
     fetched = []
     for source in sources:
         with plugins_aside():
-            done = OpenStore(store).fetch(source)
-        findings += done.findings
-        fetched.append(
-            {**done._asdict(), "fit": dataclasses.asdict(done.fit), "findings": [*map(Finding._asdict, done.findings)]}
-        )
+            fetched.append(done := OpenStore(store).fetch(source))
         if format != "json":
             click.echo(f"    fit  {done.fit}, {done.results} results")
-            for line in done.differences or ["every id is the same here: nothing is trained or measured again"]:
-                click.echo(f"checked  {line}")
+    findings = [finding for done in fetched for finding in done.findings]
     if format == "json":
-        print_json(fetched)
+        parts = [
+            {"fit": dataclasses.asdict(done.fit), "findings": [*map(Finding._asdict, done.findings)]}
+            for done in fetched
+        ]
+        print_json([{**done._asdict(), **part} for done, part in zip(fetched, parts, strict=True)])
     else:
+        same = ["every id is the same here: nothing is trained or measured again"]
+        for line, count in Counter(line for done in fetched for line in done.differences or same).items():
+            click.echo(f"checked  {line}{'' if count == len(fetched) else f' ({count} of {len(fetched)} models)'}")
         print_findings(store, findings, "fits and files", format)
     return int(any(finding.status != "copied" for finding in findings))
