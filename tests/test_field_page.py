@@ -3,6 +3,7 @@
 import csv
 import re
 from collections import Counter
+from itertools import takewhile
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,12 @@ def by_label(name):
     return {(row["name"], row["metric"], row["label"]): row for row in rows(name)}
 
 
+def lines_below(header, values):
+    """Return the lines of the table with a header; each is of a model that has values."""
+    names = {name for name, *_ in values}
+    return list(takewhile(lambda line: line[0] in names, LINES[LINES.index(header) + 1 :]))
+
+
 VALUES = by_label("digits")
 CLAIMS = rows("claims")
 COSTS = {
@@ -61,7 +68,7 @@ def side(row):
 def test_the_tables_of_results(data, columns, models):
     values = by_label(data)
     (header,) = (line for line in LINES if set(columns) <= set(line))
-    shown = [line for line in LINES if (line[0], "accuracy", "accuracy") in values and len(line) == len(header)]
+    shown = lines_below(header, values)
     assert len(shown) == models
     for name, *line in shown:
         for heading, text in zip(header[1:], line, strict=True):
@@ -69,6 +76,34 @@ def test_the_tables_of_results(data, columns, models):
             row = values.get((name, metric, label))
             spread = f" ± {float(row['sd']):.{digits}f}" if row and row["sd"] else ""
             assert text == (f"{float(row['value']):.{digits}f}{spread}" if row else "N/A")
+
+
+def test_the_two_trainings_of_real_images():
+    of_device = [by_label("images"), by_label("images-cpu")]
+    (header,) = (line for line in LINES if line[0] == "model, GPU and CPU")
+    columns = [next(key for key in IMAGES if key.startswith(heading)) for heading in header[1:]]
+    shown = lines_below(header, of_device[1])
+    assert len(shown) == 8
+    pairs = {}
+    for name, *line in shown:
+        for (metric, label, digits), text in zip(map(IMAGES.get, columns), line, strict=True):
+            found = [values.get((name, metric, label)) for values in of_device]
+            texts = [f"{float(row['value']):.{digits}f}" if row and row["value"] else "N/A" for row in found]
+            assert text == ", ".join(texts).replace("N/A, N/A", "N/A")
+            if "N/A" not in texts:
+                pairs[name, label, metric] = [float(row["value"]) for row in found]
+    for quantity in ("accuracy", "fid-cifar10-jpeg-cnn"):
+        first, second = zip(*(pair for (_, label, _), pair in pairs.items() if label == quantity), strict=True)
+        assert sorted(range(len(first)), key=first.__getitem__) == sorted(range(len(second)), key=second.__getitem__)
+    moved = {key: abs(one - other) for key, (one, other) in pairs.items()}
+    most = max(value for (name, label, _), value in moved.items() if label == "accuracy" and name != "igebm")
+    assert f"{most:.1f} points at most, but for IGEBM's ({moved['igebm', 'accuracy', 'accuracy']:.1f})" in PROSE
+    of_jem = sorted(moved["jem", "auroc", f"ood:set={name}"] for name in ("uniform", "constant", "permuted"))
+    assert f"moves by {of_jem[0]:.2f} to {of_jem[-1]:.2f} on".replace("0.", ".") in PROSE
+    for name in ("uniform", "constant", "permuted"):
+        for values in of_device:
+            low, high = (float(values["jem", f"ood:set={name}", "auroc"][end]) for end in ("low", "high"))
+            assert round((high - low) / 2, 2) == 0.02
 
 
 def test_the_verdicts():
