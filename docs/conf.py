@@ -20,6 +20,7 @@ root_doc = "docs/index"
 include_patterns = [
     "docs/**.md",
     "benchmarks/README.md",
+    "benchmarks/bundles/README.md",
     "benchmarks/gpu/README.md",
     "benchmarks/results/*.md",
     "design/*.md",

@@ -41,7 +41,8 @@ def runs():
     assert {row["name"] for row in first["rows"] if not row["source"]} == {"jem", "baseline"}, first
     assert json.loads(run("run", *arguments)) == first
     run("push", "baseline", "model.zip")  # the template of its card came along
-    assert json.loads(run("fetch", "model.zip", "--store", "theirs", "--format", "json"))["differences"] == []
+    (fetched,) = json.loads(run("fetch", "model.zip", "--store", "theirs", "--format", "json"))
+    assert fetched["differences"] == []
 
 
 def lists():
