@@ -85,7 +85,7 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
         title=title,
         tables=ours,
         byline=byline(rows, cells),
-        overview=overview(rows, samples, significance),
+        overview=overview(rows, samples, significance, report.names),
         published=published,
         figures={metric: found for metric, found in figures.items() if found},
         samples=[*samples.values(), *images],

@@ -14,7 +14,7 @@ import numpy as np
 from PIL import Image
 
 from jembench.data.grid import GROUND
-from jembench.experiment.names import Fit
+from jembench.experiment.names import NO_NAMES, Fit, Names
 from jembench.report import respects
 from jembench.report.headings import distinct
 from jembench.report.page.pictures import Picture, png
@@ -49,7 +49,10 @@ class Overview(NamedTuple):
 
 
 def overview(
-    rows: Sequence[Row], grids: Mapping[Fit, Picture], significance: Significance | None = None
+    rows: Sequence[Row],
+    grids: Mapping[Fit, Picture],
+    significance: Significance | None = None,
+    names: Names = NO_NAMES,
 ) -> Overview | None:
     """Return the overview of some results; None if no respect has a value.
 
@@ -57,8 +60,9 @@ def overview(
         rows: of the joint view.
         grids: samples of the models that have some.
         significance: tests differences between values; None: none are marked.
+        names: display names of recipes.
     """
-    table = respects.table(rows, significance)
+    table = respects.table(rows, significance, names=names)
     if table is None:
         return None
     (table,) = numbered([table])
@@ -79,7 +83,7 @@ def _labels(table: Table) -> list[str]:
 
 
 def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
-    """Return when the results were measured, of which datasets and seeds, with which hardware and version."""
+    """Return when the results were measured, on which data, of which seeds, with which hardware and version."""
     made = [cell.provenance for cell in cells]
     hardware = [one.get("hardware") or {} for one in made]
     seeds = sorted({cell.fit.seed for cell in cells})
@@ -87,6 +91,7 @@ def byline(rows: Sequence[Row], cells: Sequence[Cell]) -> str:
         sorted({str(one.get("time", ""))[:10] for one in made}),
         (row.dataset_name for row in rows if not row.source),
         [f"seed{'s' * (len(seeds) > 1)} {', '.join(map(str, seeds))}"] if seeds else [],
+        dict.fromkeys(f"{cell.limit:,} test images" for cell in cells if cell.limit),
         (str(one.get("gpu") or one.get("processor") or "") for one in hardware),
         (f"jembench {version}" for one in made if (version := (one.get("packages") or {}).get("jembench"))),
     )

@@ -30,13 +30,14 @@ def test_a_model_without_a_value_or_samples_has_the_reason_in_a_footnote(cell):
         *(cell(accuracy=VALUE), cell(metric="fid", fid_cnn=VALUE), cell(recipe="longer", accuracy=VALUE)),
         *(cell("baseline", accuracy=VALUE), cell("baseline", "fid", outcome=NO_SAMPLES)),
     ]
-    found = overview(Report(cells).rows, {("jem", "digits", "digits"): Picture("", "", source="its own")})
+    samples = {("jem", "digits", "digits"): Picture("", "", source="its own")}
+    found = overview(Report(cells).rows, samples, names={("", "longer"): "nine epochs"})
     assert [[text.value for text in line][-2:] for line in found.table.rows] == [
         *(["1.00", "1.00"], ["1.00", "—"], ["1.00", "N/A"])
     ]
     assert ("needs samples", "1") in [(note.text, note.mark) for note in found.table.footnotes]
     assert [one.source for one in found.strips] == ["its own", "", ""]
-    assert found.labels == ["jem · digits", "jem · longer", "baseline"]
+    assert found.labels == ["jem · digits", "jem · nine epochs", "baseline"]
     assert overview(Report(cells[-1:]).rows, {}) is overview([], {}) is None
 
 
@@ -119,6 +120,8 @@ def test_the_byline_says_when_where_and_with_what(cell):
         dataclasses.replace(cell(seed=0, accuracy=VALUE), provenance={**made, "hardware": {"gpu": "H100"}}),
     ]
     assert byline(Report(cells).rows, cells) == "2026-11-23 · digits · seeds 0, 1 · EPYC, H100 · jembench 0.1.0"
+    limited = [dataclasses.replace(cells[0], provenance={**made, "limit": 2000})]
+    assert byline([], limited) == "2026-11-23 · seed 1 · 2,000 test images · EPYC · jembench 0.1.0"
     assert byline([], []) == ""
 
 
