@@ -172,9 +172,9 @@ class Selection:
                 images = "all test images" if limit is None else f"{limit} of the test images"
                 left_out(f"{outcomes(count)} on {images}; `jembench report` shows them {how}.")
         cells = [cell for cell in current if cell.limit == shown_limit]
-        fits = {cell.fit.names: cell.fit for cell in cells}
-        specs = {names: _requested(fit, store) for names, fit in fits.items()}
-        parts, of_suite = presentation(suite, fits.values()) if suite else ((), NO_NAMES)
+        shown = {cell.fit.names: cell.fit for cell in cells}
+        specs = {names: _requested(fit, store) for names, fit in shown.items()}
+        parts, of_suite = presentation(suite, shown.values()) if suite else ((), NO_NAMES)
         ranks = {
             names: rank for rank, names in enumerate(dict.fromkeys(names for part in parts for names in part.rows))
         }
