@@ -9,7 +9,7 @@ import csv
 import io
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -58,6 +58,15 @@ class Fitted(NamedTuple):
 
 
 @dataclass
+class _Window:
+    """The iterations of a window so far. Checkpoints within a window keep it."""
+
+    rate: float  # the learning rate of the first iteration
+    rows: list[dict[str, float]] = field(default_factory=list)  # losses of each iteration
+    seconds: float = 0.0
+
+
+@dataclass
 class _Run:
     """The state of one call of :func:`train`."""
 
@@ -74,6 +83,7 @@ class _Run:
     interventions: list[Intervention] = field(default_factory=list)
     unrepaired: Divergence | None = None  # the first divergence, where the guard only watches
     doubtful: bool = False  # whether the newest checkpoint is doubtful, see guard.is_doubtful
+    window: _Window | None = None  # that has begun
     pace: int = 1  # iterations between two checks for a signal
 
     def send(self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None, text: str = "") -> None:
@@ -180,7 +190,10 @@ def _load(run: _Run, state: Mapping[str, Any]) -> None:
     trainer = run.trainer
     trainer.group.call(trainer.load_state_dict, state["trainer"])
     run.doubtful = run.guarded and guard.is_doubtful(state["history"])
+    window = state.get("window")  # checkpoints of older versions have none
+    run.window = _Window(**window) if window else None
     if trainer.adjustment.seeds < len(run.interventions):
+        run.window = None  # its iterations belong to the attempt before
         trainer.group.call(trainer.adjust, guard.adjustment(run.interventions))
     run.best = state["best"]
     if run.best and checkpoint.age_of(run.folder / _MODEL) != run.best["iteration"]:
@@ -268,31 +281,28 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
 
     Raises:
         OutOfTime: if a signal arrived within the window. A checkpoint is then on disk, unless the state has diverged,
-            and the next run's first window is the rest of this one.
+            and the next run goes on within this window.
     """
     trainer, every = run.trainer, run.trainer.recipe.log_every
     end = min(trainer.iteration // every * every + every, trainer.iterations)
-    rows: list[dict[str, float]] = []
-    starts, rate, seconds = None, trainer.learning_rate(), 0.0
+    window = run.window = run.window or _Window(trainer.learning_rate())
+    rows, starts = window.rows, None
     while trainer.iteration < end:
         shown.done = trainer.iteration
         begun = time.perf_counter()
         few, starts = trainer.group.call(trainer.window, min(end - trainer.iteration, run.pace))
         taken = time.perf_counter() - begun
         rows += few
-        seconds += taken
+        window.seconds += taken
         run.pace = max(1, int(SIGNAL_INTERVAL * len(few) / taken))
         if stopping.received() and trainer.iteration < end:
             run.check()
             if not run.ladder or (not guard.verdict(rows, None) and trainer.is_finite()):
                 _save(run)
             raise _stopped(trainer)
-    attempt = len(run.interventions)
-    # this attempt's iterations of no earlier row, with those of the window before a signal
-    former = [row["iteration"] for row in run.history if row["attempt"] == attempt]
-    begin = max([*former, *(one.returned_to for one in run.interventions[-1:])], default=0)
-    row: dict[str, float] = {"iteration": end, "iterations": end - begin, "seconds": seconds / len(rows)}
-    row |= {"passes": trainer.passes, "attempt": attempt, "learning_rate": rate}
+    run.window = None
+    row: dict[str, float] = {"iteration": end, "iterations": len(rows), "seconds": window.seconds / len(rows)}
+    row |= {"passes": trainer.passes, "attempt": len(run.interventions), "learning_rate": window.rate}
     row |= {name: sum(each[name] for each in rows) / len(rows) for name in rows[0]}
     row |= {f"{name}_start": value for name, value in (starts._asdict() if starts else {}).items()}
     run.history.append(row)
@@ -342,8 +352,13 @@ def _save(run: _Run) -> None:
 
 
 def _state(run: _Run) -> dict[str, Any]:
-    unrepaired = list(run.unrepaired or ())
-    return {"trainer": run.trainer.state_dict(), "history": run.history, "best": run.best, "unrepaired": unrepaired}
+    return {
+        "trainer": run.trainer.state_dict(),
+        "history": run.history,
+        "best": run.best,
+        "unrepaired": list(run.unrepaired or ()),
+        "window": asdict(run.window) if run.window else None,
+    }
 
 
 def _save_history(run: _Run) -> None:

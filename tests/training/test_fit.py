@@ -10,6 +10,7 @@ from jembench import progress
 from jembench.errors import CheckpointError, Diverged, OutOfTime, StoreError
 from jembench.models.nets import small
 from jembench.models.wide_resnet import ResidualNet
+from jembench.training import guard
 from jembench.training.fit import Selected, train
 from tests.training.conftest import ToyPhased
 
@@ -230,6 +231,34 @@ def test_the_iterations_of_a_window_before_a_signal_are_counted_once(
             train(trainer, tmp_path)
     resumed = train(rig(make_trainer(), diverging), tmp_path)
     assert sum(row["iterations"] for row in resumed.history) == counted
+
+
+@pytest.mark.parametrize("stops", [(6,), (2, 6, 7, 35)])
+def test_windows_that_signals_cut_short_are_logged_and_judged_whole(make_trainer, tmp_path, monkeypatch, stops):
+    monkeypatch.setattr("jembench.training.fit.SIGNAL_INTERVAL", 0.0)
+    judged = []
+    verdict = guard.verdict
+
+    def judge(rows, starts):
+        if starts:
+            judged.append([row["loss"] for row in rows])
+        return verdict(rows, starts)
+
+    monkeypatch.setattr(guard, "verdict", judge)
+    rate = {"schedule.warmup_iterations": 30}
+    straight = train(make_trainer(**rate), tmp_path / "straight")
+    expected, judged[:] = judged[:], []
+    for stop in stops:
+        trainer = make_trainer(**rate)
+        with monkeypatch.context() as patch:
+            patch.setattr("jembench.stopping.received", lambda at=trainer, stop=stop: at.iteration == stop)
+            with pytest.raises(OutOfTime):
+                train(trainer, tmp_path / "stopped")
+    stopped = train(make_trainer(**rate), tmp_path / "stopped")
+    untimed = [[row | {"seconds": 0} for row in fitted.history] for fitted in (straight, stopped)]
+    assert untimed[0] == untimed[1]
+    assert judged == expected
+    assert all(row["seconds"] > 0 for row in stopped.history)
 
 
 def test_a_full_disk_keeps_the_previous_checkpoint(make_trainer, tmp_path, monkeypatch):
