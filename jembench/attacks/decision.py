@@ -57,7 +57,8 @@ def choose_starts(
                 return int(right[0])
         return None
 
-    ranked = target.probabilities(x).argsort(dim=1, descending=True)
+    with torch.no_grad():
+        ranked = target.logits(x).argsort(dim=1, descending=True)  # probabilities may round to 0 and tie
     chosen, found = x.clone(), torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for row, own in enumerate(y.tolist()):
         places = (first_right(other) for other in ranked[row].tolist() if other != own)

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
+from jembench.errors import NotApplicable
 from jembench.interfaces import Evaluation, Need, Quantity
 from jembench.interfaces.models import Capability
+from jembench.metrics.classification import log_odds
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -64,8 +66,14 @@ def log_px() -> PredictionScore:
 
 
 def max_py() -> PredictionScore:
-    """The largest p(y|x)."""
-    return PredictionScore("logits", "logits", lambda logits: logits.softmax(dim=1).amax(dim=1))
+    """The largest p(y|x), as its log-odds, which have the same order and do not round to one value where p nears 1."""
+
+    def score(logits: Tensor) -> Tensor:
+        if logits.shape[1] < 2:
+            raise NotApplicable("p(y|x) is 1 for every image of a dataset with one class, and ranks none of them.")
+        return log_odds(logits)
+
+    return PredictionScore("logits", "logits", score)
 
 
 def grad_norm() -> PredictionScore:

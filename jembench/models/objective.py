@@ -63,7 +63,7 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
 
     terms: list[Tensor] = []
     parts: dict[str, Tensor] = {}
-    energies = None
+    energies = of_chains = None
     if weights.cross_entropy:
         parts["cross_entropy"] = F.cross_entropy(at_least_float32(logits["labelled"]), batch.y_labelled)
         terms.append(weights.cross_entropy * parts["cross_entropy"])
@@ -71,7 +71,7 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
         assert negatives is not None
         assert negatives.y is not None
         joint = joint_energy(logits["labelled"], batch.y_labelled), joint_energy(logits["samples"], negatives.y)
-        energies = Energies(*joint)
+        energies = of_chains = Energies(*joint)
         parts |= {"joint_energy_data": energies.data.mean(), "joint_energy_samples": energies.samples.mean()}
         terms.append(weights.conditional * (parts["joint_energy_data"] - parts["joint_energy_samples"]))
     if weights.marginal:
@@ -79,7 +79,8 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
         parts |= {"energy_data": energies.data.mean(), "energy_samples": energies.samples.mean()}
         weight = weights.marginal * batch.ramp(weights.ramp)
         terms.append(weight * (parts["energy_data"] - parts["energy_samples"]))
-    return Loss(torch.stack(terms).sum(), {name: part.detach() for name, part in parts.items()}, energies)
+    detached = {name: part.detach() for name, part in parts.items()}
+    return Loss(torch.stack(terms).sum(), detached, energies, of_chains)
 
 
 def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor, ...]:

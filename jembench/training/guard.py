@@ -158,12 +158,17 @@ def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str |
     surprise = _lasting([row.get("cross_entropy", 0.0) for row in rows])
     if surprise > LARGEST_CROSS_ENTROPY:
         return f"the cross-entropy was {surprise:.3g} nats"
-    prefix = "" if "energy_data" in rows[0] else "joint_"
+    prefix = _prefix(rows[0])
     if starts is None or not rows[0].keys() >= {f"{prefix}energy_data", HIGHEST, HIGHEST_DATA}:
         return None
     if not all(map(math.isfinite, starts)):
         return f"the energy of a random start was {starts.highest:.3g}"
     return _misplaced(rows, starts, f"{prefix}energy_data", f"{prefix}energy_samples")
+
+
+def _prefix(row: Mapping[str, float]) -> str:
+    """Return the beginning of the names of the columns of E(x, y), which conditional chains descend, or of E(x)."""
+    return "joint_" if "joint_energy_data" in row else ""
 
 
 def _misplaced(rows: Sequence[Mapping[str, float]], starts: Starts, data: str, samples: str) -> str | None:
@@ -219,7 +224,7 @@ def _repaired(history: Sequence[Mapping[str, float]]) -> bool:
 
 def _distances(history: Sequence[Mapping[str, float]]) -> list[float]:
     """Return the distance of the mean sample above the data in each window that led to the last one, see ``NEAR``."""
-    prefix = "joint_" if history and "joint_energy_data" in history[0] else ""
+    prefix = _prefix(history[0]) if history else ""
     data, samples = f"{prefix}energy_data", f"{prefix}energy_samples"
     path: list[Mapping[str, float]] = []
     for row in history:

@@ -239,7 +239,7 @@ class Trainer:
             loss: Loss = (self._losses[phase] if self.iteration else self.phases[phase].loss)(batch, negatives)
         total, extremes = loss.total, {}
         if loss.energies is not None:
-            seen = Energies(*(energy.detach() for energy in loss.energies))
+            seen = Energies(*(energy.detach() for energy in loss.of_chains or loss.energies))
             extremes = {HIGHEST: seen.samples.max(), HIGHEST_DATA: seen.data.max()}
             if isinstance(self.sampler, Adaptive):
                 self.sampler.observe(self.group.gather(seen))

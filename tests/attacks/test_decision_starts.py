@@ -56,6 +56,14 @@ def test_its_own_class_is_no_start_wherever_it_is_ranked():
     assert torch.equal(found.x[0], POOL[1])
 
 
+def test_classes_whose_probabilities_round_to_0_are_ranked_by_their_logits():
+    target = Target(Argmax(), DATA)
+    x = images([1000.0, 0.0, 500.0])
+    assert target.probabilities(x).tolist() == [[1.0, 0.0, 0.0]]
+    found = choose_starts(target, x, OWN, POOL, torch.tensor([0, 1, 1, 2]))
+    assert torch.equal(found.x[0], POOL[3])
+
+
 def test_no_more_of_the_pool_is_looked_at_than_it_takes():
     target = Target(Argmax(), DATA)
     pool = POOL[[1]].repeat(1000, 1, 1, 1)

@@ -6,6 +6,7 @@ import torch
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from jembench.catalog import discovery
+from jembench.errors import NotApplicable
 from jembench.metrics.ood import OutOfDistribution
 from jembench.stats.intervals import wilson
 
@@ -44,7 +45,7 @@ def by_hand(evaluation, score, name):
     logits, energy = evaluation.readings["logits", name].double(), evaluation.readings["energy", name].double()
     return {
         "log-px": -energy,
-        "max-py": torch.softmax(logits, 1).max(1).values,
+        "max-py": torch.special.logit(torch.softmax(logits, 1).max(1).values),
         "grad-norm": -evaluation.readings["grad-norm", name].double(),
         "max-logit": logits.max(1).values,
         "refinement": evaluation.refinements[name].double() - energy,
@@ -121,3 +122,28 @@ def test_the_noise_of_outliers_is_that_of_the_authors_code(evaluation, monkeypat
     )
     metric.compute(evaluation)
     assert asked == {"test": 0.03, name: pytest.approx(0.03 * times)}
+
+
+def keep_classes(evaluation, number, factor=1.0):
+    """Leave the logits of the first classes, times a factor."""
+    for key, values in evaluation.readings.items():
+        if key[0] == "logits":
+            evaluation.readings[key] = factor * values[:, :number]
+
+
+def test_confidences_that_round_to_1_are_ranked(evaluation):
+    """With two classes, a factor of the logits changes no rank, though it makes most p(y|x) 1.0."""
+    metric = OutOfDistribution(set="inverted", score="max-py")
+    keep_classes(evaluation, 2)
+    plain = metric.compute(evaluation).values
+    keep_classes(evaluation, 2, factor=1e4)
+    assert (evaluation.readings["logits", "test"].double().softmax(1).amax(1) == 1).double().mean() > 0.9
+    scaled = metric.compute(evaluation).values
+    for label, value in plain.items():
+        assert scaled[label].value == pytest.approx(value.value, abs=1e-12)
+
+
+def test_one_class_ranks_nothing(evaluation):
+    keep_classes(evaluation, 1)
+    with pytest.raises(NotApplicable, match="one class"):
+        OutOfDistribution(set="inverted", score="max-py").compute(evaluation)

@@ -16,7 +16,7 @@ from jembench.report.rows import grouped
 
 _AXES = {
     "log-px": "log p(x) + constant, nats",
-    "max-py": "max p(y|x)",
+    "max-py": "log-odds of max p(y|x)",
     "grad-norm": "-|d log p(x) / dx|",
     "max-logit": "max f(x)",
 }

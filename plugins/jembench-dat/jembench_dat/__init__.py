@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 Count = Annotated[int, Range(least=0)]
 Positive = Annotated[float, Range(above=0)]
+Logit = Literal["code", "joint", "marginal"]
 
 
 @built_from(network)
@@ -23,7 +24,7 @@ def dat(
     net: Module,
     *,
     freeze: Annotated[bool, OnlyWith("norm", "batch")] = True,
-    logit: Literal["joint", "marginal"] = "joint",
+    logit: Logit = "code",
     marginal: Positive = 0.5,
     ramp: Annotated[int, Range(least=0), Neutral()] = 0,
     clean: Annotated[float, Range(least=0), Neutral()] = 0.0,
@@ -32,6 +33,10 @@ def dat(
     step_size: Positive = 0.1,
 ) -> DAT:
     """DAT: a classifier of attacked images that also tells data from ascended outliers by its energies.
+
+    Outliers ascend, and the curriculum ranks by, f(x)[y] with ``logit="code"``, as in the authors' code, while the
+    binary cross-entropy is on logsumexp f(x). Both are on f(x)[y] with ``joint``, and on logsumexp f(x), as in the
+    paper, with ``marginal``.
 
     ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper; it rises
     linearly from 0 over the first ``ramp`` iterations. ``clean`` is the weight of a further cross-entropy, of the
@@ -43,7 +48,7 @@ def dat(
     from jembench_dat.model import DAT
 
     attack = threat.Attack("l2", eps, steps, step_size)
-    return DAT(net, data, attack, joint=logit == "joint", marginal=marginal, ramp=ramp, clean=clean, freeze=freeze)
+    return DAT(net, data, attack, logit=logit, marginal=marginal, ramp=ramp, clean=clean, freeze=freeze)
 
 
 def ascent_curriculum(

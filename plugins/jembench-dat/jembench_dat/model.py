@@ -2,9 +2,15 @@
 
     L = CE(f(x_adv), y) + w (mean softplus(E(x)) + mean softplus(-E(x_neg)))
 
-x_adv are training images that an L2 attack moved, x_neg outliers that ascended log p. The second term is the binary
+x_adv are training images that an L2 attack moved, x_neg outliers that ascended -E_c. The second term is the binary
 cross-entropy of the logit -E, with data as the positive class: E need not rank images of the data, it only separates
-their support from outside. arXiv:2510.13872, with the constants of the authors' code (xuwangyin/DAT, fb2ffc7).
+their support from outside. E and E_c by the value of ``logit``:
+
+    code        E(x) = -logsumexp f(x)      E_c = E(x, y) = -f(x)[y]    as in the authors' code
+    joint       E(x, y)                     E(x, y)
+    marginal    E(x)                        E(x)                        as in the paper
+
+arXiv:2510.13872, with the constants of the authors' code (xuwangyin/DAT, fb2ffc7).
 
 Legend: B batch, C channels, H height, W width, K classes.
 """
@@ -18,7 +24,8 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from jembench.interfaces import Batch, Chains, DataSpec, Energies, Loss, Negatives
-from jembench.parts import execution, marginal_energy, threat
+from jembench.parts import execution, joint_energy, marginal_energy, threat
+from jembench_dat import Logit
 from jembench_dat.curriculum import auroc
 
 
@@ -29,8 +36,7 @@ class DAT(threat.AttackedModel):
         net: (B, C, H, W) -> (B, K).
         data: the description of the images.
         attack: of training, in L2.
-        joint: E is E(x, y) = -f(x)[y] with the labels of the data, as in the authors' code; False: E(x), as in the
-            paper.
+        logit: the energies of the binary cross-entropy and of the chains, see above.
         marginal: the weight w, .5 in the authors' code, whose binary cross-entropy is the mean over data and outliers.
         ramp: the first iterations of a training, over which w rises from 0.
         clean: the weight of a further cross-entropy, of the images before the attack, which then serve both terms; 0 in
@@ -44,16 +50,16 @@ class DAT(threat.AttackedModel):
         data: DataSpec,
         attack: threat.Attack,
         *,
-        joint: bool,
+        logit: Logit,
         marginal: float,
         ramp: int,
         clean: float,
         freeze: bool,
     ) -> None:
         super().__init__(net, data)
-        self.clean = clean
-        self.attack, self.joint, self.marginal, self.ramp, self.freeze = attack, joint, marginal, ramp, freeze
-        self.chains: Chains = "conditional" if joint else "marginal"
+        self.attack, self.logit, self.freeze = attack, logit, freeze
+        self.marginal, self.ramp, self.clean = marginal, ramp, clean
+        self.chains: Chains = "marginal" if logit == "marginal" else "conditional"
 
     def train(self, mode: bool = True) -> DAT:
         """Set the mode of all modules, but evaluation mode of batch norm where it is frozen."""
@@ -67,33 +73,47 @@ class DAT(threat.AttackedModel):
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss above, with the accuracy on attacked images and the AUROC of data against samples.
 
-        All images pass through the network together.
+        All images pass through the network together. The AUROC is that of the energy that the chains descend.
         """
         assert negatives is not None
-        y, x = batch.y_labelled, batch.x_labelled if self.joint or self.clean else batch.x
+        y = batch.y_labelled
+        x = batch.x_labelled if self.chains == "conditional" or self.clean else batch.x
         images = self._attacked(batch.x_labelled, y), x, negatives.x
         logits = execution.at_least_float32(self.logits(torch.cat(images)))
         attacked, inside, outside = logits.split([len(part) for part in images])
-        energies = Energies(self._energy(inside, y), self._energy(outside, negatives.y))
+        pairs = self._energies(inside, outside, y, negatives.y)
+        energies, of_chains = next(iter(pairs.values())), pairs.get("joint_energy")
         cross_entropy = F.cross_entropy(attacked, y)
         binary = F.softplus(energies.data).mean() + F.softplus(-energies.samples).mean()
-        of = "joint_energy" if self.joint else "energy"
         parts = {
             "cross_entropy": cross_entropy,
             "adversarial_accuracy": (attacked.argmax(dim=1) == y).float().mean(),
-            f"{of}_data": energies.data.mean(),
-            f"{of}_samples": energies.samples.mean(),
-            "auroc": auroc(energies),
+            "auroc": auroc(of_chains or energies),
         }
+        for name, pair in pairs.items():
+            parts |= {f"{name}_data": pair.data.mean(), f"{name}_samples": pair.samples.mean()}
         total = cross_entropy + self.marginal * batch.ramp(self.ramp) * binary
         if self.clean:
             parts["clean_cross_entropy"] = F.cross_entropy(inside, y)
             total = total + self.clean * parts["clean_cross_entropy"]
         detached = {name: part.detach() for name, part in parts.items()}
-        return Loss(total, detached, energies)
+        return Loss(total, detached, energies, of_chains)
 
-    def _energy(self, logits: Float[Tensor, "B K"], y: Int[Tensor, " B"] | None) -> Float[Tensor, " B"]:
-        return -logits.gather(1, y[:, None]).squeeze(1) if self.joint and y is not None else marginal_energy(logits)
+    def _energies(
+        self,
+        data: Float[Tensor, "B K"],
+        samples: Float[Tensor, "B K"],
+        y: Int[Tensor, " B"],
+        y_samples: Int[Tensor, " B"] | None,
+    ) -> dict[str, Energies]:
+        """Return the energies of the logits of data and samples by name, those of the loss first."""
+        energies = {}
+        if self.logit != "joint":
+            energies["energy"] = Energies(marginal_energy(data), marginal_energy(samples))
+        if self.logit != "marginal":
+            assert y_samples is not None
+            energies["joint_energy"] = Energies(joint_energy(data, y), joint_energy(samples, y_samples))
+        return energies
 
     def _attacked(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
         """Return the last images of an attack on the cross-entropy of images, which are first clamped to the bounds."""

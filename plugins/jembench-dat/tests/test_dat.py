@@ -10,10 +10,11 @@ from torch import nn
 
 from jembench import seeds
 from jembench.catalog import registry
-from jembench.experiment.recipe import Chains, Guard, Optimizer, Recipe, TrainingData
+from jembench.experiment.recipe import Chains, Guard, Optimizer, Recipe, TrainingData, load
 from jembench.interfaces import Batch, DataSpec, Energies, Negatives, Split
 from jembench.interfaces.samplers import Adaptive
 from jembench.training.loop import Trainer
+from jembench.training.optimizers import make_optimizer
 from jembench_dat.curriculum import auroc
 
 DATA = DataSpec(name="toy", shape=(1, 4, 4), num_classes=3, bounds=(-0.5, 1.5))
@@ -45,7 +46,7 @@ def batch():
     return Batch(x, x, y), Negatives(images(seed=1), y)
 
 
-def by_hand(net, x, y, outliers, outlier_labels, *, joint, weight, eps, steps, step_size, clean=0):
+def by_hand(net, x, y, outliers, outlier_labels, *, logit, weight, eps, steps, step_size, clean=0):
     """The loss as the paper writes it, in float64 where it can be, without a line of jembench."""
     moved = x.clone()
     for _ in range(steps):
@@ -61,7 +62,9 @@ def by_hand(net, x, y, outliers, outlier_labels, *, joint, weight, eps, steps, s
 
     def energy(images, labels):
         logits = net(images)
-        return -logits[torch.arange(len(images)), labels] if joint else -logits.exp().sum(1).log()
+        if logit == "joint":
+            return -logits[torch.arange(len(images)), labels]
+        return -logits.exp().sum(1).log()
 
     inside, outside = energy(x, y), energy(outliers, outlier_labels)
     binary = (1 + inside.exp()).log().mean() + (1 + (-outside).exp()).log().mean()
@@ -70,31 +73,70 @@ def by_hand(net, x, y, outliers, outlier_labels, *, joint, weight, eps, steps, s
 
 
 @pytest.mark.parametrize(
-    ("options", "joint", "weight", "steps", "clean"),
+    ("options", "logit", "weight", "steps", "clean"),
     [
-        ("", True, 0.5, 10, 0),
-        (",logit=marginal,marginal=1,clean=2", False, 1.0, 10, 2),
-        (",steps=0,ramp=4", True, 0.375, 0, 0),
+        ("", "code", 0.5, 10, 0),
+        (",logit=marginal,marginal=1,clean=2", "marginal", 1.0, 10, 2),
+        (",logit=joint,steps=0,ramp=4", "joint", 0.375, 0, 0),
     ],
 )
-def test_loss_and_gradient_are_those_written_out_in_plain_torch(options, joint, weight, steps, clean):
+def test_loss_and_gradient_are_those_written_out_in_plain_torch(options, logit, weight, steps, clean):
     model = make(options)
     given, negatives = batch()
     given = given._replace(iteration=torch.tensor(3.0))
-    if not joint:
+    if logit == "marginal":
         negatives = negatives._replace(y=None)
     loss = model.training_loss(given, negatives)
     loss.total.backward()
     found = [weight.grad.clone() for weight in model.parameters()]
     model.zero_grad()
     expected = by_hand(
-        model.net, given.x, given.y_labelled, negatives.x, given.y_labelled, joint=joint, weight=weight, eps=0.5,
+        model.net, given.x, given.y_labelled, negatives.x, given.y_labelled, logit=logit, weight=weight, eps=0.5,
         steps=steps, step_size=0.1, clean=clean,
     )  # fmt: skip
     expected.backward()
     torch.testing.assert_close(loss.total, expected)
     for one, weight in zip(found, model.parameters(), strict=True):
         torch.testing.assert_close(one, weight.grad, rtol=1e-3, atol=1e-5)
+
+
+def test_outliers_and_curriculum_have_another_energy_than_the_loss_of_the_code():
+    """The energies of the chains, f(x)[y], reach curriculum, guard and history; those of the loss, the penalty."""
+    model = make()
+    given, negatives = batch()
+    loss = model.training_loss(given, negatives)
+    inside, outside = (model.logits(x).detach().double() for x in (given.x, negatives.x))
+    rows = torch.arange(len(given.x))
+    of_pairs = [-inside[rows, given.y_labelled], -outside[rows, negatives.y]]
+    of_images = [-inside.exp().sum(1).log(), -outside.exp().sum(1).log()]
+    for energies, expected in ((loss.of_chains, of_pairs), (loss.energies, of_images)):
+        for measured, values in zip(energies, expected, strict=True):
+            torch.testing.assert_close(measured.detach().double(), values, rtol=1e-5, atol=1e-5)
+    labels = [0] * len(rows) + [1] * len(rows)
+    ranked = roc_auc_score(labels, torch.cat(of_pairs))
+    assert ranked != roc_auc_score(labels, torch.cat(of_images))
+    assert float(loss.parts["auroc"]) == pytest.approx(ranked)
+    assert float(loss.parts["joint_energy_samples"]) == pytest.approx(float(of_pairs[1].mean()), rel=1e-5)
+    assert float(loss.parts["energy_samples"]) == pytest.approx(float(of_images[1].mean()), rel=1e-5)
+
+
+def test_the_curriculum_and_the_guard_see_the_energies_of_the_chains():
+    run = trainer()
+    observed = []
+    run.sampler.observe = observed.append
+    rows, _ = run.window(1)
+    of_chains = observed[0]
+    assert rows[0]["joint_energy_samples"] == pytest.approx(float(of_chains.samples.mean()), rel=1e-5)
+    assert rows[0]["highest_sample"] == pytest.approx(float(of_chains.samples.max()), rel=1e-5)
+    assert rows[0]["highest_data"] == pytest.approx(float(of_chains.data.max()), rel=1e-5)
+    assert rows[0]["energy_samples"] < rows[0]["joint_energy_samples"]
+
+
+@pytest.mark.parametrize("name", ["dat", "dat-paper"])
+def test_recipes_of_the_code_have_nesterov_momentum(name):
+    optimizer = make_optimizer([nn.Parameter(torch.zeros(1))], load(name).optimizer)
+    assert optimizer.defaults["nesterov"]
+    assert optimizer.defaults["momentum"] == 0.9
 
 
 def split(n=12):
@@ -127,7 +169,7 @@ def test_a_step_of_training_is_that_of_plain_sgd_with_ascended_outliers_of_the_s
     torch.testing.assert_close(negatives.x, (drawn[0] + 2 * 0.3 * step).clamp(-0.5, 1.5))
     plain.zero_grad()
     by_hand(
-        plain, given.x, y, negatives.x, y, joint=True, weight=0.5, eps=0.5, steps=2, step_size=0.1
+        plain, given.x, y, negatives.x, y, logit="code", weight=0.5, eps=0.5, steps=2, step_size=0.1
     ).backward()  # fmt: skip
     for new, old in zip(run.model.net.parameters(), plain.parameters(), strict=True):
         torch.testing.assert_close(new, old - 0.1 * old.grad, rtol=1e-4, atol=1e-5)

@@ -4,6 +4,11 @@ from jembench.testing import check_model, check_sampler, parametrize
 
 
 @parametrize(check_model("dat:net=small-4,steps=2"))
+def test_the_energies_of_the_code(check):
+    check()
+
+
+@parametrize(check_model("dat:net=small-4,logit=joint,steps=0"))
 def test_joint(check):
     check()
 
