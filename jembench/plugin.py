@@ -10,6 +10,7 @@ from jembench.catalog.options import Content as Content
 from jembench.catalog.options import Incidental as Incidental
 from jembench.catalog.options import Names as Names
 from jembench.catalog.options import Neutral as Neutral
+from jembench.catalog.options import NotInFiles as NotInFiles
 from jembench.catalog.options import OnlyWith as OnlyWith
 from jembench.catalog.options import built_from as built_from
 from jembench.catalog.options import pretrained as pretrained

@@ -1,17 +1,18 @@
 """The options of factories, described by the annotations of keyword-only parameters.
 
 ``Annotated[int, Range(least=1)]`` gives the type and the range; other marks give the role of an option in the identity
-of a component: :class:`Content`, :class:`Incidental`, :class:`Names` and :class:`OnlyWith`. The values in
-specs are text.
+of a component: :class:`Content`, :class:`Incidental`, :class:`Names` and :class:`OnlyWith`;
+:class:`NotInFiles` keeps files from setting it. The values in specs are text.
 """
 
 import functools
 import inspect
 import sys
+import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeVar, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args, get_origin
 
 from jembench.catalog.contents import Listing, the_file
 from jembench.catalog.discovery import Kind
@@ -55,6 +56,14 @@ class Neutral:
     """An option that is no part of the identity at its default, so that ids remain."""
 
 
+class NotInFiles:
+    """An option of an executor, a tracker or a format that a file may not set.
+
+    Their options of text need no mark: a file may set numbers, truth values and named choices only. The mark is for
+    those of these which make a connection or change something outside the store.
+    """
+
+
 class Names:
     """An option that is the spec of another component, or a list, whose identities and code are parts of the identity.
 
@@ -73,6 +82,17 @@ class Option(NamedTuple):
     hint: Any  # int, float, bool, str, Literal[...] or one of these | None, in Annotated[...] with its marks
     annotation: Any  # the type without its marks
     default: Any  # REQUIRED: a spec must give a value
+
+    @property
+    def is_for_files(self) -> bool:
+        """True if a file may set it for an executor, a tracker or a format, see :class:`NotInFiles`."""
+        parts = (self.hint, *get_args(self.hint))
+        marks = [mark for part in parts for mark in getattr(part, "__metadata__", ())]
+        is_union = get_origin(self.annotation) in (typing.Union, types.UnionType)
+        kinds = get_args(self.annotation) if is_union else (self.annotation,)
+        plain = (int, float, bool, types.NoneType)
+        is_plain = all(kind in plain or get_origin(kind) is Literal for kind in kinds)
+        return is_plain and not any(isinstance(mark, NotInFiles) for mark in marks)
 
 
 REQUIRED = inspect.Parameter.empty

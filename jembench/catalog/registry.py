@@ -224,6 +224,37 @@ def resolve(kind: Kind, text: str) -> Resolved:
     return Resolved(component, factory, name, arguments, incidental)
 
 
+def check_of_file(kind: Kind, text: str, where: str) -> None:
+    """Check that a file gives an executor, a tracker or a format numbers and named choices only.
+
+    Text could be a line of shell, an address or a path, whatever the component does with it.
+
+    Args:
+        kind: of the component.
+        text: the spec in the file. One that cannot be resolved is left to those who use it.
+        where: the file.
+
+    Raises:
+        SpecError: if the spec sets another option.
+    """
+    named = {key for key, _ in parse(text).arguments}
+    if not named:
+        return  # without importing the component
+    try:
+        resolved = resolve(kind, text)
+    except JembenchError:
+        return
+    allowed = {key for key, option in options.options_of(resolved.factory).items() if option.is_for_files}
+    if refused := sorted(named - allowed):
+        which = discovery.singular(kind)
+        choices = f" ({', '.join(sorted(allowed))})" if allowed else ""
+        raise SpecError(
+            f"{where} sets {', '.join(refused)} of the {which} {resolved.name}. A file may choose "
+            f"{'an' if which[0] in 'aeio' else 'a'} {which}, and set its numbers and named choices only{choices}. "
+            "Leave it out of the file, and give the whole spec on the command line or in the environment."
+        )
+
+
 def canonical(kind: Kind, text: str) -> str:
     """Return the canonical form of a spec, or the sorted spec if its component is not installed."""
     with suppress(JembenchError):

@@ -5,12 +5,13 @@ from pathlib import Path
 
 import click
 
+from jembench.catalog import registry
 from jembench.cli import show
 from jembench.cli.figures import figures
 from jembench.cli.report import report
-from jembench.errors import unknown
+from jembench.errors import SpecError, unknown
 from jembench.experiment.plan import Plan
-from jembench.experiment.suite import Shown
+from jembench.experiment.suite import BELOW, Shown
 
 COMMANDS: Mapping[str, click.Command] = {"report": report, "figures": figures}
 
@@ -19,7 +20,7 @@ def contexts(ctx: click.Context, plan: Plan, file: str, store: Path) -> list[cli
     """Return the commands that a file requests, parsed for the results of its plan, before the work.
 
     Raises:
-        SpecError: if a key is no option; the message has the nearest names.
+        SpecError: if a key is no option, or the output is not below the current folder.
         UsageError: for a value that the option cannot have.
     """
     fits, limit = [fit.key for fit in plan.fits], plan.cells[0].limit
@@ -37,6 +38,7 @@ def contexts(ctx: click.Context, plan: Plan, file: str, store: Path) -> list[cli
             if other := table.keys() - _options(name).keys():
                 where = f"key in {name}[{number}] of {file}"
                 raise unknown(where, min(other), _options(name), f"jembench {name} --help")
+            _check_place(table, f"{name}[{number}] of {file}")
             if "claims" in table and not plan.suite.claims:  # those of papers are judged by all that the store holds
                 words = _words(name, {"store": of_plan["store"], **table})
             else:
@@ -44,6 +46,26 @@ def contexts(ctx: click.Context, plan: Plan, file: str, store: Path) -> list[cli
                 words = [file, *names, *_words(name, {**of_plan, **table})]
             found.append(COMMANDS[name].make_context(name, words, parent=ctx.parent))
     return found
+
+
+def _check_place(table: Shown, where: str) -> None:
+    """Check that a file replaces no file, reads no other store, and writes below the current folder.
+
+    Raises:
+        SpecError: if it does not.
+    """
+    for key in ("force", "store"):
+        if key in table:
+            raise SpecError(f"{where} has {key}, which a file may not set. Leave it out, or use the command itself.")
+    output = str(table.get("output", "."))
+    here = Path.cwd().resolve()
+    if not BELOW.holds(output) or not Path(output).resolve().is_relative_to(here):
+        raise SpecError(
+            f"The output of {where} is {output!r}; it must be {BELOW.wanted}, also where links lead. Use the command "
+            "itself to write elsewhere."
+        )
+    if "format" in table:
+        registry.check_of_file("formats", str(table["format"]), where)
 
 
 def _options(name: str) -> dict[str, click.Option]:

@@ -10,10 +10,12 @@ import dataclasses
 import shlex
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
-from jembench.catalog import packages, spec
-from jembench.catalog.validation import Option, parse, read
+from jembench.catalog import packages, registry, spec
+from jembench.catalog.discovery import Kind
+from jembench.catalog.validation import Option, Rule, parse, read
 from jembench.errors import SpecError, unknown
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
@@ -22,6 +24,16 @@ from jembench.experiment.sweep import Grid, bare_name, covers
 
 Recipes = str | Mapping[str, Option]
 """The recipe of all models, or recipes of models without their own, by the dataset's name or "default"."""
+
+
+def _is_below(text: str) -> bool:
+    """Return whether a path leads to a place below the current folder that is not hidden."""
+    path = Path(text)
+    return text.isprintable() and not path.is_absolute() and not any(part[0] in ".~" for part in path.parts)
+
+
+BELOW = Rule("a path below the current folder, without .. and hidden folders", _is_below)
+"""The paths to which a file may have something written."""
 
 
 Shown = Mapping[str, Option | tuple[Option, ...]]
@@ -76,7 +88,7 @@ class Run:
 class Execution:
     """The options of execution that neither the command line nor the environment sets."""
 
-    store: str | None = None
+    store: Annotated[str, BELOW] | None = None
     device: str | None = None
     executor: str | None = None
     max_hours: Positive | None = None
@@ -88,6 +100,18 @@ class Execution:
     def stated(self) -> dict[str, Any]:
         """The stated values, by the names of the options."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value is not None}
+
+    def check(self, where: str) -> None:
+        """Check what a file sets of its executor, its trackers and its format.
+
+        Raises:
+            SpecError: if it is more than numbers and named choices; the message names the file ``where``.
+        """
+        components: list[tuple[Kind, str | None]] = [("executors", self.executor), ("formats", self.format)]
+        components += [("trackers", tracker) for tracker in self.trackers or ()]
+        for kind, text in components:
+            if text:
+                registry.check_of_file(kind, text, where)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -218,6 +242,7 @@ def load(name: str, including: tuple[str, ...] = ()) -> Suite:
     of_file["references"] = fields.get("reference", list(dict.fromkeys(references)))
     text = "" if source.is_installed else source.content.decode()
     suite = read(Suite, of_file, where, name=source.name, runs=tuple(runs), claims=(), text=text)
+    suite.execution.check(where)
     if suite.lacking and (source.is_installed or suite.lacking != "datasets"):  # which --dataset may name
         raise SpecError(f"{where} lacks {suite.lacking}. Add it to the file.")
     paper = claims.Paper(title=where, cite=suite.title or suite.name, url="")

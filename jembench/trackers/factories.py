@@ -1,7 +1,8 @@
 """The trackers that core registers. Their libraries are extras, imported at the first event."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
+from jembench.catalog.options import NotInFiles
 from jembench.interfaces import Tracker
 from jembench.trackers.base import PerFit, require
 from jembench.trackers.mlflow import MLflowRun
@@ -22,7 +23,12 @@ def mlflow(*, uri: str = "", experiment: str = "jembench") -> Tracker:
     return PerFit(lambda name, about: MLflowRun(uri, experiment, name, about))
 
 
-def wandb(*, project: str = "jembench", folder: str = ".", mode: Literal["", "offline", "online"] = "") -> Tracker:
+def wandb(
+    *,
+    project: str = "jembench",
+    folder: str = ".",
+    mode: Annotated[Literal["", "offline", "online"], NotInFiles()] = "",
+) -> Tracker:
     """Runs of Weights & Biases, one for each fit; offline unless ``mode`` or WANDB_MODE say otherwise: `wandb sync`."""
     require("wandb")
     return PerFit(lambda name, about: WandbRun(project, folder, mode, name, about))

@@ -16,7 +16,7 @@ _DURATION = re.compile(r"(?:(?P<d>\d+)d)?(?:(?P<h>\d+)h)?(?:(?P<m>\d+)m)?")  # 1
 def slurm(
     *,
     partition: str = "",
-    gpus: str = "auto",
+    gpus: Annotated[int, Range(least=0)] | None = None,
     cpus: Annotated[int, Range(least=0)] = 0,
     memory: str = "",
     time: str = "8h",
@@ -26,7 +26,7 @@ def slurm(
 ) -> SlurmExecutor:
     """Jobs of a Slurm cluster, by submitit: arrays, which continue after a time limit or a preemption.
 
-    Each unit of work is a job of ``partition`` with ``gpus`` GPUs (``auto``: one, if the partition has any), ``cpus``
+    Each unit of work is a job of ``partition`` with ``gpus`` GPUs (``none``: one, if the partition has any), ``cpus``
     cores and ``memory`` (``32G``); 0 and the empty text leave that to the cluster. A unit that N processes train gets N
     times the GPUs and cores. At its time limit, ``time`` (``8h``, ``30m``, ``1d12h``), a job saves a checkpoint and is
     queued again. At most ``array`` jobs of one array run at the same time. A unit whose job died is submitted again, up
@@ -37,8 +37,8 @@ def slurm(
     """
     from jembench_slurm.executor import SlurmExecutor
 
-    if gpus != "auto" and not gpus.isdecimal():
-        raise SpecError(f"gpus of slurm is {gpus!r}; it must be auto, or a whole number of at least 0.")
+    if not re.fullmatch(r"[\w.,:@+-]*", partition):  # which is a line of the batch script
+        raise SpecError(f"partition of slurm is {partition!r}; it must be the name of a partition, or several: a,b.")
     if memory and not re.fullmatch(r"[1-9]\d*[KMGT]B?", memory):
         raise SpecError(f"memory of slurm is {memory!r}; it must be a whole number with a unit, such as 32G or 500M.")
     limit = minutes(time)

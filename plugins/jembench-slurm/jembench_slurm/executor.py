@@ -20,7 +20,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from jembench.interfaces.running import Driver, Ended, Job, exit_reason
-from jembench.plugin import Unavailable
+from jembench.plugin import SpecError, Unavailable
 
 if TYPE_CHECKING:
     import submitit
@@ -57,7 +57,7 @@ class SlurmExecutor:
 
     Args:
         parameters: of submitit, for all jobs.
-        gpus: GPUs of each process of a unit, or "auto".
+        gpus: GPUs of each process of a unit; None: one, if the partition has any.
         cpus: cores of each process of a unit; 0: as the cluster decides.
         array: how many jobs of an array run at the same time.
         retries: how often a unit whose job died is submitted again.
@@ -66,7 +66,7 @@ class SlurmExecutor:
     here = False
     in_process = False
 
-    def __init__(self, parameters: Mapping[str, Any], *, gpus: str, cpus: int, array: int, retries: int) -> None:
+    def __init__(self, parameters: Mapping[str, Any], *, gpus: int | None, cpus: int, array: int, retries: int) -> None:
         self.slots = array
         self._parameters, self._gpus, self._cpus, self._retries = parameters, gpus, cpus, retries
         self._name = ""  # of all jobs of this driver, and of the folder with their files
@@ -82,17 +82,25 @@ class SlurmExecutor:
     @cached_property
     def _gpus_each(self) -> int:
         """The number of GPUs of each process of a unit."""
+        if self._gpus is not None:
+            return self._gpus
         name = self._parameters["partition"]
         lines = (line.split("|", 1) for line in _slurm("sinfo", "--noheader", "--format=%P|%G").splitlines())
         has = [found for each, found in lines if (each.rstrip("*") == name if name else each.endswith("*"))]
-        return int(re.search(r"\bgpu\b", " ".join(has)) is not None) if self._gpus == "auto" else int(self._gpus)
+        return int(re.search(r"\bgpu\b", " ".join(has)) is not None)
 
     def open(self, driver: Driver) -> None:
         """Make the folder of this driver's jobs.
 
         Raises:
+            SpecError: if the path of the store cannot stand in a batch script.
             Unavailable: if Slurm does not answer.
         """
+        if not str(driver.store).isprintable():  # a line break would end the comment #SBATCH of the batch script
+            raise SpecError(
+                f"The path of the store is {str(driver.store)!r}, and Slurm's scripts cannot hold it. Use a store "
+                "whose path has no line breaks and control characters."
+            )
         _ = self._gpus_each
         self._driver = driver
         self._name = f"jembench-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"

@@ -101,7 +101,8 @@ def record(name, how="done"):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ("gpus=-1", "gpus of slurm is '-1'; it must be auto, or a whole number of at least 0"),
+        ("gpus=-1", "gpus of slurm is -1; it must be at least 0"),
+        ('partition="gpu\\n#SBATCH --uid=0"', "partition of slurm is 'gpu\\n#SBATCH --uid=0'; it must be the name of"),
         ("array=0", "array of slurm is 0; it must be at least 1"),
         ("retries=-1", "retries of slurm is -1"),
         ("memory=lots", "memory of slurm is 'lots'; it must be a whole number with a unit, such as 32G"),
@@ -121,6 +122,12 @@ def test_options_that_are_wrong_are_refused(options, message):
 def test_time_limits(slurm, tmp_path, time, minutes):
     opened(tmp_path, time=time).submit([unit("a")])
     assert f"#SBATCH --time={minutes}\n" in slurm.script(1)
+
+
+@pytest.mark.parametrize("name", ["a\nrm -r b", "a\rb", "a\u2028b"])
+def test_a_store_whose_path_would_add_lines_to_a_script_is_refused(slurm, tmp_path, name):
+    with pytest.raises(SpecError, match=r"The path of the store is .*, and Slurm's scripts cannot hold it"):
+        opened(tmp_path / name)
 
 
 def test_no_slurm_is_unavailable(tmp_path, monkeypatch):

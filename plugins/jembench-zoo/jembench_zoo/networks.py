@@ -26,6 +26,9 @@ from jembench.parts import Weights as LossWeights
 from jembench.plugin import SpecError, Unavailable
 
 _SMALLEST = 32  # pixels: what networks for photographs reduce to one position
+_NO_CODE = {"trust_remote_code": False}
+"""An option of transformers: code in a folder is refused. By default it asks at the terminal whether to run it."""
+
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
 
@@ -108,14 +111,14 @@ def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) 
     folder = Path(model).expanduser()
     try:
         if folder.is_dir() or "/" in model:
-            config = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True)
+            config = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True, **_NO_CODE)
         else:
             config = transformers.AutoConfig.for_model(model)
         native = getattr(config, "image_size", 224)
         config.num_labels, size = data.num_classes, _size(data, size, weights, native)
         if hasattr(config, "image_size"):
             config.image_size = size
-        net = transformers.AutoModelForImageClassification.from_config(config)
+        net = transformers.AutoModelForImageClassification.from_config(config, **_NO_CODE)
         if weights != "none":  # transformers renames tensors as it loads them
             source = model if weights == "cache" else str(Path(weights).expanduser())
             net, report = type(net).from_pretrained(

@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import json
 import sys
 from pathlib import Path
 
@@ -173,3 +174,14 @@ def test_the_short_form_is_the_model_option(text):
     assert parsed.arguments[0][0] == "model"
     assert (":" in parsed.name, str(parsed)) == (False, text)
     assert spec.parse(text.replace(":", ":model=")) == parsed
+
+
+@installed("transformers")
+def test_code_in_a_folder_is_refused_without_a_question(tmp_path, monkeypatch):
+    (tmp_path / "theirs.py").write_text(f"open({str(tmp_path / 'marked')!r}, 'w')\n")
+    config = {"model_type": "theirs", "auto_map": {"AutoConfig": "theirs.Config"}}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    monkeypatch.setattr("builtins.input", lambda *_: "y")
+    with pytest.raises(SpecError, match="no image classifier of transformers"):
+        make(f"hf:{tmp_path}", COLOURED)
+    assert not (tmp_path / "marked").exists()
