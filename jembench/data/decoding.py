@@ -13,12 +13,12 @@ import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from jembench import limits
 from jembench.catalog.contents import content
 from jembench.catalog.spec import slug
-from jembench.errors import CheckpointError, Fallback, JembenchError, SpecError, StoreError
+from jembench.errors import CheckpointError, Fallback, JembenchError, Remark, SpecError, StoreError
 from jembench.files import cache_folder, open_regular, sweep
 from jembench.store import tensors
 
@@ -31,6 +31,24 @@ FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 """The image formats that are read. Others that Pillow supports start programs: EPS starts Ghostscript."""
 
 _GREY = ("1", "L", "I", "F")  # prefixes of Pillow's modes of one channel: LA is grey with transparency
+
+_ORIENTATION = 0x0112  # the EXIF tag; 1: upright
+
+_REMARKS = {
+    "pages": "have several frames or pages, of which the first is read",
+    "turned": "are turned in viewers by their EXIF orientation, and are read as they are stored",
+    "transparent": "have transparent pixels, which are read in the colours stored for them",
+    "deep": "have more than 8 bits a channel, and are read with 8",
+    "profile": "are CMYK or Lab, and become RGB without a colour profile of their own",
+}
+"""Peculiarities of an image file that change what is read of it."""
+
+
+class Decoded(NamedTuple):
+    """The pixels of image files, and remarks about the files, one for each peculiarity."""
+
+    images: Tensor  # uint8 (N, C, H, W)
+    remarks: list[str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -70,13 +88,13 @@ def opened(path: str) -> Iterator[Image.Image]:
 
 def is_grey(image: Image.Image) -> bool:
     """Return whether an image is stored in one channel."""
-    return image.mode.startswith(_GREY)
+    return image.mode.startswith(_GREY) and image.mode != "LAB"
 
 
 def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Tensor:
     """Return the pixels of image files, uint8 (N, C, H, W), from the user's cache folder if they were decoded before.
 
-    A cache that cannot be read or written only costs time.
+    A cache that cannot be read or written only costs time. Each peculiarity of files is a remark.
 
     Args:
         name: a readable part of the cache file's name.
@@ -95,19 +113,35 @@ def decoded(name: str, place: Path, files: Mapping[str, Path], form: Form) -> Te
     cache = cache_folder() / "decoded" / f"{slug(name)}-{key}.safetensors"
     remedy = "The images are decoded again."
     try:
-        if cache.exists() and tensors.read_seal(cache, remedy).record.get("fingerprint") == fingerprint:
-            return tensors.read(cache, remedy).tensors["images"]
+        pixels = _read_cache(cache, fingerprint, remedy)
     except CheckpointError as error:
         warnings.warn(str(error), Fallback, stacklevel=2)
-    images = decode_all(list(map(str, files.values())), form)
-    with contextlib.suppress(StoreError):
-        sweep(cache.parent, below=False)
-        tensors.write(cache, {"images": images}, {"fingerprint": fingerprint})
-    return images
+        pixels = None
+    if pixels is None:
+        pixels = decode_all(list(map(str, files.values())), form)
+        record = {"fingerprint": fingerprint, "remarks": pixels.remarks}
+        with contextlib.suppress(StoreError):
+            sweep(cache.parent, below=False)
+            tensors.write(cache, {"images": pixels.images}, record)
+    for remark in pixels.remarks:
+        warnings.warn(remark, Remark, stacklevel=2)
+    return pixels.images
 
 
-def decode_all(paths: Sequence[str], form: Form) -> Tensor:
-    """Return the pixels of the files, uint8 (N, C, H, W), decoded in threads, since Pillow releases the GIL.
+def _read_cache(cache: Path, fingerprint: str, remedy: str) -> Decoded | None:
+    """Return the pixels in a cache file; None if there are none, or those of other files.
+
+    Raises:
+        CheckpointError: if the file is damaged; it ends with ``remedy``.
+    """
+    record = tensors.read_seal(cache, remedy).record if cache.exists() else {}
+    if record.get("fingerprint") != fingerprint or "remarks" not in record:
+        return None
+    return Decoded(tensors.read(cache, remedy).tensors["images"], record["remarks"])
+
+
+def decode_all(paths: Sequence[str], form: Form) -> Decoded:
+    """Decode the files in threads, since Pillow releases the GIL.
 
     Raises:
         JembenchError: if a file cannot be decoded, or has another size or colours.
@@ -120,13 +154,22 @@ def decode_all(paths: Sequence[str], form: Form) -> Tensor:
     shape = (len(paths), form.height, form.width, len(form.mode))
     limits.check_bytes(f"{len(paths):,} images of {form.width}x{form.height} pixels", math.prod(shape))
     pixels = np.empty(shape, dtype=np.uint8)
+    peculiar: dict[str, list[str]] = {kind: [] for kind in _REMARKS}  # paths by peculiarity
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        for place, image in enumerate(pool.map(lambda path: _decode(path, form), paths)):
+        for place, (image, kinds) in enumerate(pool.map(lambda path: _decode(path, form), paths)):
             pixels[place] = image.reshape(shape[1:])
-    return torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous()
+            for kind in kinds:
+                peculiar[kind].append(paths[place])
+    remarks = [
+        f"{len(few):,} of {len(paths):,} images {_REMARKS[kind]}. The first is {few[0]}."
+        for kind, few in peculiar.items()
+        if few
+    ]
+    return Decoded(torch.from_numpy(pixels).permute(0, 3, 1, 2).contiguous(), remarks)
 
 
-def _decode(path: str, form: Form) -> np.ndarray:
+def _decode(path: str, form: Form) -> tuple[np.ndarray, list[str]]:
+    """Return the pixels of a file, and its peculiarities."""
     import numpy as np
 
     with opened(path) as image:
@@ -143,8 +186,39 @@ def _decode(path: str, form: Form) -> np.ndarray:
                 f"{form.width}x{form.height}. Add size=32 (or another size) to crop each image to its central square "
                 "and resize it."
             )
-        picture = image.convert(form.mode)
-    return np.asarray(central_square(picture, form.height, form.method) if form.square else picture)
+        is_deep = _is_deep(image)  # decoding forgets it
+        # Pillow converts Lab to RGB alone
+        picture = (image.convert("RGB") if image.mode == "LAB" else image).convert(form.mode)
+        kinds = _peculiarities(image) + (["deep"] if is_deep else [])
+    fitted = central_square(picture, form.height, form.method) if form.square else picture
+    return np.asarray(fitted), kinds
+
+
+def _is_deep(image: Image.Image) -> bool:
+    """Return whether an image whose mode has 8 bits a channel is stored with more."""
+    tiles = getattr(image, "tile", ())
+    stored = tiles[0].args if tiles else ()
+    parts = stored if isinstance(stored, tuple) else (stored,)
+    levels = [part for part in parts if isinstance(part, int)] if image.format == "PPM" else []
+    return any(level > 255 for level in levels) or ";16" in str(parts)
+
+
+def _peculiarities(image: Image.Image) -> list[str]:
+    """Return the keys of ``_REMARKS`` that a decoded image has."""
+    kinds: list[str] = []
+    # damaged metadata raises errors of any class, and does not concern the pixels
+    with contextlib.suppress(Exception):
+        if getattr(image, "n_frames", 1) > 1:
+            kinds.append("pages")
+    with contextlib.suppress(Exception):
+        if image.getexif().get(_ORIENTATION, 1) not in (0, 1):
+            kinds.append("turned")
+    if image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info:
+        opacity = image.convert("RGBA").getchannel("A")
+        kinds += ["transparent"] if opacity.getextrema() != (255, 255) else []
+    if image.mode in ("CMYK", "LAB"):
+        kinds.append("profile")
+    return kinds
 
 
 def _cannot_decode(path: str, error: Exception) -> JembenchError:

@@ -6,7 +6,10 @@ while a run is planned.
 
 import hashlib
 import os
-from collections.abc import Mapping
+import re
+import unicodedata
+import warnings
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,12 +18,31 @@ from jembench.catalog.options import Content
 from jembench.catalog.validation import Range
 from jembench.data.datasets import LazyDataset
 from jembench.data.decoding import Form, decoded, is_grey, opened
-from jembench.errors import SpecError, Unavailable
+from jembench.errors import Remark, SpecError, Unavailable
+from jembench.files import digest
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 _LAYOUT = "It must hold train/<class>/* and test/<class>/*, or <class>/* alone, one folder of images a class."
-_SUFFIXES = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
+_SUFFIXES = (
+    *(".apng", ".bmp", ".gif", ".jfif", ".jpe", ".jpeg", ".jpg"),
+    *(".pbm", ".pgm", ".png", ".pnm", ".ppm", ".tif", ".tiff", ".webp"),
+)
+_UNREAD_SUFFIXES = (".avif", ".dng", ".exr", ".heic", ".heif", ".jp2", ".jxl", ".svg", ".tga")
 _SPLIT = 0.8
+
+_PARTS = {"train": "train", "training": "train", "test": "test", "testing": "test"}
+"""The names of the folders of splits, in lower case, with their splits."""
+
+_SPLIT_NAME = re.compile(
+    r"[\W\d_]*"
+    r"(train|training|trn|test|testing|tst|val|valid|validation|dev|eval|evaluation|holdout|all)"
+    r"([\W\d_]|set|split|data|images?|imgs?)*",
+    re.IGNORECASE,
+)
+"""The names that splits have, and classes seldom."""
+
+_OF_SYSTEMS = ("__MACOSX", "@eaDir", "$RECYCLE.BIN")
+"""Folders that operating systems add, which may hold copies of images."""
 
 Images = dict[str, Path]
 """Image files by their names, "cat/0.png", class by class, each class sorted by name."""
@@ -34,16 +56,20 @@ def _list_parts(root: str) -> dict[str, Images]:
     """List the images of "train" and "test", or of "" in a folder without these.
 
     Raises:
-        Unavailable: if folders or images are missing.
+        Unavailable: if folders or images are missing, or folders of splits take the place of
+            classes.
     """
     folder = _folder(root)
     if not folder.is_dir():
         raise Unavailable(f"There is no folder {folder}. Give imagefolder's root the folder of your images. {_LAYOUT}")
-    stated = [part for part in ("train", "test") if (folder / part).is_dir()]
+    stated = _stated_parts(folder)
     if len(stated) == 1:
+        (name,) = stated
         (missing,) = {"train", "test"} - {*stated}
-        raise Unavailable(f"The folder {folder} has {stated[0]}/ and no {missing}/. {_LAYOUT}")
-    parts = {part: _list_images(folder / part) for part in stated or [""]}
+        part = stated[name].name
+        raise Unavailable(f"The folder {folder} has {part}/ and no {missing}/. {_LAYOUT}")
+    parts = {part: _list_images(stated[part]) for part in sorted(stated, reverse=True)}
+    parts = parts or {"": _list_images(folder)}
     classes = {part: {_class_of(name) for name in images} for part, images in parts.items()}
     if stated and (odd := classes["train"] ^ classes["test"]):
         raise Unavailable(
@@ -53,23 +79,134 @@ def _list_parts(root: str) -> dict[str, Images]:
     return parts
 
 
+def _stated_parts(folder: Path) -> dict[str, Path]:
+    """Return the folders of splits in a folder.
+
+    One that holds images alone, beside folders of other names, is a class.
+
+    Raises:
+        Unavailable: if there are two of one split.
+    """
+    stated: dict[str, Path] = {}
+    others: list[str] = []
+    for entry in _entries(folder):
+        if entry.is_dir():
+            part = _PARTS.get(entry.name.lower(), "")
+            if not part:
+                others.append(entry.name)
+            elif part in stated:
+                raise Unavailable(
+                    f"The folder {folder} has {stated[part].name}/ and {entry.name}/, two folders "
+                    "of one split. Merge them, or remove one."
+                )
+            else:
+                stated[part] = Path(entry.path)
+    has_classes = any(entry.is_dir() for part in stated.values() for entry in _entries(part))
+    are_classes = others and not has_classes and not all(map(_SPLIT_NAME.fullmatch, others))
+    return {} if are_classes else stated
+
+
+def _entries(folder: str | Path) -> list[os.DirEntry[str]]:
+    """List a folder in the order of names, without what is hidden.
+
+    Raises:
+        Unavailable: if it cannot be read.
+    """
+    try:
+        entries = [*os.scandir(folder)]
+    except OSError as error:
+        raise Unavailable(
+            f"The folder {error.filename} cannot be read: {error.strerror}. Change its permissions, or remove it."
+        ) from error
+    hidden = {entry.name for entry in entries if entry.name.startswith(".")}.union(_OF_SYSTEMS)
+    shown = [entry for entry in entries if entry.name not in hidden]
+    return sorted(shown, key=lambda entry: entry.name)
+
+
 def _list_images(folder: Path) -> Images:
     """List the images in the class folders, and in folders below them, as torchvision's ``ImageFolder`` does.
 
-    Hidden files and folders are left out.
+    Names are in Unicode's form NFC, so that a copy from another system has the same. Links to
+    folders are followed. What is hidden is left out.
     """
-    classes = sorted(entry.name for entry in os.scandir(folder) if entry.is_dir() and not entry.name.startswith("."))
+    classes = [Path(entry.path) for entry in _entries(folder) if entry.is_dir()]
     if not classes:
         raise Unavailable(f"The folder {folder} has no class folders. {_LAYOUT}")
     images: Images = {}
-    for known in classes:
-        files = [Path(place, file) for place, _, files in os.walk(folder / known) for file in files]
-        names = sorted(file.relative_to(folder).as_posix() for file in files if file.suffix.lower() in _SUFFIXES)
-        shown = {name: folder / name for name in names if "/." not in name}
-        if not shown:
-            raise Unavailable(f"{folder / known} holds no images ({', '.join(_SUFFIXES)}). Add some, or remove it.")
-        images |= shown
+    for place in sorted(classes, key=lambda place: _normal(place.name)):
+        below = _files_below(str(place))
+        files = [Path(file) for file in below if file.lower().endswith(_SUFFIXES)]
+        if not files:
+            formats = ", ".join(_SUFFIXES)
+            raise Unavailable(f"{place} holds no images ({formats}). Add some, or remove it.")
+        named = {_normal(file.relative_to(folder).as_posix()): file for file in files}
+        if len(named) < len(files) or images.keys() & named.keys():
+            raise Unavailable(
+                f"{place} holds files or folders whose names differ only in their Unicode form "
+                "(NFC or NFD). Rename or remove one of each."
+            )
+        images |= sorted(named.items())
+    _check_classes(folder, images)
     return images
+
+
+def _files_below(folder: str, above: frozenset[str] = frozenset()) -> Iterator[str]:
+    """Yield the files in a folder and in those below it, without what is hidden.
+
+    Raises:
+        Unavailable: if a folder cannot be read, or is a link to one that it lies in.
+    """
+    here = os.path.realpath(folder)
+    if here in above:
+        raise Unavailable(f"{folder} is a link to {here}, in which it lies, so that it has no end. Remove the link.")
+    for entry in _entries(folder):
+        if entry.is_dir():
+            yield from _files_below(entry.path, above | {here})
+        else:
+            yield entry.path
+
+
+def _check_classes(folder: Path, images: Images) -> None:
+    """Check that folders of classes are neither splits nor folders that hold the classes.
+
+    A class folder without images of its own may hold groups of images, unless the groups are named
+    like splits, or recur in another class, or there is no other class.
+
+    Raises:
+        Unavailable: if they are.
+    """
+    groups: dict[str, set[str]] = {}  # the folders in each class; "" stands for images of its own
+    for name in images:
+        known, *between, _ = name.split("/")
+        groups.setdefault(known, set()).add(between[0] if between else "")
+    nested = {known: below for known, below in groups.items() if "" not in below}
+    several = [below for below in nested.values() if len(below) > 1]
+    recurring = len(set().union(*several)) < sum(map(len, several))
+
+    wrong = ""
+    if all(map(_SPLIT_NAME.fullmatch, groups)):
+        wrong = "are named like splits"
+    elif recurring or (nested and len(groups) == 1):
+        wrong = "hold folders and no images"
+    elif any(map(_SPLIT_NAME.fullmatch, {*nested}.union(*nested.values()))):
+        wrong = "hold folders of splits"
+    if wrong:
+        raise Unavailable(
+            f"The class folders of {folder} {wrong}: {_listed(nested or groups)}. Give "
+            "imagefolder's root the folder that holds the classes, or train/ and test/ with the "
+            f"classes in each. {_LAYOUT}"
+        )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """Return the first three names and the number of the others."""
+    first, rest = [*names][:3], len([*names]) - 3
+    more = f" and {rest:,} more" if rest > 0 else ""
+    return f"{', '.join(first)}{more}"
+
+
+def _normal(name: str) -> str:
+    return unicodedata.normalize("NFC", name)
 
 
 def _class_of(name: str) -> str:
@@ -161,6 +298,61 @@ def _split_parts(root: str, split: float, seed: int) -> Mapping[SplitName, Image
 def _read(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec, form: Form, name: SplitName) -> Split:
     import torch
 
+    if name == "train":
+        _remark_on_layout(folder, parts, spec)
+    else:
+        _remark_on_copies(folder, parts)
     images = decoded(f"{folder.name}-{name}", folder / name, parts[name], form)
     labels = {known: label for label, known in enumerate(spec.class_names)}
     return Split(images, torch.tensor([labels[_class_of(file)] for file in parts[name]]))
+
+
+def _remark_on_layout(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec) -> None:
+    """Remark on the classes, and on what lies in the folder and is not read."""
+    order = "numbered in the order of their folders' names"
+    names = _listed(spec.class_names)
+    text = f"{spec.name} has {spec.num_classes} classes, {order}: {names}."
+    warnings.warn(text, Remark, stacklevel=2)
+
+    roots = {_root_of(name, path) for images in parts.values() for name, path in images.items()}
+    beside = [] if folder in roots else [entry for entry in _entries(folder) if entry.is_dir()]
+    for root in {folder, *roots}:
+        beside += [entry for entry in _entries(root) if entry.name.lower().endswith(_SUFFIXES)]
+    paths = sorted({entry.path for entry in beside} - {*map(str, roots)})
+    if paths:
+        text = f"Not read, since they lie beside the folders of classes: {_listed(paths)}."
+        warnings.warn(text, Remark, stacklevel=2)
+
+    files = [file for root in sorted(roots) for file in _files_below(str(root))]
+    unread = [file for file in files if file.lower().endswith(_UNREAD_SUFFIXES)]
+    if unread:
+        formats = ", ".join(sorted({Path(file).suffix.lower() for file in unread}))
+        text = f"Not read, since {formats} is no format of imagefolder: {_listed(unread)}."
+        warnings.warn(text, Remark, stacklevel=2)
+
+
+def _root_of(name: str, path: Path) -> Path:
+    """Return the folder of class folders in which an image with the name "cat/0.png" lies."""
+    return path.parents[name.count("/")]
+
+
+def _remark_on_copies(folder: Path, parts: Mapping[SplitName, Images]) -> None:
+    """Remark on test images that are among the training images, byte for byte.
+
+    Files are read only where they have the size of one in the other split.
+    """
+    train = {path: path.stat().st_size for path in parts["train"].values()}
+    test = {path: path.stat().st_size for path in parts["test"].values()}
+    shared = {*train.values()} & {*test.values()}
+    originals = {digest(path): path for path, size in train.items() if size in shared}
+    suspects = [path for path, size in test.items() if size in shared]
+    copies = [path for path in suspects if digest(path) in originals]
+    if copies:
+        first, original = copies[0], originals[digest(copies[0])]
+        warnings.warn(
+            f"{len(copies):,} of {len(test):,} test images of {folder} are also among its training "
+            "images, so that accuracy and densities look better than they are. The first is "
+            f"{first}, a copy of {original}.",
+            Remark,
+            stacklevel=2,
+        )

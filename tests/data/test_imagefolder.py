@@ -14,7 +14,7 @@ from jembench.catalog import registry
 from jembench.catalog.spec import stable_hash
 from jembench.data import decoding, folders
 from jembench.data.factories import imagefolder
-from jembench.errors import Fallback, JembenchError, SpecError, Unavailable
+from jembench.errors import Fallback, JembenchError, Remark, SpecError, Unavailable
 
 
 @pytest.fixture(autouse=True)
@@ -67,7 +67,8 @@ def test_grey_palette_and_transparent_images_become_rgb(root: Path) -> None:
     Image.fromarray(grey).save(root / "train/cat/1.png")
     Image.fromarray(np.dstack([random_pixels(1), np.full((4, 6), 9, np.uint8)])).save(root / "train/dog/0.png")
     Image.fromarray(grey).convert("P").save(root / "train/dog/1.png")
-    images = imagefolder(root=str(root)).split("train").images
+    with pytest.warns(Remark, match="1 of 4 images have transparent pixels"):
+        images = imagefolder(root=str(root)).split("train").images
     assert torch.equal(images[1], torch.from_numpy(grey).expand(3, -1, -1))
     assert torch.equal(images[2], torch.from_numpy(random_pixels(1)).permute(2, 0, 1))
     assert torch.equal(images[3], torch.from_numpy(grey).expand(3, -1, -1))
@@ -140,6 +141,7 @@ def split_of(folder: Path, **options: float) -> list[tuple[int, ...]]:
     return [tuple(dataset.split(part).labels.tolist()) for part in ("train", "test")]
 
 
+@pytest.mark.filterwarnings("ignore:.* are also among its training images")
 def test_each_class_is_split(flat: Path) -> None:
     assert split_of(flat) == [(0,) * 8 + (1,) * 2, (0,) * 2 + (1,)]
     assert split_of(flat, split=0.5) == [(0,) * 5 + (1,) * 2, (0,) * 5 + (1,)]
@@ -156,6 +158,7 @@ def images_for_tests(flat: Path, seed: int) -> set[bytes]:
     return images["test"]
 
 
+@pytest.mark.filterwarnings("ignore:.* are also among its training images")
 def test_the_seed_chooses_the_images(flat: Path) -> None:
     assert images_for_tests(flat, 0) == images_for_tests(flat, 0)
     assert len({frozenset(images_for_tests(flat, seed)) for seed in range(10)}) > 5
@@ -256,7 +259,7 @@ def test_a_missing_folder(tmp_path: Path) -> None:
         ("train", "more", "has test/ and no train/."),
         ("test", "more", "has train/ and no test/."),
         ("test/dog", "test/wolf", "differ: dog, wolf is in one of them alone"),
-        ("test/dog/0.png", "test/dog/0.txt", "test/dog holds no images (.bmp"),
+        ("test/dog/0.png", "test/dog/0.txt", "test/dog holds no images (.apng"),
     ],
 )
 def test_a_folder_whose_parts_do_not_match(root: Path, before: str, after: str, text: str) -> None:

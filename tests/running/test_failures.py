@@ -162,7 +162,8 @@ def test_a_broken_image_is_known_before_anything_is_trained(plan, store, recorde
             for shade, name in enumerate(("dark", "light", "white")):
                 (tmp_path / folder / split / name).mkdir(parents=True)
                 for n in range(10):
-                    pixels = np.full((4, 4), 100 * shade + n, dtype=np.uint8)
+                    level = 100 * shade + n + (20 if split == "test" else 0)
+                    pixels = np.full((4, 4), level, dtype=np.uint8)
                     Image.fromarray(pixels).save(tmp_path / folder / split / name / f"{n}.png")
     (tmp_path / broken).write_bytes(b"\x89PNG\r\n\x1a\n cut short")
     data = (f"imagefolder:root={tmp_path}/own,grey=true,name=shades",)
