@@ -49,6 +49,8 @@ def judge(
 ) -> list[Finding]:
     """Judge every claim for each dataset, recipe and metric in the store, or say why it has none.
 
+    P values are adjusted by Holm for the findings of each paper, so that no verdict depends on the other papers.
+
     Args:
         claims: in the order of the findings.
         cells: of one store, all evaluated on as many images.
@@ -61,12 +63,22 @@ def judge(
     at_chance = {row.fit: f"{row.model} {row.at_chance}" for row in mean(values) if row.at_chance}
     findings = [finding for claim in claims for finding in _judge(claim, known, at_chance, test, store)]
     judged = []
-    for finding, row in zip(findings, comparison.adjusted(finding.row for finding in findings), strict=True):
+    for finding, row in zip(findings, _adjusted(findings), strict=True):
         above = (row.difference or 0.0) + finding.claim.margin > 0
         holds = above == (finding.claim.direction == "higher")
         verdict = comparison.conclusion(row, *(("held", "for") if holds else ("against", "against")))
         judged.append(finding._replace(row=replace(row, verdict=verdict)))
     return judged
+
+
+def _adjusted(findings: Sequence[Finding]) -> list[comparison.Difference]:
+    """Return the difference of each finding with its p value after Holm, for the findings of its paper."""
+    rows = [finding.row for finding in findings]
+    for paper in dict.fromkeys(finding.claim.paper for finding in findings):
+        places = [place for place, finding in enumerate(findings) if finding.claim.paper == paper]
+        for place, row in zip(places, comparison.adjusted(rows[place] for place in places), strict=True):
+            rows[place] = row
+    return rows
 
 
 def _judge(
@@ -210,9 +222,15 @@ def _tables(findings: Sequence[Finding]) -> list[Table]:
     if tables:
         counted = Counter(finding.row.verdict for finding in findings)
         count = f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."
-        below = map(Footnote, (count, *legend(finding.row for finding in findings)))
+        below = map(Footnote, (count, *legend((finding.row for finding in findings), families=_families(findings))))
         tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *below))
     return [*tables, *_not_measured([finding for finding in findings if not finding.row.dataset])]
+
+
+def _families(findings: Sequence[Finding]) -> list[int]:
+    """Return the number of tested values of each paper, for which its p values were adjusted."""
+    tested = Counter(finding.claim.paper for finding in findings if finding.row.p is not None)
+    return list(tested.values())
 
 
 def _context(claim: Claim, row: comparison.Difference) -> Iterator[str]:

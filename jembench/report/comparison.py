@@ -2,7 +2,8 @@
 
 Two sources of randomness are kept apart. *Test images*: a bootstrap in which both models see the same resamples of the
 images, their values averaged over the seeds that both have. *Training*: Student's t over the differences of those
-seeds. The p value of a difference is the larger of the two, adjusted by Holm for the number of values compared.
+seeds. The p value of a difference is the larger of the two, adjusted by Holm for the number of values compared: those
+of two models, of a store that was measured again, or of the claims of one paper.
 
 Legend: N images, R resamples.
 """
@@ -88,13 +89,24 @@ def conclusion(row: Difference, found: str, tendency: str) -> str:
     Args:
         row: with its p value after Holm.
         found: the verdict where the difference counts.
-        tendency: in its place where it counts on other images, but no other training was tested.
+        tendency: in its place where the difference counts only in part: on other images without another training,
+            before the adjustment, or in other trainings but not on other images.
     """
-    if row.p is None:
+    if row.p is None or row.larger_p is None:
         return row.verdict
-    if row.p >= LEVEL:
-        return "no difference seen"
-    return found if row.training_p is not None else f"{('one seed', 'two seeds')[len(row.seeds) > 1]} only ({tendency})"
+    seeds = f"{_count_in_words(len(row.seeds))} seed{'' if len(row.seeds) == 1 else 's'}"
+    if row.p < LEVEL:
+        return found if row.training_p is not None else f"{seeds} only ({tendency})"
+    if row.larger_p < LEVEL:
+        return f"{tendency}, but not significant after adjustment ({seeds})"
+    if row.training_p is not None and row.training_p < LEVEL:
+        return f"{tendency}, but not significant on other images ({seeds})"
+    return "no difference seen"
+
+
+def _count_in_words(count: int) -> str:
+    words = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+    return words[count] if count < len(words) else str(count)
 
 
 def adjusted(rows: Iterable[Difference]) -> list[Difference]:

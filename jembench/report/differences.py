@@ -78,8 +78,14 @@ def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:
     return TableCell(f"{name} {detail(row.unit, row.better)}".strip())
 
 
-def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[str]:
-    """Yield what the columns of some differences are, as far as these have values in them."""
+def legend(rows: Iterable[Difference], resamples: int = RESAMPLES, *, families: Sequence[int] = ()) -> Iterator[str]:
+    """Yield what the columns of some differences are, as far as these have values in them.
+
+    Args:
+        rows: the differences.
+        resamples: of the bootstrap.
+        families: the numbers of values that were adjusted together; (): all of the tested ones.
+    """
     given = list(rows)
     if any(row.images_test for row in given):
         yield NOTES["other-images"].format(resamples)
@@ -87,8 +93,15 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES) -> Iterator[s
         yield NOTES["other-seeds"]
     if any(row.images_test and row.training_p is None for row in given):
         yield NOTES["few-seeds"].format(SEEDS)
-    if tested := sum(row.p is not None for row in given):
-        yield NOTES["p"].format(f"; adjusted by Holm for {tested} values" * (tested > 1), LEVEL)
+    tested = sum(row.p is not None for row in given)
+    if not tested:
+        return
+    adjustment = ""
+    if len(families) > 1:
+        adjustment = f"; adjusted by Holm for the values of each paper ({', '.join(map(str, families))})"
+    elif tested > 1:
+        adjustment = f"; adjusted by Holm for {tested} values"
+    yield NOTES["p"].format(adjustment, LEVEL)
 
 
 # --- two models -------------------------------------------------------------------------------------------------------

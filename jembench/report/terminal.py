@@ -16,6 +16,7 @@ _SUPERSCRIPT = str.maketrans("0123456789,=", "⁰¹²³⁴⁵⁶⁷⁸⁹˒⁼")
 _NAMES_AT_MOST = 34  # of the terminal's columns, for what identifies a row
 _SENTENCE = 18  # the least width of a sentence that identifies a row, if the table fits then
 _HEADING_AT_MOST = 20
+_VALUE_AT_MOST = 20  # a longer value is a sentence, such as a verdict, and takes more lines
 _GAP = 2  # between two columns of a table
 
 
@@ -70,6 +71,7 @@ def _blocks(table: Table, width: int) -> Iterator[RichTable]:
 
 
 def _cell(text: TableCell, identifies: bool, separator: str) -> RichText:
-    cell = RichText(text.value, style="cyan" if identifies else "bold" if text.best else "")
+    value = text.value if identifies else "\n".join(wrap(text.value, _VALUE_AT_MOST, break_long_words=False))
+    cell = RichText(value, style="cyan" if identifies else "bold" if text.best else "")
     cell.append(",".join(text.marks).translate(_SUPERSCRIPT), style="yellow")
     return cell.append(separator + text.interval, style="dim") if text.interval else cell

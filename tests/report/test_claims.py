@@ -314,7 +314,7 @@ def test_metrics_that_were_not_measured_are_named_with_the_reason(store):
     assert "only ood:set=svhn, ood:set=celeba" in notes[0].text
 
 
-def test_holm_is_over_all_claims(store):
+def test_holm_is_over_all_claims_of_a_paper(store):
     store.accuracy("jem", 0.82)
     store.accuracy("baseline", 0.80)
     (alone,) = store.judge(claim())
@@ -322,7 +322,30 @@ def test_holm_is_over_all_claims(store):
     assert alone.row.p == pytest.approx(2**-5)  # McNemar: six images are right for jem alone
     assert alone.row.verdict == "one seed only (for)"
     assert [finding.row.p for finding in several] == pytest.approx([4 * alone.row.p] * 4)
-    assert {finding.row.verdict for finding in several} == {"no difference seen"}
+    assert {finding.row.verdict for finding in several} == {"for, but not significant after adjustment (one seed)"}
+
+
+def test_the_claims_of_other_papers_change_no_verdict(store):
+    store.accuracy("jem", 0.82)
+    store.accuracy("baseline", 0.80)
+    other = dataclasses.replace(claim(), id="theirs/one", paper=PAPER._replace(cite="Others, 2021"))
+    findings = store.judge(claim(), other, other, other)
+    p = 2**-5
+    assert [finding.row.p for finding in findings] == pytest.approx([p, 3 * p, 3 * p, 3 * p])
+    against = "for, but not significant after adjustment (one seed)"
+    assert [finding.row.verdict for finding in findings] == ["one seed only (for)", *[against] * 3]
+    (note,) = (one.text for one in document(findings).tables()[-1].footnotes if one.text.startswith("p:"))
+    assert "adjusted by Holm for the values of each paper (1, 3)" in " ".join(note.split())
+
+
+@pytest.mark.parametrize(("direction", "side"), [("higher", "for"), ("lower", "against")])
+def test_an_interval_over_seeds_on_one_side_is_never_no_difference(store, direction, side):
+    for seed, better in enumerate((0.03, 0.05, 0.07)):
+        store.accuracy("jem", 0.8 + better, seed=seed)
+        store.accuracy("baseline", 0.8, seed=seed)
+    for finding in store.judge(*(claim(id=f"mine/{number}", **{direction: "jem"}) for number in range(9))):
+        assert finding.row.training_low > 0
+        assert finding.row.verdict == f"{side}, but not significant after adjustment (three seeds)"
 
 
 # --- which models -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from scipy import stats
 
 from jembench.errors import StoreError
 from jembench.interfaces import Value
-from jembench.report.comparison import SEEDS, Difference, adjusted, contrast, number
+from jembench.report.comparison import SEEDS, Difference, adjusted, conclusion, contrast, number
 from jembench.report.differences import compare
 from jembench.report.rows import grouped, rows, sides
 from jembench.store.outcome import Cell, FitKey, Outcome
@@ -197,6 +197,23 @@ def test_other_seeds_are_students_t(results):
     assert found.larger_p == found.training_p
 
 
+@pytest.mark.parametrize(
+    ("images_p", "training_p", "p", "verdict"),
+    [
+        (0.001, 0.001, 0.01, "better"),
+        (0.001, 0.01, 0.2, "jem better, but not significant after adjustment (three seeds)"),
+        (0.3, 0.01, 0.9, "jem better, but not significant on other images (three seeds)"),
+        (0.001, 0.3, 0.9, "no difference seen"),
+        (0.001, None, 0.01, "three seeds only (jem better)"),
+        (0.01, None, 0.2, "jem better, but not significant after adjustment (three seeds)"),
+        (0.3, None, 0.9, "no difference seen"),
+    ],
+)
+def test_the_verdict_says_which_source_of_chance_a_difference_does_not_withstand(images_p, training_p, p, verdict):
+    row = Difference(metric="nll", model_a="jem", seeds=(0, 1, 2), images_p=images_p, training_p=training_p, p=p)
+    assert conclusion(row, "better", "jem better") == verdict
+
+
 @pytest.mark.parametrize("count", [1, 2])
 def test_few_seeds_say_nothing_of_others(results, count):
     assert count < SEEDS
@@ -273,7 +290,7 @@ def test_p_values_are_adjusted_over_the_whole_table(results):
     rows = compared(results, *cells, resamples=2000).rows
     raw = [row.larger_p for row in rows]
     assert [row.p for row in rows] == pytest.approx([row.p for row in adjusted(rows)])
-    assert sum(p < 0.05 for p in raw) > sum("better" in row.verdict for row in rows)
+    assert sum(p < 0.05 for p in raw) > sum(row.verdict == "one seed only (jem better)" for row in rows)
     assert min(row.p for row in rows) == pytest.approx(min(1.0, 10 * min(raw)))
 
 
