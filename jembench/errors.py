@@ -12,6 +12,10 @@ class JembenchError(Exception):
 
     exit_code = 2
 
+    def __str__(self) -> str:
+        """Return the text, safe for a terminal: it may hold names of files and texts in them."""
+        return printable(super().__str__())
+
 
 class SpecError(JembenchError):
     """A wrong spec string, option or field of a file."""

@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from jembench.errors import SpecError
+from jembench.errors import SpecError, printable
 
 Scalar = int | float | bool | str | None
 
@@ -72,6 +72,8 @@ def parse(text: str) -> Spec:
             raise SpecError(
                 f"In {text!r}, {value} is not a JSON string ({error.msg}). Write a backslash inside quotes twice."
             ) from None
+        if value.startswith('"') and printable(parsed[key].replace("\n", "\0")) != parsed[key]:
+            raise SpecError(f"In {text!r}, the value of {key} holds a control character. Leave it out.")
         rest = rest[argument.end() :]
     return Spec(match["name"], tuple(sorted(parsed.items())))
 

@@ -18,7 +18,7 @@ from fractions import Fraction
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from jembench.catalog.spec import Scalar, format_value
-from jembench.errors import JembenchError, PluginError, SpecError, unknown
+from jembench.errors import JembenchError, PluginError, SpecError, printable, unknown
 
 T = TypeVar("T")
 
@@ -74,13 +74,14 @@ _TEXT = Format(SpecError, "", "text")
 
 
 def parse(content: bytes, where: str) -> dict[str, Any]:
-    """Parse TOML.
+    """Parse TOML, whose texts are made safe for a terminal.
 
     Raises:
         SpecError: naming the file ``where`` if it is not valid.
     """
     try:
-        return tomllib.loads(content.decode())
+        table: dict[str, Any] = printable_data(tomllib.loads(content.decode()))
+        return table
     except (ValueError, RecursionError) as error:  # also for too many digits or brackets
         raise SpecError(f"{where} is not valid TOML: {error}. Correct the file.") from error
 
@@ -126,8 +127,17 @@ def read_text(text: str, hint: Any, what: str) -> Scalar:
 def read_untyped(text: str) -> Any:
     """Read a text as JSON, or return the text if it is no JSON."""
     with suppress(ValueError):
-        return json.loads(text)
+        return printable_data(json.loads(text))
     return text
+
+
+def printable_data(value: Any) -> Any:
+    """Return a value of JSON or TOML with all its texts made safe for a terminal."""
+    if isinstance(value, str):
+        return printable(value)
+    if isinstance(value, dict):
+        return {printable(key): printable_data(item) for key, item in value.items()}
+    return [printable_data(item) for item in value] if isinstance(value, list) else value
 
 
 _SHORT = reprlib.Repr()

@@ -9,10 +9,10 @@ import click
 
 from jembench.api.arguments import selection
 from jembench.cli import options
-from jembench.cli.output import plugins_aside, write_file
+from jembench.cli.output import plugins_aside, say, write_file
 from jembench.cli.parameters import PATH, Text
 from jembench.drawing import Format, Style, inches
-from jembench.errors import error_text, printable, unknown
+from jembench.errors import error_text, unknown
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -75,11 +75,11 @@ def figures(
         problems.append(problem)
         if ctx.obj.debug and sys.exc_info()[0]:
             traceback.print_exc()
-        click.echo(f"Left out: {printable(problem)}", err=True)
+        say(f"Left out: {problem}", err=True)
 
     with plugins_aside():
         which = selection(**selected)
-    cells, _, names = which.of(place, leave_out, lambda note: click.echo(f"Left out: {note}", err=True))
+    cells, _, names = which.of(place, leave_out, lambda note: say(f"Left out: {note}", err=True))
     published = published_numbers(None, which.suite.references if which.suite else ())
     report = Report(cells, published=published, names=names, read=place.read_arrays)
     planned, written = planning.figures(report, place, leave_out), 0
@@ -97,8 +97,8 @@ def figures(
         for name, content in files.items():
             path = (output or store / "figures") / name
             write_file(path, content, force=force or output is None)
-            click.echo(path)
+            say(path)
             written += 1
     if not written and not problems:
-        click.echo(which.nothing(store, "results that have figures"))
+        say(which.nothing(store, "results that have figures"))
     return int(bool(problems))

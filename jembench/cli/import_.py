@@ -7,9 +7,9 @@ import click
 
 from jembench.catalog import trust
 from jembench.cli import options, show
-from jembench.cli.output import plugins_aside
+from jembench.cli.output import plugins_aside, say
 from jembench.cli.parameters import IMPORTER, MODEL, PATH
-from jembench.errors import SpecError, printable
+from jembench.errors import SpecError
 from jembench.store.store import Store
 
 SHOWN = 5
@@ -65,4 +65,4 @@ def import_(
     unnamed = f"{trust.VARIABLE}={','.join(code)} " if len(files) < len(code) else ""
     lines.append(f"    next  {unnamed}{shlex.join(following)}")
     for line in lines:
-        click.echo(printable(line))
+        say(line)

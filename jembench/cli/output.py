@@ -32,6 +32,11 @@ def narrow_width() -> int:
     return min(shutil.get_terminal_size((100, 0)).columns, 100)
 
 
+def say(text: object, *, err: bool = False) -> None:
+    """Print a line, which may hold names of files and texts in them, or print it to stderr."""
+    click.echo(printable(str(text)), err=err)
+
+
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: int | None = None) -> None:
     """Print rows of text under headings, with statuses in colour, as wide as ``width`` or the terminal."""
     from rich.box import SIMPLE_HEAD
@@ -51,8 +56,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[str]], width: in
 
 
 def print_json(value: Any) -> None:
-    """Print a JSON value, indented."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+    """Print a JSON value, indented, with escapes in place of characters that act on a terminal."""
+    text = json.dumps(value, indent=2, ensure_ascii=False)
+    click.echo(text if printable(text) == text else json.dumps(value, indent=2))
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -99,4 +105,4 @@ def emit(content: str | bytes, output: Path | None, *, force: bool) -> None:
         click.echo(content, nl=False)
     else:
         write_file(output, content if isinstance(content, bytes) else content.encode(), force=force)
-        click.echo(output)
+        say(output)

@@ -9,7 +9,7 @@ import click
 
 from jembench.catalog import discovery, registry
 from jembench.cli import options
-from jembench.cli.output import narrow_width, plugins_aside, print_json, print_table
+from jembench.cli.output import narrow_width, plugins_aside, print_json, print_table, say
 from jembench.cli.parameters import PATH, SUBJECT
 from jembench.testing import DIGITS, scaffold
 from jembench.testing.checks import perform
@@ -44,12 +44,12 @@ def check(subjects: tuple[str, ...], kind: str | None, dataset: str, format: str
         print_json([dict(zip(keys, row, strict=True)) for row in rows])
     else:
         for (kind, spec), group in itertools.groupby(results, lambda result: (result.check.kind, result.check.spec)):
-            click.echo(f"{discovery.singular(kind)} {spec}")
+            say(f"{discovery.singular(kind)} {spec}")
             table = [(c.name, status, text) for c, status, text in group if not text.startswith("See the check")]
             print_table(("check", "status", "message"), table, narrow_width())
         counts = Counter(result.status for result in results)
-        click.echo(", ".join(f"{count} {status}" for status, count in counts.most_common()))
-        click.echo(f"Images of {data.name}, {data.shape}, {data.num_classes} classes; --dataset chooses others.")
+        say(", ".join(f"{count} {status}" for status, count in counts.most_common()))
+        say(f"Images of {data.name}, {data.shape}, {data.num_classes} classes; --dataset chooses others.")
     return int(any(result.status == "failed" for result in results))
 
 
@@ -71,7 +71,7 @@ def new(kind: str, name: str, folder: Path | None) -> None:
     """
     folder = folder or Path(name)
     for path in scaffold.write(kind, name, folder):
-        click.echo(path)
-    click.echo(f"\nInstall it, check it and use it; then make it yours, beginning with {folder / 'README.md'}:\n")
+        say(path)
+    say(f"\nInstall it, check it and use it; then make it yours, beginning with {folder / 'README.md'}:\n")
     for command in (f"pip install -e {shlex.quote(f'{folder}[test]')}", *scaffold.commands(kind, name)):
-        click.echo(f"  {command}")
+        say(f"  {command}")

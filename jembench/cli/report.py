@@ -12,7 +12,7 @@ from jembench.api import comparison
 from jembench.api.arguments import selection
 from jembench.api.results import Results
 from jembench.cli import options, show
-from jembench.cli.output import check_file, emit, plugins_aside
+from jembench.cli.output import check_file, emit, plugins_aside, say
 from jembench.cli.parameters import COUNT, DATASET, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
 from jembench.report.formats import TERMINAL
@@ -72,16 +72,14 @@ def report(
         return 0
     results = Results.of_store(Store(store), which, reference)
     if not results.cells:
-        click.echo(results.nothing, err=format != TERMINAL)
+        say(results.nothing, err=format != TERMINAL)
     for note in results.left_out:
-        click.echo(f"Left out: {note}", err=True)
+        say(f"Left out: {note}", err=True)
     if results.cells or format != TERMINAL:
         emit((results.per_seed() if per_seed else results).table(format), output, force=force)
     code = show.exit_code(ctx, results.cells)
     if code:
-        click.echo(
-            "Some results failed; `jembench --debug report` shows their tracebacks. The exit code is 1.", err=True
-        )
+        say("Some results failed; `jembench --debug report` shows their tracebacks. The exit code is 1.", err=True)
     return code
 
 
@@ -142,7 +140,7 @@ def view(store: Path, port: int, refresh: int | None, no_browser: bool, **select
         ) from error
     with server:
         server.page()  # an error of the store is the command's
-        click.echo(f"{store} is shown at {server.url} until Ctrl-C.")
+        say(f"{store} is shown at {server.url} until Ctrl-C.")
         if not no_browser:
             webbrowser.open(server.url)
         try:

@@ -17,7 +17,7 @@ import click
 from jembench.api import runs
 from jembench.cli import options, show
 from jembench.cli.options import RunCommand
-from jembench.cli.output import emit, plugins_aside, print_json, print_table
+from jembench.cli.output import emit, plugins_aside, print_json, print_table, say
 from jembench.cli.parameters import DATASETS, METRICS, MODELS, PATH, SEEDS, SUITE
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
@@ -130,9 +130,9 @@ def _detach(store: Store, arguments: Sequence[str]) -> int:
             command, env=environment, stdin=subprocess.DEVNULL, stdout=stream, stderr=stream, start_new_session=True
         )
     process.returncode = 0  # it goes on unattended, without a ResourceWarning
-    click.echo(f"The run goes on in the background, as process {process.pid}. Its output: {log}")
-    click.echo(f"{'next':>8}  jembench status --store {shlex.quote(str(store.root))}")
-    click.echo(f"{'stop':>8}  kill {process.pid}")
+    say(f"The run goes on in the background, as process {process.pid}. Its output: {log}")
+    say(f"{'next':>8}  jembench status --store {shlex.quote(str(store.root))}")
+    say(f"{'stop':>8}  kill {process.pid}")
     return 0
 
 
@@ -158,13 +158,13 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
         rows = [(f.dataset, f.recipe, str(f.seed), _training(f), _measuring(f)) for f in fits]
         names = (plan.names.get((f.model, f.recipe), f.model) for f in fits)
         print_table(columns, [(name, *row) for name, row in zip(names, rows, strict=True)])
-        click.echo(
+        say(
             f"\n{sum(fit.iterations != 0 for fit in fits)} of {len(fits)} models are still to be trained, and "
             f"{sum(len(fit.to_do) for fit in fits)} metrics to be computed. `jembench estimate MODEL` estimates the "
             "time of a training."
         )
         if any(fit.seconds for fit in fits):
-            click.echo("The times of attacks are of one process. Attacks that end early take less.")
+            say("The times of attacks are of one process. Attacks that end early take less.")
     outlook.refuse_missing(skip_missing=how.skip_missing)
     return 0
 
@@ -235,5 +235,5 @@ def reproduce(ctx: click.Context, /, source: Path, dataset: list[str] | None, **
     emit(formats.render(reproduction.document(rows, found.differing), command.format), None, force=False)
     whole = reproduction.is_reproduced(rows)
     if command.format == TERMINAL:
-        click.echo(f"\nReproduced: {'yes' if whole else 'no'}. The new results are in {store}.")
+        say(f"\nReproduced: {'yes' if whole else 'no'}. The new results are in {store}.")
     return int(not whole)

@@ -8,6 +8,7 @@ from click.core import ParameterSource
 
 from jembench.api.results import Results
 from jembench.cli import options
+from jembench.cli.output import say
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.twins import differences
 from jembench.report.formats import TERMINAL
@@ -28,10 +29,10 @@ def results(ctx: click.Context, plan: Plan, store: Store, found: Results, format
         click.echo()
         if sampled:
             more = f" and {len(sampled) - 1} more" if len(sampled) > 1 else ""
-            click.echo(f" samples  {store.fit_folder(sampled[0].key) / 'samples.png'}{more}")
-        click.echo(f" results  {store.root / 'cells'}: {outcomes(len(found.cells))} with provenance")
+            say(f" samples  {store.fit_folder(sampled[0].key) / 'samples.png'}{more}")
+        say(f" results  {store.root / 'cells'}: {outcomes(len(found.cells))} with provenance")
         for name, command in _following(ctx, plan, sampled, found):
-            click.echo(f"{name:>8}  {shlex.join(['jembench', *command])}")
+            say(f"{name:>8}  {shlex.join(['jembench', *command])}")
     return exit_code(ctx, found.cells)
 
 
@@ -40,14 +41,14 @@ def exit_code(ctx: click.Context, cells: Iterable[Cell]) -> int:
     failed = [cell for cell in cells if cell.outcome.status == "failed"]
     if ctx.obj.debug:
         for traceback in dict.fromkeys(cell.outcome.traceback for cell in failed):
-            click.echo(traceback, err=True)
+            say(traceback, err=True)
     return int(bool(failed))
 
 
 def twins(fits: Sequence[FitPlan], store: Store) -> None:
     """Print the differences of the fits from models of the store with the same names, before training."""
     for line in differences(fits, store):
-        click.echo(line, err=True)
+        say(line, err=True)
 
 
 def _following(
@@ -56,7 +57,7 @@ def _following(
     """Yield the next commands, with all their options."""
     again, seeds = ctx.obj.arguments, sorted({fit.seed for fit in plan.fits})
     if failed := sum(cell.outcome.status == "failed" for cell in results.cells):
-        click.echo(f"  failed  {failed} of {outcomes(len(results.cells))}; this tries them again and shows tracebacks:")
+        say(f"  failed  {failed} of {outcomes(len(results.cells))}; this tries them again and shows tracebacks:")
         yield "", ["--debug", *again]
         return
     if results.stopped:

@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from jembench.api.site import write_site
 from jembench.api.stored import OpenStore
 from jembench.cli import options
-from jembench.cli.output import check_file, plugins_aside, print_json, print_table
+from jembench.cli.output import check_file, plugins_aside, print_json, print_table, say
 from jembench.cli.parameters import PATH
 from jembench.report.card import LICENSE
 from jembench.store import upkeep, walk
@@ -45,9 +45,9 @@ def list_(store: Path, format: str) -> None:
     columns = ("id", "model", "dataset", "recipe", "seed", "iteration", "results", "size", "time")
     print_table(columns, [[str(row[column]) for column in columns] for row in rows])
     for name in found.unfinished:
-        click.echo(f"Not finished: {name}")
+        say(f"Not finished: {name}")
     parts = [f"{part} {decimal(taken)}" for part, taken in found.sizes.items() if taken]
-    click.echo(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
+    say(f"{store}: {len(rows)} trained models; {', '.join(parts) or 'nothing'}.")
 
 
 # --- verify and merge -------------------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def print_findings(store: Path, found: Sequence[Finding], what: str, format: str
         print_table(("", "file", "reason"), [(finding.status, finding.file, finding.reason) for finding in shown])
         click.echo()
     numbers = ", ".join(f"{count} {status}" for status, count in counts.most_common())
-    click.echo(f"{store}: {len(found)} {what}{': ' if numbers else ''}{numbers}.")
+    say(f"{store}: {len(found)} {what}{': ' if numbers else ''}{numbers}.")
 
 
 @click.command("site", epilog=options.examples("jembench store site runs laptop/runs cluster/runs --output site"))
@@ -111,9 +111,9 @@ def site(stores: Sequence[Path], output: Path, names: dict[str, str]) -> int:
     with plugins_aside():
         files, left_out = write_site(stores, output, names)
     for path in files:
-        click.echo(path)
+        say(path)
     for note in left_out:
-        click.echo(f"Left out: {note}", err=True)
+        say(f"Left out: {note}", err=True)
     return int(bool(left_out))
 
 
@@ -142,7 +142,7 @@ def gc(yes: bool, store: Path, format: str) -> None:
         print_table(("file", "size", "reason"), [(each.file, decimal(each.size), each.reason) for each in found])
         click.echo()
     done = "removed" if yes else "that can be removed with --yes" if found else "to remove"
-    click.echo(f"{store}: {len(found)} files, {decimal(sum(each.size for each in found))}, {done}.")
+    say(f"{store}: {len(found)} files, {decimal(sum(each.size for each in found))}, {done}.")
 
 
 # --- push and fetch ---------------------------------------------------------------------------------------------------
@@ -174,9 +174,9 @@ def push(fit: str, to: str, without_chains: bool, license: str, private: bool, s
         check_file(Path(to), ".zip", force=force, option="TO")
     with plugins_aside():
         done = OpenStore(store).push(fit, to, chains=not without_chains, license=license, private=private)
-    click.echo(f"    fit  {done.fit}")
-    click.echo(f"written  {done.where}: {done.files} files, {decimal(done.size)}")
-    click.echo(f"   next  jembench fetch {to}")
+    say(f"    fit  {done.fit}")
+    say(f"written  {done.where}: {done.files} files, {decimal(done.size)}")
+    say(f"   next  jembench fetch {to}")
 
 
 @click.command(
@@ -202,7 +202,7 @@ def fetch(sources: Sequence[str], store: Path, format: str) -> int:
         with plugins_aside():
             fetched.append(done := OpenStore(store).fetch(source))
         if format != "json":
-            click.echo(f"    fit  {done.fit}, {done.results} results")
+            say(f"    fit  {done.fit}, {done.results} results")
     findings = [finding for done in fetched for finding in done.findings]
     if format == "json":
         parts = [
@@ -213,6 +213,6 @@ def fetch(sources: Sequence[str], store: Path, format: str) -> int:
     else:
         same = ["every id is the same here: nothing is trained or measured again"]
         for line, count in Counter(line for done in fetched for line in done.differences or same).items():
-            click.echo(f"checked  {line}{'' if count == len(fetched) else f' ({count} of {len(fetched)} models)'}")
+            say(f"checked  {line}{'' if count == len(fetched) else f' ({count} of {len(fetched)} models)'}")
         print_findings(store, findings, "fits and files", format)
     return int(any(finding.status != "copied" for finding in findings))

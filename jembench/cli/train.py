@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from jembench.cli import options, show
-from jembench.cli.output import check_file, plugins_aside, print_json, print_table
+from jembench.cli.output import check_file, plugins_aside, print_json, print_table, say
 from jembench.cli.parameters import COUNT, PATH, RECIPES
 from jembench.experiment.plan import plan_fit
 from jembench.experiment.stored import plan_named
@@ -47,7 +47,7 @@ def train(store: Path, device: str, max_hours: float | None, trackers: list[str]
         if not place.is_trained(fit.key):
             with session.open_fit(fit, place, how, partial(Display, fit.display)):
                 pass
-    click.echo(place.fit_folder(fit.key))
+    say(place.fit_folder(fit.key))
 
 
 # --- estimate ---------------------------------------------------------------------------------------------------------
@@ -81,12 +81,12 @@ def estimate(model: str, dataset: str, against: Sequence[str], device: str, form
         where = devices.resolve(device)
         fits = [plan_fit(model, dataset, **how), *(plan_fit(model, dataset, other) for other in against)]
         for fit in fits:
-            click.echo(f"timing {fit.key.recipe} ...", err=True)
+            say(f"timing {fit.key.recipe} ...", err=True)
             found.append(estimating.estimate(fit, where))
     if format == "json":
         print_json([cost._asdict() for cost in found])
         return
-    click.echo(f"{model} on {dataset}, {devices.name(where)}")
+    say(f"{model} on {dataset}, {devices.name(where)}")
     columns = ("recipe", "model", "s/iteration", "iterations", "training time", "peak memory")
     rows = []
     for cost in found:
@@ -141,4 +141,4 @@ def sample(columns: int, output: Path, force: bool, device: str, store: Path, **
             how = source.sampler or f"{samples.source.rpartition('=')[2]} steps"
             title = f"{fit}, {SOURCES.get(samples.source, f'from new chains of {how}')}"
             by_class = fit_samples.write_samples(evaluation, samples, output, columns, "--output", title)
-    click.echo(f"{output}: images of {title}, {'a row for each class' if by_class else 'in no order'}")
+    say(f"{output}: images of {title}, {'a row for each class' if by_class else 'in no order'}")

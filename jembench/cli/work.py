@@ -24,8 +24,8 @@ import click
 from jembench.api import status as api
 from jembench.api.status import UnitStatus
 from jembench.cli import options
-from jembench.cli.output import narrow_width, print_json, print_table
-from jembench.errors import JembenchError, OutOfTime, SpecError, StoreError, printable
+from jembench.cli.output import narrow_width, print_json, print_table, say
+from jembench.errors import JembenchError, OutOfTime, SpecError, StoreError
 from jembench.experiment import works
 from jembench.interfaces.running import Ended, Ending
 from jembench.progress import duration
@@ -113,7 +113,7 @@ def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
             traceback.print_exc()
         ended = dataclasses.replace(ended, how=how, text=text)
     if ended.text:
-        click.echo(ended.text if ended.how == "stopped" else f"Error: {ended.text}", err=True)
+        say(ended.text if ended.how == "stopped" else f"Error: {ended.text}", err=True)
     return dataclasses.replace(ended, host=platform.node())
 
 
@@ -160,18 +160,18 @@ def status(store: Path, format: str) -> None:
     width = narrow_width()
     shown.sort(key=operator.attrgetter("command"))
     for command, group in itertools.groupby(shown, operator.attrgetter("command")):
-        click.echo(printable(command))
+        say(command)
         rows = [
             (u.id, u.state, "" if u.since is None else duration(time.time() - u.since), "\n".join(_progress(u, store)))
             for u in group
         ]
         print_table(("unit", "state", "for", "work"), rows, width)
     if not shown:
-        click.echo(f"Nothing runs in {store}.")
+        say(f"Nothing runs in {store}.")
     if queued[QUEUED:]:
-        click.echo(f"and {len(queued) - QUEUED} more that are queued")
+        say(f"and {len(queued) - QUEUED} more that are queued")
     if old:
-        click.echo(f"and {len(old)} that ended more than a day ago; `jembench store gc` lists and removes them")
+        say(f"and {len(old)} that ended more than a day ago; `jembench store gc` lists and removes them")
 
 
 def _progress(unit: UnitStatus, store: Path) -> Iterator[str]:

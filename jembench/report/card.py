@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jembench.catalog import spec
+from jembench.report.formats import in_markdown
 from jembench.report.rows import rows
 from jembench.report.table import row_cell
 from jembench.store.fits import FitRecord
@@ -29,6 +30,12 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         license: of the weights.
     """
     from jinja2 import Environment
+    from markupsafe import Markup
+
+    def plain(value: Any) -> Any:
+        """Return a text in one line that ends no code; Markup as it is."""
+        is_text = isinstance(value, str) and not isinstance(value, Markup)
+        return " ".join(value.splitlines()).replace("`", "'") if is_text else value
 
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     values = []
@@ -40,9 +47,17 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
     limits = {cell.limit for cell in measured if cell.limit}
     pictures = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*.png"))
     provenance = {"command": "not known", "python": "", "packages": {}, "hardware": {}, **of.provenance}
+    for name in ("packages", "hardware"):
+        if not isinstance(provenance[name], Mapping):  # of a record that somebody else wrote
+            provenance[name] = {}
+    hardware = provenance["hardware"]
+    device = str(hardware.get("device") or "a device that is not known")
+    processor = f": {hardware['processor']}" if hardware.get("processor") else ""
+    gpu = f", {hardware['gpu']}" if hardware.get("gpu") else ""
     # a part without a distribution is named with its file
     parts = ["jembench", *(str(line).partition(" [")[0] for line in of.provenance.get("plugins", ()))]
-    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True)
+    environment = Environment(trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, finalize=plain)
+    environment.filters["prose"] = lambda text: Markup(in_markdown(str(text)))
     return environment.from_string(resources.files("jembench.report").joinpath("card.md.jinja").read_text()).render(
         record=of,
         fit=of.key,
@@ -57,7 +72,8 @@ def card(of: FitRecord, cells: Sequence[Cell], folder: Path, source: str, licens
         source=source,
         manifest=MANIFEST,
         provenance=provenance,
-        distributions=dict.fromkeys(f"`{part}`" for part in parts if not part.startswith("jembench ")),
+        hardware=f"{device}{processor}{gpu}",
+        distributions=dict.fromkeys(Markup(f"`{plain(part)}`") for part in parts if not part.startswith("jembench ")),
         recipe=list(_toml(of.recipe)),
     )
 

@@ -8,11 +8,12 @@ import csv
 import io
 import json
 import re
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from jembench.catalog import registry
-from jembench.errors import Unavailable
+from jembench.errors import Unavailable, printable
 from jembench.report.table import Table, TableCell, number_in, numbered
 from jembench.store.outcome import encode
 
@@ -92,7 +93,7 @@ def csv_text(fields: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> str:
     """
     stream = io.StringIO()
     writer = csv.DictWriter(stream, fields, lineterminator="\n")
-    writer.writeheader()
+    writer.writerow({name: _inert(name) for name in fields})
     writer.writerows({key: _inert(value) for key, value in encode(row).items()} for row in rows)
     return stream.getvalue()
 
@@ -137,8 +138,14 @@ def _joined(value: Any) -> Any:
 
 
 def _inert(value: Any) -> Any:
+    """Return a value for CSV; a text that a spreadsheet may take for a formula gets an apostrophe before it."""
     value = _joined(value)
-    may_run = isinstance(value, str) and value[:1] in tuple("=+-@") and number_in(value) is None
+    if not isinstance(value, str) or number_in(value) is not None:
+        return value
+    value = printable(value)
+    narrow = unicodedata.normalize("NFKC", value)  # programs read a full-width sign as the usual one
+    visible = (sign for sign in narrow if sign.isprintable() and not sign.isspace())  # and drop what is before it
+    may_run = value[:1] in tuple("\t\n") or next(visible, "") in tuple("=+-@")
     return f"'{value}" if may_run else value
 
 
@@ -151,27 +158,28 @@ def markdown(document: Document) -> str:
 
 
 def _table(table: Table) -> str:
-    blocks = [f"### {_escaped(table.title)}"]
+    blocks = [f"### {in_markdown(table.title)}"]
     if table.rows:
         rule = ["---" if heading.identifies else "---:" for heading in table.headings]
         lines = [
-            [_escaped(one.in_one_line) for one in table.headings],
+            [in_markdown(one.in_one_line) for one in table.headings],
             rule,
             *([*map(_text, row)] for row in table.rows),
         ]
         blocks.append("\n".join(f"| {' | '.join(line)} |" for line in lines))
-    notes = [f"{_marks([footnote.mark])} {_escaped(footnote.text)}".strip() for footnote in table.footnotes]
+    notes = [f"{_marks([footnote.mark])} {in_markdown(footnote.text)}".strip() for footnote in table.footnotes]
     blocks.append("\n".join(f"- {note}" for note in notes))
     return "\n\n".join(block for block in blocks if block)
 
 
 def _text(text: TableCell) -> str:
-    return _escaped(text.in_one_line) + _marks(text.marks)
+    return in_markdown(text.in_one_line) + _marks(text.marks)
 
 
 def _marks(marks: Sequence[str]) -> str:
-    return f"<sup>{_escaped(', '.join(marks))}</sup>" if any(marks) else ""
+    return f"<sup>{in_markdown(', '.join(marks))}</sup>" if any(marks) else ""
 
 
-def _escaped(text: str) -> str:
-    return re.sub(r"([\\`*_<>|~]|\](?=[(\[:]))", r"\\\1", text)
+def in_markdown(text: str) -> str:
+    """Return a text for Markdown, in one line."""
+    return re.sub(r"([\\`*_<>|~]|\](?=[(\[:]))", r"\\\1", " ".join(text.splitlines()))

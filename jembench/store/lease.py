@@ -26,6 +26,7 @@ from io import FileIO
 from pathlib import Path
 from typing import NamedTuple
 
+from jembench.catalog.validation import printable_data
 from jembench.errors import DamagedError, Fallback, StoreError
 from jembench.files import ABANDONED_AFTER, cannot_write
 from jembench.store.records import Record
@@ -213,7 +214,7 @@ def _claimed(path: Path) -> Iterator[bool]:
 def _read(file: FileIO) -> _Content:
     file.seek(0)
     with suppress(ValueError, RecursionError, DamagedError):
-        return Record(json.loads(file.read(_LARGEST)), "a lease").read(_Content)
+        return Record(printable_data(json.loads(file.read(_LARGEST))), "a lease").read(_Content)
     return _Content()
 
 

@@ -13,8 +13,8 @@ from typing import Annotated, Any, NamedTuple, TypeVar
 
 from jembench import files
 from jembench.catalog import validation
-from jembench.catalog.validation import Format, Range
-from jembench.errors import DamagedError, StoreError, printable
+from jembench.catalog.validation import Format, Range, printable_data
+from jembench.errors import DamagedError, StoreError
 
 SCHEMA = 2
 """The version of all records. A reader refuses a newer one."""
@@ -105,15 +105,6 @@ def read(path: Path) -> Record:
     if head.digest != hashlib.sha256(written).hexdigest() or end != f'{head.digest}"\n}}\n'.encode():
         raise DamagedError(f"{path} is damaged or was edited: its text does not match its digest. {REMEDY}")
     return Record(data if text.isascii() and b"\\" not in text else printable_data(data), str(path))
-
-
-def printable_data(value: Any) -> Any:
-    """Return a JSON value with all its texts made safe for a terminal."""
-    if isinstance(value, str):
-        return printable(value)
-    if isinstance(value, dict):
-        return {printable(key): printable_data(item) for key, item in value.items()}
-    return [printable_data(item) for item in value] if isinstance(value, list) else value
 
 
 def _finite(text: str) -> float:

@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from jembench.catalog.validation import printable_data
 from jembench.errors import CheckpointError
 from jembench.files import open_regular, read_bytes, write_atomically
 
@@ -130,9 +131,10 @@ def read_seal(path: Path, remedy: str = "") -> Seal:
     """
     try:
         with open_regular(path) as stream:
-            return _header(stream)[1]
+            seal = _header(stream)[1]
     except (OSError, ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
+    return seal._replace(record=printable_data(seal.record))
 
 
 def age_of(path: Path) -> int:
@@ -156,7 +158,7 @@ def _checked(path: Path, remedy: str) -> tuple[bytes, Seal]:
             raise ValueError("its content does not match its digest")
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
-    return content, seal
+    return content, seal._replace(record=printable_data(seal.record))
 
 
 def _header(stream: IO[bytes]) -> tuple[dict[str, Any], Seal]:

@@ -10,13 +10,14 @@ from jembench.catalog import discovery, registry
 from jembench.catalog.options import OnlyWith, options_of
 from jembench.catalog.spec import Spec, format_value, parse, slug, split_list, stable_hash
 from jembench.catalog.validation import Range, read_text
-from jembench.errors import PluginError, SpecError
+from jembench.errors import PluginError, SpecError, printable
 
 names = st.from_regex(
     r"[A-Za-z_][A-Za-z0-9_.-]{0,8}(/[A-Za-z_][A-Za-z0-9_.-]{0,8})?(:[A-Za-z_][A-Za-z0-9_.]{0,8})?", fullmatch=True
 )
 keys = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,8}", fullmatch=True)
-values = st.text() | st.text(alphabet='",=:/\\ \n\té.a0')
+texts = st.text() | st.text(alphabet='",=:/\\ \té.a0')
+values = texts.filter(lambda text: printable(text) == text and "\n" not in text)
 specs = st.builds(
     lambda name, arguments: Spec(name, tuple(sorted(arguments.items()))),
     names,
@@ -24,6 +25,16 @@ specs = st.builds(
 )
 whole = st.integers(-(2**63), 2**63 - 1)
 finite = st.floats(allow_nan=False, allow_infinity=False)
+
+
+@pytest.mark.parametrize("escape", [r"\u001b]0;title\u0007", r"a\nb", r"\u009b2J", r"\u202e", r"\ud800"])
+def test_a_value_holds_no_escape_of_a_control_character(escape):
+    with pytest.raises(SpecError, match="the value of net holds a control character"):
+        parse(f'jem:net="{escape}"')
+    inner = f'jem:net="{escape}"'.replace("\\", "\\\\").replace('"', '\\"')
+    (argument,) = parse(f'ood:set="{inner}"').arguments
+    with pytest.raises(SpecError, match="the value of net holds a control character"):
+        parse(argument[1])
 
 
 @given(specs)
