@@ -61,7 +61,7 @@ class TrainingRecord(NamedTuple):
 
     iteration_seconds: Sequence[float] = ()  #: mean seconds per iteration of each logged window; empty: unknown
     other_load: float | None = None  #: processes meanwhile that had no processor of their own; None: unknown
-    stability: Stability | None = None  #: None: the guard was off, or the model was trained elsewhere
+    stability: Stability | None = None  #: None: the guard was off, or it had no energies to judge
     hours: float | None = None  #: of all iterations, or of the fit at once; None: unknown
     passes: float | None = None  #: images that passed through the network, forward and backward; None: unknown
 

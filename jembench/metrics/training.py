@@ -95,10 +95,12 @@ class Cost(Metric):
 class StabilityOfTraining(Metric):
     """Iterations before training diverged, and interventions of the guard.
 
-    The first value is the number of all iterations if training did not diverge. Both are of one training, so they have
-    no interval. With ``guard.mode=watch`` the values are those of the recipe without changes; with ``repair`` training
-    continues with other settings after the first divergence. Grathwohl et al. (2020), Appendices H.2 and H.3, compare
-    samplers and regularisers by the stability of training.
+    The first value is the number of all iterations if training did not diverge. Both are of one
+    training, so they have no interval. They are not applicable to a loss that reports no energies of
+    data and samples, such as that of a classifier or a flow, unless it diverged itself. With
+    ``guard.mode=watch`` the values are those of the recipe without changes; with ``repair`` training
+    continues with other settings after the first divergence. Grathwohl et al. (2020), Appendices H.2
+    and H.3, compare samplers and regularisers by the stability of training.
     """
 
     name: ClassVar[str] = "stability"
@@ -109,8 +111,9 @@ class StabilityOfTraining(Metric):
         record = evaluation.training.stability
         if record is None:
             raise NotApplicable(
-                "The record of the training does not say whether it diverged: it was fitted at once, or ran with "
-                "guard.mode=off. Train again with guard.mode=watch, in another --store."
+                "Nothing tells whether the training diverged: it was fitted at once, ran with guard.mode=off (train "
+                "again with guard.mode=watch, in another --store), or its loss reports no energies of data and samples "
+                "that could be judged, or a generator's in fewer than five windows (log_every)."
             )
         stable = record.iterations if record.diverged_at is None else record.diverged_at
         return Measurement(

@@ -40,7 +40,7 @@ class FitRecord(NamedTuple):
     interventions: Sequence[str]  # of the guard against divergence, a sentence each
     provenance: Mapping[str, Any]
     identity: Mapping[str, Any] = MappingProxyType({})  # the values that its family is the hash of
-    stability: Stability | None = None  # None: the guard was off, or nothing was trained
+    stability: Stability | None = None  # None: the guard was off, or it had no energies to judge
     files: Mapping[str, str] = MappingProxyType({})  # SHA-256 of each file that training left
 
     @property

@@ -54,7 +54,7 @@ class Fitted(NamedTuple):
     seconds: float  # spent in logged iterations, over all runs of the fit, abandoned ones included
     history: list[dict[str, float]]  # one row a window of ``log_every`` iterations
     interventions: list[Intervention]
-    stability: Stability | None  # None: guard.mode was off
+    stability: Stability | None  # None: guard.mode was off, or no energies were judged
 
 
 @dataclass
@@ -85,6 +85,11 @@ class _Run:
     doubtful: bool = False  # whether the newest checkpoint is doubtful, see guard.is_doubtful
     window: _Window | None = None  # that has begun
     pace: int = 1  # iterations between two checks for a signal
+
+    @property
+    def has_chains(self) -> bool:
+        """Whether chains draw the samples of the loss, if it has any."""
+        return self.trainer.sampler is not None
 
     def send(self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None, text: str = "") -> None:
         """Report an event."""
@@ -189,7 +194,7 @@ def _load(run: _Run, state: Mapping[str, Any]) -> None:
     """Load a state, and apply the remedies that were decided after it was written."""
     trainer = run.trainer
     trainer.group.call(trainer.load_state_dict, state["trainer"])
-    run.doubtful = run.guarded and guard.is_doubtful(state["history"])
+    run.doubtful = run.guarded and guard.is_doubtful(state["history"], chains=run.has_chains)
     window = state.get("window")  # checkpoints of older versions have none
     run.window = _Window(**window) if window else None
     if trainer.adjustment.seeds < len(run.interventions):
@@ -231,7 +236,8 @@ def _repair(run: _Run, reason: str) -> bool:
         )
     state = run.checkpoints.newest()
     assert state is not None
-    if guard.is_doubtful(state["history"]) or len(run.interventions) > state["trainer"]["adjustment"][0]:
+    doubtful = guard.is_doubtful(state["history"], chains=run.has_chains)
+    if doubtful or len(run.interventions) > state["trainer"]["adjustment"][0]:
         run.checkpoints.drop_newest()
         state = run.checkpoints.newest()
         assert state is not None
@@ -319,7 +325,8 @@ def _judge(run: _Run, rows: Sequence[Mapping[str, float]], starts: Starts | None
         return wrong
     if run.ladder and len(run.interventions) == len(run.ladder):
         return None  # without a remedy left, a model that only classifies is kept, and the record says so
-    return guard.lost_contact(run.history, ended=run.trainer.iteration == run.trainer.iterations)
+    ended = run.trainer.iteration == run.trainer.iterations
+    return guard.lost_contact(run.history, ended=ended, chains=run.has_chains)
 
 
 def _choose(run: _Run) -> dict[str, float]:
@@ -348,7 +355,7 @@ def _save(run: _Run) -> None:
     """Write a checkpoint, in place of the newest if that one is doubtful, so that a good one is kept."""
     _save_history(run)
     run.checkpoints.write(_state(run), run.trainer.iteration, over_newest=run.doubtful)
-    run.doubtful = run.guarded and guard.is_doubtful(run.history)
+    run.doubtful = run.guarded and guard.is_doubtful(run.history, chains=run.has_chains)
 
 
 def _state(run: _Run) -> dict[str, Any]:
@@ -383,13 +390,13 @@ def _finish(run: _Run) -> Fitted:
     assert run.best is not None
     run.checkpoints.tidy()
     seconds = sum(row["seconds"] * row["iterations"] for row in run.history)
+    first = run.interventions[0] if run.interventions else run.unrepaired
     stability = None
-    if run.guarded:
-        first = run.interventions[0] if run.interventions else run.unrepaired
+    if run.guarded and (first or guard.is_judged(run.history, chains=run.has_chains)):
         changed = guard.describe(run.trainer.adjustment, run.trainer.recipe, run.trainer.sampling_steps)
-        away = guard.lost_contact(run.history, ended=True) if run.interventions else None
+        away = guard.lost_contact(run.history, ended=True, chains=run.has_chains) if run.interventions else None
         stability = Stability(
-            criterion=guard.CRITERION,
+            criterion=guard.CRITERION if run.has_chains else guard.GENERATED,
             iterations=run.trainer.iterations,
             diverged_at=first.iteration if first else None,
             reason=first.reason if first else "",

@@ -14,7 +14,11 @@ above random starts. The guard finds divergence at the end of a window of iterat
   or more, and then ``FAR`` above it in each of the last ``LOST`` windows, or in the last window of the training. The
   unit is the distance of the highest training image of a batch. A collapse under an energy penalty begins so, and a
   slow one in which the energies of random starts grow together with those of the samples. The last window of a training
-  that was repaired is judged without former contact, since the rest of the training may be too short for it.
+  that was repaired is judged without former contact, since the rest of the training may be too short for it;
+- samples of a generator, which has no random starts: the mean sample lies above the highest training image of a batch,
+  or as far below the data, in each of ``LOST`` windows, or above it in the last window of the training. A training of
+  fewer windows is not judged;
+- energies without information: those of all images and samples have become equal.
 
 A cross-entropy or a distance counts only if it is that large both in the mean over the window and in its last
 iteration, so that a short rise causes no repair. Where a training image lies higher above the mean of the data
@@ -41,8 +45,11 @@ from jembench.experiment.recipe import Count, Recipe, Remedy
 TRAINING = "training"
 """The name of the phase of a training in events and on the display."""
 
-CRITERION = "random-starts@4"
-"""The name of this criterion in records and protocols; its version changes with the limits below."""
+CRITERION, GENERATED = "random-starts@5", "highest-image@1"
+"""The names of the criterion in records and protocols, for chains and for samples that no chain drew.
+
+Their versions change with the limits below.
+"""
 
 LARGEST_LOSS = 1e8
 """A loss beyond it is divergence, as in the reference implementation (wgrathwohl/JEM)."""
@@ -64,6 +71,16 @@ NEAR, FAR, CONTACT, LOST = 0.25, 0.75, 10, 5
 In 60 healthy trainings on digits no window after ten windows ``NEAR`` the data was further than .5. With .5
 for ``FAR``, repairs of fits a little above it made their calibration worse and their samples no better.
 """
+
+OUTSIDE = 1.0
+"""The distance, in the same unit, of the samples of a generator in ``LOST`` windows, or above the data in the last one.
+
+In healthy trainings of VERA on digits no window after the first was further above the data than .33, and two of the
+first windows lay further below it. ``benchmarks/results/2026-11-28-door.md`` has them.
+"""
+
+ROUNDING = 2**-21
+"""The largest difference of energies that count as equal, relative to their size: four times the step of float32."""
 
 HIGHEST = "highest_sample"
 """The column of a window that holds the highest energy of a sample."""
@@ -159,7 +176,7 @@ def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str |
     if surprise > LARGEST_CROSS_ENTROPY:
         return f"the cross-entropy was {surprise:.3g} nats"
     prefix = _prefix(rows[0])
-    if starts is None or not rows[0].keys() >= {f"{prefix}energy_data", HIGHEST, HIGHEST_DATA}:
+    if starts is None or not rows[0].keys() >= _columns(rows[0]) | {HIGHEST}:
         return None
     if not all(map(math.isfinite, starts)):
         return f"the energy of a random start was {starts.highest:.3g}"
@@ -188,30 +205,51 @@ def _misplaced(rows: Sequence[Mapping[str, float]], starts: Starts, data: str, s
     return None
 
 
-def lost_contact(history: Sequence[Mapping[str, float]], *, ended: bool = False) -> str | None:
-    """Return the reason, in a few words, if chains left the data that they had been near; None if they did not.
+def lost_contact(history: Sequence[Mapping[str, float]], *, ended: bool = False, chains: bool = True) -> str | None:
+    """Return the reason, in a few words, if samples left the data; None if they did not.
 
     Args:
         history: the logged windows, each with the means over its iterations.
         ended: whether the last window is the last of the training.
+        chains: whether the samples are those of chains, which must have been near the data before.
     """
-    distances = _distances(history)
+    rows = _path(history)
+    if rows and _is_flat(rows[-1]) and not all(map(_is_flat, rows)):
+        return f"all images and samples had the energy {rows[-1][HIGHEST_DATA]:.3g}"
+    distances = _distances(history, chains=chains)
     last = distances[-1 if ended else -LOST :]
-    judged = _near(distances) >= CONTACT or (ended and _repaired(history))
-    if not judged or len(last) < (1 if ended else LOST) or min(last) < FAR:
+    if chains:
+        limit, judged = FAR, _near(distances) >= CONTACT or (ended and _repaired(history))
+    else:
+        limit, judged = OUTSIDE, len(distances) >= LOST
+    if not judged or not last:
         return None
-    windows = "the last window" if ended else f"{LOST} windows"
-    return f"samples lay above the data for {windows}, by {last[-1]:.2g} times as much as the highest training image"
+    much = f"by {abs(last[-1]):.2g} times as much as the highest training image"
+    if min(last) >= limit:
+        windows = "the last window" if ended else f"{LOST} windows"
+        return f"samples lay above the data for {windows}, {much}"
+    if not chains and max(distances[-LOST:]) <= -limit:
+        return f"samples lay below the data for {LOST} windows, {much}"
+    return None
 
 
-def is_doubtful(history: Sequence[Mapping[str, float]]) -> bool:
-    """Return whether chains that had been near the data lie above it in the last window.
+def is_doubtful(history: Sequence[Mapping[str, float]], *, chains: bool = True) -> bool:
+    """Return whether samples lie above the data in the last window; chains must have been near it.
 
-    Training does not go back to such a state.
-    After an intervention one window near the data is enough, since training may go back from its last window.
+    Training does not go back to such a state. After an intervention one window near the data is
+    enough, since training may go back from its last window.
     """
-    distances = _distances(history)
-    return _near(distances) >= (1 if _repaired(history) else CONTACT) and distances[-1] >= NEAR
+    distances = _distances(history, chains=chains)
+    contact = (1 if _repaired(history) else CONTACT) if chains else 0
+    return bool(distances) and _near(distances) >= contact and distances[-1] >= NEAR
+
+
+def is_judged(history: Sequence[Mapping[str, float]], *, chains: bool) -> bool:
+    """Return whether a training reported energies that differ, in enough windows to judge them.
+
+    ``chains`` is the same as for :func:`lost_contact`.
+    """
+    return sum(not _is_flat(row) for row in _path(history)) >= (1 if chains else LOST)
 
 
 def _near(distances: Sequence[float]) -> int:
@@ -222,20 +260,42 @@ def _repaired(history: Sequence[Mapping[str, float]]) -> bool:
     return bool(history) and history[-1].get("attempt", 0) > 0
 
 
-def _distances(history: Sequence[Mapping[str, float]]) -> list[float]:
-    """Return the distance of the mean sample above the data in each window that led to the last one, see ``NEAR``."""
-    prefix = _prefix(history[0]) if history else ""
-    data, samples = f"{prefix}energy_data", f"{prefix}energy_samples"
+def _distances(history: Sequence[Mapping[str, float]], *, chains: bool) -> list[float]:
+    """Return the distance of the mean sample above the data in each window, see ``NEAR``.
+
+    Where all training images have one energy, it is 0 for chains, and infinite for a generator
+    whose samples have another one.
+    """
+    distances = []
+    for row in _path(history):
+        data = row[f"{_prefix(row)}energy_data"]
+        gap, spread = row[f"{_prefix(row)}energy_samples"] - data, row[HIGHEST_DATA] - data
+        if spread > 0:
+            distances.append(gap / spread)
+        else:
+            distances.append(0.0 if chains or _is_flat(row) else math.copysign(math.inf, gap))
+    return distances
+
+
+def _path(history: Sequence[Mapping[str, float]]) -> list[Mapping[str, float]]:
+    """Return the windows with energies, without those that training went back from."""
     path: list[Mapping[str, float]] = []
     for row in history:
-        while path and path[-1]["iteration"] >= row["iteration"]:  # training went back from there
+        while path and path[-1]["iteration"] >= row["iteration"]:
             path.pop()
         path.append(row)
-    rows = [row for row in path if row.keys() >= {data, samples, HIGHEST_DATA}]
-    spreads = [row[HIGHEST_DATA] - row[data] for row in rows]
-    return [
-        (row[samples] - row[data]) / spread if spread > 0 else 0.0 for row, spread in zip(rows, spreads, strict=True)
-    ]
+    return [row for row in path if row.keys() >= _columns(row)]
+
+
+def _columns(row: Mapping[str, float]) -> set[str]:
+    """Return the names of the columns of energies that are judged."""
+    return {f"{_prefix(row)}energy_data", f"{_prefix(row)}energy_samples", HIGHEST_DATA}
+
+
+def _is_flat(row: Mapping[str, float]) -> bool:
+    """Return whether all training images and samples have one energy, up to rounding."""
+    energies = [row[name] for name in _columns(row)] + [row.get(HIGHEST, row[HIGHEST_DATA])]
+    return max(energies) - min(energies) <= ROUNDING * max(map(abs, energies))
 
 
 def _lasting(distances: Sequence[float]) -> float:

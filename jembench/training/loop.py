@@ -240,7 +240,8 @@ class Trainer:
         total, extremes = loss.total, {}
         if loss.energies is not None:
             seen = Energies(*(energy.detach() for energy in loss.of_chains or loss.energies))
-            extremes = {HIGHEST: seen.samples.max(), HIGHEST_DATA: seen.data.max()}
+            if getattr(self.model, "generates", True):  # outliers of other origin may lie anywhere
+                extremes = _judged(seen, loss.parts)
             if isinstance(self.sampler, Adaptive):
                 self.sampler.observe(self.group.gather(seen))
             if weight := max(self.recipe.energy_l2, self.adjustment.energy_l2):
@@ -373,6 +374,15 @@ class Trainer:
         self.adjustment = Adjustment(*state["adjustment"])
         self.iteration = state["iteration"]
         self.generator.set_state(random)
+
+
+def _judged(energies: Energies, parts: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the columns that the guard judges, without means that are parts of the loss."""
+    means = {"energy_data": energies.data.mean(), "energy_samples": energies.samples.mean()}
+    if "joint_energy_data" in parts:
+        means = {}
+    highest = {HIGHEST: energies.samples.max(), HIGHEST_DATA: energies.data.max()}
+    return {name: mean for name, mean in means.items() if name not in parts} | highest
 
 
 def make_sampler(model: Any, data: DataSpec, recipe: Recipe, train: Split) -> Sampler | None:

@@ -91,7 +91,7 @@ def test_a_model_that_was_mended_says_so_in_its_record_and_beside_every_number(p
     assert shaky["stability"]["diverged_at"] == 15
     assert shaky["stability"]["remedies"] == ["seed", "steps"]
     assert shaky["stability"]["ended_with"].endswith(" sampling steps")
-    assert well["stability"]["diverged_at"] is None
+    assert well["stability"] is None  # a classifier's loss has no energies to judge
 
 
 @pytest.mark.parametrize(

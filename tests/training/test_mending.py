@@ -21,11 +21,13 @@ from fits import (
 from torch import nn
 
 from jembench.errors import Diverged
+from jembench.interfaces import Energies
 from jembench.interfaces.evaluation import Stability
 from jembench.store import records
 from jembench.training import guard
 from jembench.training.fit import train
 from jembench.training.guard import CRITERION, Intervention
+from tests.training.conftest import ToyClassifier
 
 WATCH, OFF = {"guard.mode": "watch"}, {"guard.mode": "off"}
 
@@ -107,7 +109,8 @@ def test_a_healthy_training_is_the_same_in_all_modes(name, make_trainer, toy_mod
         if mode == "off":
             trainer.random_starts = pytest.fail  # nobody looks
         fitted = train(trainer, tmp_path / mode)
-        expected = None if mode == "off" else Stability(CRITERION, trainer.iterations, None, "", (), "")
+        unjudged = mode == "off" or name == "classifier"
+        expected = None if unjudged else Stability(CRITERION, trainer.iterations, None, "", (), "")
         assert (fitted.interventions, fitted.stability) == ([], expected)
         assert_equal_weights(tmp_path / mode, tmp_path / "off")
 
@@ -166,6 +169,76 @@ def at_distances(trainer, distances):
 
     trainer.window = moved
     return trainer
+
+
+class Generated(ToyClassifier):
+    """A classifier with samples that no chain drew; its loss reports nothing about them but their energies."""
+
+    far = staticmethod(lambda window: 0.0)  # the distance of samples above the data in a window
+    spread, own = 1.0, True  # of the energies of data and samples; False: the samples are outliers
+
+    @property
+    def generates(self):
+        return self.own
+
+    def training_loss(self, batch, negatives):
+        loss = super().training_loss(batch, negatives)
+        before = 0 if batch.iteration is None else int(batch.iteration)
+        data = self.spread * torch.linspace(-1, 1, len(batch.x))
+        return loss._replace(energies=Energies(data, data + self.far(before // 4 + 1)))
+
+
+def generated(make_trainer, far, **attributes):
+    trainer = make_trainer(Generated, **WATCH)
+    trainer.model.far = far
+    for name, value in attributes.items():
+        setattr(trainer.model, name, value)
+    return trainer
+
+
+@pytest.mark.parametrize(
+    ("far", "diverged_at", "reason"),
+    [
+        (lambda window: 0.9, None, ""),
+        (lambda window: window, 20, "samples lay above the data for 5 windows, by 5 times as much as"),
+        (lambda window: -2.0 if window > 2 else 0.0, 28, "samples lay below the data for 5 windows, by 2 times"),
+        (lambda window: 1.1 if window == 9 else 0.0, 36, "samples lay above the data for the last window, by 1.1"),
+    ],
+)
+def test_samples_that_no_chain_drew_are_judged_by_the_energies_of_the_loss(
+    make_trainer, tmp_path, far, diverged_at, reason
+):
+    fitted = train(generated(make_trainer, far), tmp_path)
+    assert fitted.stability.criterion == guard.GENERATED
+    assert fitted.stability.diverged_at == diverged_at
+    assert fitted.stability.reason.startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("settings", "attributes"),
+    [({}, {"own": False}), ({"epochs": 2}, {}), ({}, {"spread": 0.0})],
+    ids=["outliers", "four windows", "one energy for all"],
+)
+def test_a_training_whose_energies_cannot_be_judged_is_not_called_stable(make_trainer, tmp_path, settings, attributes):
+    trainer = make_trainer(Generated, **settings, **WATCH)
+    for name, value in attributes.items():
+        setattr(trainer.model, name, value)
+    if settings:
+        trainer.iterations = 16
+    assert train(trainer, tmp_path).stability is None
+
+
+@pytest.mark.parametrize("level", [0.0, 3e6])
+def test_energies_that_become_equal_are_divergence(make_trainer, tmp_path, level):
+    class Saturated(Generated):
+        def training_loss(self, batch, negatives):
+            loss = super().training_loss(batch, negatives)
+            if batch.iteration is None or batch.iteration < 12:
+                return loss
+            return loss._replace(energies=Energies(*(0 * each + level for each in loss.energies)))
+
+    fitted = train(make_trainer(Saturated, **WATCH), tmp_path)
+    assert fitted.stability[2:4] == (16, f"all images and samples had the energy {level:.3g}")
 
 
 @pytest.fixture
