@@ -7,32 +7,29 @@ has an identity like every other component, and different objects do not share r
 from __future__ import annotations
 
 import copy
-import hashlib
 import re
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, cast
+import uuid
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from jembench.catalog import discovery
 from jembench.catalog.discovery import Component, Kind
+from jembench.catalog.object_identity import object_digest
 from jembench.catalog.options import pretrained
-from jembench.errors import SpecError, error_text
+from jembench.errors import Remark, SpecError, error_text
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-    from jembench.interfaces import Dataset, DataSpec, Split, SplitName
-
-_ADVICE = 'Write {"train": (x, y), "test": (x, y)}; of a torch dataset, x, y = next(iter(DataLoader(data, len(data)))).'
-
-DISTRIBUTION = "live"
-"""The name of the distribution of such a component."""
+    from jembench.interfaces import Dataset, DataSpec, SplitName
 
 
 def model_spec(model: object) -> str:
     """Return the spec of a model that is given by its spec or as a module.
 
-    A module is copied, and never changed. It is measured without training, unless it can be trained by jembench
-    (:class:`jembench.interfaces.Trainable`), from its present weights, or fitted
+    A module is copied, and never changed. It is measured without training, unless it can be trained by
+    jembench (:class:`jembench.interfaces.Trainable`), from its present weights, or fitted
     (:class:`jembench.interfaces.Fittable`).
 
     Raises:
@@ -44,133 +41,112 @@ def model_spec(model: object) -> str:
 
     from jembench.interfaces import Fittable, Trainable
 
+    name = type(model).__name__
     if not isinstance(model, nn.Module):
+        made = f" Give an object of the class: {model.__name__}()." if isinstance(model, type) else ""
         raise SpecError(
-            f"A model is given as {type(model).__name__}; it must be a spec, a torch.nn.Module or a jembench.Fit."
+            f"A model is given as {name}; it must be a spec, a torch.nn.Module or, for attack(), a jembench.Fit.{made}"
         )
-    try:
-        kept = copy.deepcopy(model)
-    except Exception as error:
-        raise SpecError(f"The model {type(model).__name__} cannot be copied: {error_text(error)}") from error
+    kept = _copy(model)
 
     def factory(data: DataSpec) -> nn.Module:
         return copy.deepcopy(kept)
 
+    digest, unknown = object_digest((kept, _global_hooks()))
+    if unknown:
+        warnings.warn(
+            f"The model {name} has parts that cannot be compared: {', '.join(unknown[:3])}. Its "
+            "results are kept under a name of their own, and no other run uses them again.",
+            Remark,
+            stacklevel=2,
+        )
+        digest = uuid.uuid4().hex
     marked = factory if isinstance(model, (Trainable, Fittable)) else pretrained(factory)
-    return _add("models", type(model).__name__, _digest_of_module(model), marked)
+    return _add("models", type(kept).__name__, digest, marked)
+
+
+def _copy(model: nn.Module) -> nn.Module:
+    """Return a copy of a module, without torch.compile's wrapper.
+
+    Raises:
+        SpecError: if it cannot be copied, or the copy has the same weights in memory.
+    """
+    from torch import Tensor
+
+    if type(model).__module__.startswith("torch._dynamo"):
+        model = model.get_submodule("_orig_mod")
+    memo: dict[int, Any] = {}
+    for part in model.modules():
+        for value in vars(part).values():
+            if isinstance(value, Tensor) and not value.is_leaf:  # an output, which PyTorch does not copy
+                memo[id(value)] = value.detach().clone()
+    name = type(model).__name__
+    try:
+        kept: nn.Module = copy.deepcopy(model, memo)
+    except Exception as error:
+        raise SpecError(
+            f"The model {name} cannot be copied: {error_text(error)}. Remove what cannot be copied "
+            "from its attributes, such as locks, open files and outputs of a forward pass."
+        ) from error
+    shared = {tensor.data_ptr() for tensor in _tensors(model)} & {tensor.data_ptr() for tensor in _tensors(kept)}
+    if kept is model or shared - {0}:
+        raise SpecError(
+            f"A copy of the model {name} has the same tensors, so that later changes would change it as "
+            "well. Its class must not define __deepcopy__ in this way."
+        )
+    return kept
+
+
+def _tensors(model: nn.Module) -> Iterator[Tensor]:
+    yield from model.parameters()
+    yield from model.buffers()
+
+
+def _global_hooks() -> list[Any]:
+    """Return the hooks that PyTorch calls for every module."""
+    from torch.nn.modules import module
+
+    return [*module._global_forward_pre_hooks.values(), *module._global_forward_hooks.values()]
 
 
 def dataset_spec(data: object) -> str:
     """Return the spec of a dataset that is given by its spec, as a dataset, or as arrays.
 
-    Arrays are a mapping ``{"train": (images, labels), "test": (images, labels)}``: images uint8 (N, C, H, W) or
-    (N, H, W), labels whole numbers (N,) from 0 or None. A ``TensorDataset`` of both may take the place of a pair.
+    Arrays are a mapping ``{"train": (images, labels), "test": (images, labels)}``: images uint8
+    (N, C, H, W) or (N, H, W), labels whole numbers (N,) from 0, names of classes, or None. A
+    ``TensorDataset`` of both may take the place of a pair. Images and labels are copied.
 
     Raises:
         SpecError: if it is none of these, or the arrays have other shapes.
     """
     if isinstance(data, str):
         return data
+    from jembench.api.arrays import ADVICE, of_arrays, of_dataset
     from jembench.interfaces import Dataset
 
-    made: Dataset
     if isinstance(data, Mapping):
-        made = _of_arrays(data)
-    elif isinstance(data, Dataset):
-        made = data
+        made = of_arrays(data)
+    elif isinstance(data, Dataset) and not isinstance(data, type):
+        made = of_dataset(data)
     else:
-        raise SpecError(f"A dataset is given as {type(data).__name__}, which has no train and test parts. {_ADVICE}")
+        raise SpecError(f"A dataset is given as {type(data).__name__}, which has no train and test parts. {ADVICE}")
 
     def factory() -> Dataset:
         return made
 
-    return _add("datasets", made.spec.name, _digest_of_dataset(made), factory)
+    names: tuple[SplitName, ...] = ("train", "test")
+    splits = [made.split(name) for name in names]
+    digest, unknown = object_digest((repr(made.spec), splits, made.truth))
+    return _add("datasets", made.spec.name, uuid.uuid4().hex if unknown else digest, factory)
 
 
 def _add(kind: Kind, name: str, digest: str, factory: Callable[..., Any]) -> str:
     name = f"{re.sub(r'[^A-Za-z0-9_]+', '-', name).strip('-') or 'object'}-{digest[:10]}"
     attribute = f"{kind}_{digest}"
-    if attribute not in globals():
-        factory.__module__ = __name__
-        globals()[attribute] = factory  # the registry finds it like that of any module
-    component = Component(kind, name, DISTRIBUTION, "", __name__, attribute)
+    factory.__module__ = __name__
+    globals()[attribute] = factory  # the registry finds it like that of any module
+    component = Component(kind, name, discovery.LIVE, "", __name__, attribute)
     if component not in discovery.added:
         discovery.added.append(component)
         discovery.catalogue.cache_clear()
     return name
-
-
-# --- identities -------------------------------------------------------------------------------------------------------
-
-
-def _digest_of_module(model: nn.Module) -> str:
-    """Return a digest of the weights and of the module's ``repr``."""
-    digest = hashlib.sha256(f"{type(model).__module__}.{type(model).__qualname__}\n{model!r}".encode())
-    for name, tensor in model.state_dict().items():
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(_bytes(tensor))
-    return digest.hexdigest()
-
-
-def _digest_of_dataset(data: Dataset) -> str:
-    digest = hashlib.sha256(repr(data.spec).encode())
-    for name in cast("tuple[SplitName, ...]", ("train", "test")):
-        split = data.split(name)
-        digest.update(_bytes(split.images))
-        digest.update(b"" if split.labels is None else _bytes(split.labels))
-    return digest.hexdigest()
-
-
-def _bytes(tensor: Tensor) -> bytes:
-    import torch
-
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
-# --- arrays -----------------------------------------------------------------------------------------------------------
-
-
-def _of_arrays(arrays: Mapping[Any, Any]) -> Dataset:
-    from jembench.data.datasets import LazyDataset
-    from jembench.interfaces import DataSpec
-
-    if set(arrays) != {"train", "test"}:
-        raise SpecError(f"A dataset of arrays has the keys {', '.join(map(str, arrays))}; they must be train and test.")
-    splits = {name: _split(name, pair) for name, pair in arrays.items()}
-    shapes = {split.images.shape[1:] for split in splits.values()}
-    if len(shapes) != 1:
-        raise SpecError(
-            f"The images of train and test have different shapes: {', '.join(map(str, map(tuple, shapes)))}."
-        )
-    (channels, height, width), labels = shapes.pop(), [split.labels for split in splits.values()]
-    classes = max((int(part.max()) + 1 for part in labels if part is not None and len(part)), default=0)
-    spec = DataSpec(name="arrays", shape=(channels, height, width), num_classes=classes)
-    return LazyDataset(spec, splits.__getitem__)
-
-
-def _split(name: str, pair: Any) -> Split:
-    import torch
-
-    from jembench.interfaces import Split
-
-    pair = getattr(pair, "tensors", pair)
-    images, labels = pair if isinstance(pair, tuple | list) and len(pair) == 2 else (pair, None)
-    if not hasattr(images, "__array__"):
-        raise SpecError(f"The images of {name} are given as {type(images).__name__}. {_ADVICE}")
-    images = torch.as_tensor(images)
-    if images.ndim == 3:
-        images = images[:, None]
-    if images.dtype != torch.uint8 or images.ndim != 4 or not len(images):
-        raise SpecError(
-            f"The images of {name} are {images.dtype} of shape {tuple(images.shape)}; they must be uint8 (N, C, H, W) "
-            "or (N, H, W), at least one of them. Convert floats in [0, 1]: (255 * images).round().to(torch.uint8)."
-        )
-    if labels is None:
-        return Split(images, None)
-    labels = torch.as_tensor(labels)
-    if labels.is_floating_point() or labels.shape != images.shape[:1] or int(labels.min()) < 0:
-        raise SpecError(
-            f"The labels of {name} are {labels.dtype} of shape {tuple(labels.shape)}; they must be whole numbers from "
-            f"0, one for each of {len(images)} images."
-        )
-    return Split(images, labels.long())

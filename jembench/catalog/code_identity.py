@@ -34,26 +34,43 @@ def code(module: str, *, of_package: bool = False) -> str:
     if loaded and (loaded, of_package) in _of_loaded:
         return _of_loaded[loaded, of_package]
     hashed, file = "", _file(module)
-    if file is not None:
-        depth = module.count(".") + (file.name == "__init__.py")  # below an entry of sys.path
-        root = file.parents[depth]
-        line = f"\n{file.relative_to(root).as_posix()},"
-        has_version = (
-            root.resolve() in _STANDARD_LIBRARY
-            or file.is_relative_to(_JEMBENCH)
-            or any(line in record for record in _records(root))
-        )
-        if not has_version:
-            folder = file.parents[depth - 1] if of_package and depth else None  # of its outermost package
-            hashed = _hash_modules(file, folder, _digest)
+    if file is not None and not _is_installed(file, module):
+        depth = _depth(file, module)
+        folder = file.parents[depth - 1] if of_package and depth else None  # of its outermost package
+        hashed = _hash_modules(file, folder, _digest)
     if loaded:
         _of_loaded[loaded, of_package] = hashed
     return hashed
 
 
+def has_version(module: ModuleType) -> bool:
+    """Return whether a loaded module is installed, or a part of Python."""
+    file, spec = getattr(module, "__file__", None), getattr(module, "__spec__", None)
+    if not file:
+        return getattr(spec, "origin", None) in ("built-in", "frozen")
+    return _is_installed(Path(file), module.__name__)
+
+
+def _is_installed(file: Path, module: str) -> bool:
+    """Return whether the file of a module belongs to a distribution, the standard library or jembench."""
+    root = file.parents[_depth(file, module)]
+    line = f"\n{file.relative_to(root).as_posix()},"
+    return (
+        root.resolve() in _STANDARD_LIBRARY
+        or file.is_relative_to(_JEMBENCH)
+        or any(line in record for record in _records(root))
+    )
+
+
+def _depth(file: Path, module: str) -> int:
+    """Return the number of folders of a module's file below an entry of ``sys.path``."""
+    return module.count(".") + (file.name == "__init__.py")
+
+
 _of_loaded: dict[tuple[ModuleType, bool], str] = {}
 _JEMBENCH = Path(__file__).parents[1]
 _STANDARD_LIBRARY = {Path(sysconfig.get_path(name)).resolve() for name in ("stdlib", "platstdlib")}
+_STANDARD_LIBRARY |= {folder / "lib-dynload" for folder in _STANDARD_LIBRARY}
 
 
 @functools.cache

@@ -28,6 +28,9 @@ _Training = Literal["optimizers", "schedules", "augmentations", "starts", "score
 Kind = Literal[_Measured, _Around, _Training]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 
+LIVE = "live"
+"""The distribution of objects of this process, such as arrays, which no other process has."""
+
 
 class Component(NamedTuple):
     """A component that is not imported, and its place."""

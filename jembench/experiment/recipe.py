@@ -289,7 +289,7 @@ def _written(value: Any) -> str:
 # --- the default recipe -----------------------------------------------------------------------------------------------
 
 _FOLDER, _SMALL, _MOST_IMAGES = "imagefolder", "small-images", 5000
-"""The dataset whose default depends on its size, and the recipe up to this number of training images."""
+"""The dataset whose default depends on its size, like that of arrays, and the recipe of up to this many images."""
 
 
 def default(model: str, dataset: str, stated: str | Mapping[str, str] = MappingProxyType({})) -> str:
@@ -311,7 +311,8 @@ def default(model: str, dataset: str, stated: str | Mapping[str, str] = MappingP
     own = [recipe for recipe in (f"{name}-{data}-quick", f"{name}-{data}", name) if recipe in installed]
     if recipe := next(filter(None, (*own, stated.get(data), stated.get("default"))), ""):
         return recipe
-    if data == _FOLDER and (training_images(dataset) or _MOST_IMAGES + 1) <= _MOST_IMAGES:
+    arrays = {each.name for each in discovery.components("datasets") if each.distribution == discovery.LIVE}
+    if data in {_FOLDER, *arrays} and (training_images(dataset) or _MOST_IMAGES + 1) <= _MOST_IMAGES:
         return _SMALL
     return next((recipe for recipe in (f"{data}-quick", data) if recipe in installed), "paper")
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import progress
-from jembench.catalog import plugin_files, trust
+from jembench.catalog import discovery, plugin_files, trust
 from jembench.errors import SpecError
 from jembench.experiment.plan import Plan
 from jembench.experiment.works import Work, code_of, works
@@ -110,7 +110,7 @@ def _call_of_workers(
         SpecError: if a model or dataset is an object of this program, which no other process has.
     """
     for part in (part for fit in plan.fits for part in (fit.model, fit.dataset)):
-        if part.component.distribution == "live":
+        if part.component.distribution == discovery.LIVE:
             raise SpecError(
                 f"{part.component.name} is an object of this program, which no other process has. Leave executor= out, "
                 "or name the factory of the object as a spec: mypackage.zoo:build."

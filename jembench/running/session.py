@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import progress
-from jembench.catalog import registry
+from jembench.catalog import discovery, registry
 from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.plan import FitPlan, Plan
 from jembench.experiment.stored import check_stored
@@ -136,9 +136,9 @@ def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
     together = any(fit.recipe.processes > 1 for fit in fits)
     jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
     if gpus or together or how.device not in ("auto", "cpu"):
-        name = "processes" if (gpus > 1 or together) and "live" not in own else "local"
+        name = "processes" if (gpus > 1 or together) and discovery.LIVE not in own else "local"
     else:
-        name = "local" if jobs < 2 or own & {"", "live"} else f"processes:jobs={jobs}"
+        name = "local" if jobs < 2 or own & {"", discovery.LIVE} else f"processes:jobs={jobs}"
     executor: Executor = registry.resolve("executors", name).make()
     return executor
 

@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import jembench as jb
 from jembench.api import arguments, comparison, live, results, runs, status, stored
 from jembench.api import fit as fit_module
+from jembench.api.arrays import of_arrays
 from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.experiment.plan import plan_again
 from jembench.interfaces import DataSpec, Split
@@ -68,7 +69,7 @@ def test_every_public_name_exists_and_says_what_it_is():
 
 def test_the_arrays_of_a_script_are_not_written_to():
     given = arrays()
-    dataset = live._of_arrays(given)
+    dataset = of_arrays(given)
     dataset.split("train").images.zero_()
     assert given["train"][0].any()
     assert dataset.split("train").images.any()

@@ -1,0 +1,257 @@
+"""Arrays of a running program as datasets: copied, checked, and refused with the remedy."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from jembench import limits
+from jembench.data.datasets import LazyDataset
+from jembench.data.labels import check_labels
+from jembench.errors import JembenchError, Remark, SpecError, error_text
+from jembench.interfaces import Dataset, DataSpec, Split, SplitName
+
+if TYPE_CHECKING:
+    import numpy as np
+    from torch import Tensor
+
+    Array = np.ndarray[Any, Any]
+
+ADVICE = 'Write {"train": (x, y), "test": (x, y)}; of a torch dataset, x, y = next(iter(DataLoader(data, len(data)))).'
+_NAMES: tuple[SplitName, ...] = ("train", "test")
+
+
+def of_dataset(data: Dataset) -> LazyDataset:
+    """Return a copy of a dataset object, whose tensors may change later.
+
+    Raises:
+        SpecError: if its images or labels are not as its description states.
+    """
+    spec, splits = data.spec, dict[SplitName, Split]()
+    for name in _NAMES:
+        images, labels = data.split(name)
+        array = _images(name, images)
+        if array.shape[1:] != tuple(spec.shape):
+            raise SpecError(
+                f"The images of {name} of the dataset {spec.name} have the shape {array.shape}; by its "
+                f"spec it must be (N, {', '.join(map(str, spec.shape))})."
+            )
+        splits[name] = _split(array, None if labels is None else _labels(name, labels, len(array)))
+    check_labels(f"the dataset {spec.name}", _labels_of(splits), spec.num_classes)
+    return _kept(spec, splits, getattr(data, "truth", None))
+
+
+def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
+    """Return the dataset of a mapping of arrays.
+
+    Raises:
+        SpecError: if the arrays have other forms; the message says the remedy.
+    """
+    if set(arrays) != {*_NAMES}:
+        keys = ", ".join(map(str, arrays)) or "none"
+        raise SpecError(f"A dataset of arrays has the keys {keys}; they must be train and test. {ADVICE}")
+    images: dict[SplitName, Array] = {}
+    labels: dict[SplitName, Array | None] = {}
+    for name in _NAMES:
+        first, second = _pair(name, arrays[name])
+        images[name] = _images(name, first)
+        labels[name] = None if second is None else _labels(name, second, len(images[name]))
+    shapes = [images[name].shape[1:] for name in _NAMES]
+    if shapes[0] != shapes[1]:
+        raise SpecError(f"The images of train and test have different shapes: {shapes[0]}, {shapes[1]}.")
+
+    class_names = _number_texts(labels)
+    splits = {name: _split(images[name], labels[name]) for name in _NAMES}
+    classes = check_labels("the arrays", _labels_of(splits))
+    channels, height, width = shapes[0]
+    spec = DataSpec(name="arrays", shape=(channels, height, width), num_classes=classes, class_names=class_names)
+    return _kept(spec, splits)
+
+
+def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) -> LazyDataset:
+    train_size, test_size = (len(splits[name].images) for name in _NAMES)
+    return LazyDataset(spec, splits.__getitem__, train_size=train_size, test_size=test_size, truth=truth)
+
+
+def _split(images: Array, labels: Array | None) -> Split:
+    import torch
+
+    return Split(torch.from_numpy(images), None if labels is None else torch.from_numpy(labels))
+
+
+def _labels_of(splits: Mapping[SplitName, Split]) -> dict[SplitName, Tensor | None]:
+    return {name: split.labels for name, split in splits.items()}
+
+
+def _pair(name: str, pair: Any) -> Sequence[Any]:
+    """Return the images and the labels of a part; the labels may be None."""
+    tensors = getattr(pair, "tensors", None)  # of a TensorDataset
+    if isinstance(tensors, tuple):
+        pair = tensors if len(tensors) > 1 else (*tensors, None)
+        if len(pair) != 2:
+            raise SpecError(f"The dataset of {name} has {len(pair)} tensors; give (images, labels).")
+    if isinstance(pair, Mapping):
+        raise SpecError(f"The part {name} has the keys {', '.join(map(str, pair))}. {ADVICE}")
+    return pair if isinstance(pair, tuple | list) and len(pair) == 2 else (pair, None)
+
+
+def _array(what: str, values: Any) -> Array:
+    """Return a copy of values as an array in memory, in the order of bytes and axes of this machine.
+
+    Raises:
+        SpecError: if they are no array, or not filled.
+    """
+    import numpy as np
+    from torch import Tensor, strided
+    from torch.utils.data import Dataset as TorchDataset
+
+    is_list = hasattr(values, "__len__") and hasattr(values, "__getitem__")
+    if isinstance(values, str | bytes | Mapping | TorchDataset) or not (hasattr(values, "__array__") or is_list):
+        raise SpecError(f"{what} are given as {type(values).__name__}. {ADVICE}")
+    try:
+        if isinstance(values, Tensor):
+            dense = values.detach().cpu()
+            dense = dense if dense.layout is strided else dense.to_dense()
+            array = np.asarray(dense.resolve_neg().resolve_conj())
+        elif hasattr(values, "__array__"):
+            array = np.asarray(values)
+        else:
+            array = np.asarray([_item(item) for item in values])
+        if array.dtype == object and array.size and all(hasattr(item, "__array__") for item in array.flat):
+            array = np.stack([_item(item) for item in array.flat])
+    except JembenchError:
+        raise
+    except Exception as error:
+        raise SpecError(
+            f"{what} are given as {type(values).__name__}, which is no array ({error_text(error)}). All "
+            "images must have one size; resize them first."
+        ) from error
+    if np.ma.is_masked(values):
+        raise SpecError(f"{what} are a masked array with masked values. Fill or remove these first.")
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+
+
+def _item(item: Any) -> Any:
+    """Return an image or a label of a list as an array or a plain value."""
+    import numpy as np
+
+    return np.asarray(item.detach().cpu() if hasattr(item, "detach") else item) if hasattr(item, "__array__") else item
+
+
+def _images(name: str, values: Any) -> Array:
+    """Return images as an array of their own, uint8 (N, C, H, W).
+
+    Raises:
+        SpecError: if they have another form; the message says the remedy.
+    """
+    array = _array(f"The images of {name}", values)
+    if array.ndim == 3:
+        array = array[:, None]
+    elif array.ndim == 4 and array.shape[3] in (1, 3, 4) and array.shape[1] not in (1, 3):
+        raise SpecError(
+            f"The images of {name} have the shape {array.shape}, with channels last; they must be "
+            "(N, C, H, W). Write np.ascontiguousarray(images.transpose(0, 3, 1, 2)), or "
+            "images.permute(0, 3, 1, 2) of a tensor."
+        )
+    if array.dtype != "uint8" or array.ndim != 4 or not array.size:
+        raise SpecError(
+            f"The images of {name} are {array.dtype} of shape {array.shape}; they must be uint8 "
+            f"(N, C, H, W) or (N, H, W), at least one of them.{_remedy(array)}"
+        )
+    if array.shape[1] == 4:
+        raise SpecError(
+            f"The images of {name} have 4 channels. If the fourth is transparency, leave it out: images[:, :3]."
+        )
+    limits.check_bytes(f"The images of {name}", array.nbytes)
+    return array
+
+
+def _remedy(array: Array) -> str:
+    """Return how images of another type become uint8; "" if it is not known."""
+    import numpy as np
+
+    if array.ndim == 2:
+        return " Give each its shape: images.reshape(-1, C, H, W)."
+    if array.dtype.kind == "b":
+        return " Of black and white, write (255 * images.astype(np.uint8))."
+    if array.dtype.kind not in "iuf" or not array.size:
+        return ""
+    low, high = float(array.min()), float(array.max())
+    if not np.isfinite(low + high):
+        return " They hold NaN or infinity; remove these first."
+    if array.dtype.kind in "iu" and high > 255 and low >= 0:
+        return " Of 16 bits, write (images // 257).astype(np.uint8)."
+    if low >= 0 and high <= 1 and array.dtype.kind == "f":
+        return " Of floats in [0, 1], write (255 * images).round().astype(np.uint8)."
+    if low >= 0 and high <= 255:
+        return " Write images.round().astype(np.uint8)."
+    if low >= -1 and high <= 1:
+        return " Of floats in [-1, 1], write (127.5 * (images + 1)).round().astype(np.uint8)."
+    return f" They go from {low:g} to {high:g}: undo their normalisation first."
+
+
+def _labels(name: str, values: Any, count: int) -> Array:
+    """Return labels as an array of their own, (N,): int64, or texts.
+
+    Raises:
+        SpecError: if they have another form; the message says the remedy.
+    """
+    import numpy as np
+
+    array = _array(f"The labels of {name}", values)
+    if array.dtype.kind in "SUT":
+        array = array.astype(str)
+    is_text = array.dtype.kind == "U" or all(isinstance(label, str) for label in array.flat)
+    is_whole = array.dtype.kind in "biu"
+    fits = is_whole and int(array.min(initial=0)) >= 0 and int(array.max(initial=0)) < 2**31
+    if array.shape == (count,) and (fits or is_text):
+        return array.astype(str if is_text else np.int64)
+    remedy = ""
+    if array.shape == (count, 1):
+        remedy = " Write labels.reshape(-1)."
+    elif array.ndim == 2 and len(array) == count and array.dtype.kind in "biuf" and (array.sum(1) == 1).all():
+        remedy = " Of one-hot labels, write labels.argmax(1)."
+    elif array.dtype.kind == "f" and not np.isfinite(array).all():
+        remedy = " They hold NaN or infinity: remove these images."
+    elif array.dtype.kind == "f" and (array == array.round()).all():
+        remedy = " Write labels.astype(int)."
+    elif is_whole and array.shape == (count,):
+        remedy = f" They go from {array.min()} to {array.max()}."
+    raise SpecError(
+        f"The labels of {name} are {array.dtype} of shape {array.shape}; they must be whole numbers from "
+        f"0, or names of classes, one for each of {count} images.{remedy}"
+    )
+
+
+def _number_texts(labels: dict[SplitName, Array | None]) -> tuple[str, ...]:
+    """Replace texts by the numbers of classes, in the order of their names, and return the names.
+
+    Raises:
+        SpecError: if only one part has texts, or a class of test is unknown to train.
+    """
+    import numpy as np
+
+    texts = {name: array for name, array in labels.items() if array is not None and array.dtype.kind == "U"}
+    if not texts:
+        return ()
+    train = texts.get("train")
+    others = [name for name, array in labels.items() if array is not None and name not in texts]
+    if train is None or others:
+        raise SpecError("The labels of one part are names, and of the other not. Give both in one form.")
+    names = np.unique(train)
+    for name, array in texts.items():
+        if new := sorted(set(array.tolist()) - set(names.tolist())):
+            raise SpecError(
+                f"No image of train has the labels {', '.join(map(repr, new[:6]))} of {name}. Remove "
+                "these images, or add such images to train."
+            )
+        labels[name] = np.searchsorted(names, array).astype(np.int64)
+    shown = ", ".join(names[:6].tolist())
+    more = ", ..." if len(names) > 6 else ""
+    warnings.warn(
+        f"The labels are names. The classes 0 to {len(names) - 1} are, in this order: {shown}{more}.",
+        Remark,
+        stacklevel=2,
+    )
+    return tuple(names.tolist())

@@ -1,0 +1,369 @@
+"""Identities of Python objects: a digest of everything that their code can read.
+
+Attributes, tensors and containers count by their values, and functions by their byte code, their closures and the
+globals that they name. Installed classes and functions have a version and count by their names. Values that cannot be
+compared, such as open files, are reported by their places. Files and environment variables that code reads are unknown.
+"""
+
+import copy
+import copyreg
+import dis
+import functools
+import hashlib
+import importlib
+import io
+import re
+import sys
+import types
+import warnings
+import weakref
+import zipfile
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from typing import Any
+
+from jembench.catalog import code_identity
+
+_PLAIN = (type(None), bool, float, complex, str, bytes, range, type(Ellipsis), type(NotImplemented))
+_BY_NAME = (
+    types.GetSetDescriptorType,
+    types.MemberDescriptorType,
+    types.MethodDescriptorType,
+    types.WrapperDescriptorType,
+    types.ClassMethodDescriptorType,
+)
+_UNSHARED = (tuple, frozenset, types.CodeType, types.MethodType, weakref.ref)
+"""Objects that Python may share or make anew, and that contain themselves only through others."""
+
+_OF_CLASSES = {
+    *("__abstractmethods__", "__annotations__", "__dict__", "__doc__", "__firstlineno__", "__module__"),
+    *("__orig_bases__", "__parameters__", "__slotnames__", "__static_attributes__", "__weakref__"),
+    "_abc_impl",
+}
+"""Members of classes that no computation reads, or that Python adds later."""
+
+_OF_MODULES = {
+    *("training", "_compiled_call_impl", "_graph", "_is_full_backward_hook", "_is_torch_compile"),
+}
+"""Attributes of an ``nn.Module`` that evaluation sets, or that hold its other attributes in another form."""
+
+_DYNAMIC = {"eval", "exec", "globals", "__import__"}
+"""Builtins by which code reads what its byte code does not name."""
+
+_MANGLED = re.compile(rb"___torch_mangle_(\d+)")
+_LOADS = {"LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"}
+_CODE = (
+    *("co_code", "co_consts", "co_names", "co_varnames", "co_freevars", "co_cellvars", "co_flags"),
+    *("co_argcount", "co_kwonlyargcount", "co_posonlyargcount", "co_exceptiontable"),
+)
+
+
+def object_digest(value: object) -> tuple[str, list[str]]:
+    """Return a digest of an object, and the places of its parts that cannot be compared."""
+    walk = _Walk()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of attributes that are read, such as deprecated ones
+        walk.add(value, type(value).__name__)
+    return walk.hash.hexdigest(), list(walk.unknown)
+
+
+class _Walk:
+    """The hash of all that can be reached from an object."""
+
+    def __init__(self, seen: Mapping[int, tuple[int, Any]] = types.MappingProxyType({})) -> None:
+        self.hash = hashlib.sha256()
+        self.seen = dict(seen)  # number of each object by its id; holding the object keeps the id its own
+        self.unknown: dict[str, None] = {}
+
+    def note(self, *words: object) -> None:
+        text = repr(words).encode()
+        self.hash.update(b"%d:%b" % (len(text), text))
+
+    def add(self, value: Any, place: str) -> None:
+        """Add an object, unless it was added before."""
+        value = _unwrapped(value)
+        if type(value) in _PLAIN:
+            self.note(type(value).__name__, value)
+        elif type(value) is int:
+            self.note("int", hex(value))  # repr() refuses long ones
+        elif id(value) in self.seen:
+            self.note("again", self.seen[id(value)][0])
+        else:
+            if not isinstance(value, _UNSHARED):
+                self.seen[id(value)] = len(self.seen), value
+            try:
+                self._new(value, place)
+            except (Exception, RecursionError):
+                self.unknown[place] = None
+
+    def each(self, values: Iterable[Any], place: str) -> None:
+        values = list(values)
+        self.note(len(values))
+        for index, value in enumerate(values):
+            self.add(value, f"{place}[{index}]")
+
+    def named(self, values: Mapping[str, Any], place: str) -> None:
+        self.note(len(values))
+        for name in sorted(values):
+            self.note(name)
+            self.add(values[name], f"{place}.{name}")
+
+    def _new(self, value: Any, place: str) -> None:
+        """Add an object that was not added before, by its type."""
+        match value:
+            case types.ModuleType():
+                self.note("module", value.__name__)
+            case type():
+                self._class(value, place)
+            case types.FunctionType():
+                self._function(value, place)
+            case types.CodeType():
+                self.each((getattr(value, name) for name in _CODE), place)
+            case types.MethodType():
+                self.each((value.__func__, value.__self__), place)
+            case types.BuiltinFunctionType() | types.MethodWrapperType():
+                self.note("builtin", value.__qualname__)
+                self.add(value.__self__, place)
+            case staticmethod() | classmethod():
+                self.each((type(value), value.__func__), place)
+            case property():
+                self.each((type(value), value.fget, value.fset, value.fdel), place)
+            case functools.cached_property():
+                self.each((type(value), value.func), place)
+            case weakref.ref():
+                self.each((value(),), place)
+            case _ if isinstance(value, _BY_NAME):
+                self.note("descriptor", value.__name__)
+                self.add(value.__objclass__, place)
+            case _ if type(value) in (list, tuple):
+                self.note(type(value).__name__)
+                self.each(value, place)
+            case _ if type(value) in (dict, types.MappingProxyType):
+                self.note("dict")
+                for key, item in value.items():
+                    self.each((key, item), f"{place}[{key!r:.40}]")
+            case _ if type(value) in (set, frozenset):
+                self._set(value, place)
+            case _ if self._torch(value, place):
+                pass
+            case _:
+                self._object(value, place)
+
+    def _set(self, values: Iterable[Any], place: str) -> None:
+        """Add a set, in an order that does not depend on its hashes."""
+        digests = []
+        for value in values:
+            inner = _Walk(self.seen)
+            inner.add(value, place)
+            self.unknown |= inner.unknown
+            digests.append(inner.hash.hexdigest())
+        self.note("set", sorted(digests))
+
+    # --- code ---------------------------------------------------------------------------------------------------------
+
+    def _class(self, cls: type, place: str) -> None:
+        if cls in (object, type):
+            self.note(cls.__name__)
+            return
+        members = {name: member for name, member in vars(cls).items() if name not in _OF_CLASSES}
+        if _is_installed(cls):
+            self.note("class", cls.__module__, cls.__qualname__)
+            members = {name: member for name, member in members.items() if _is_replaced(member)}
+        else:
+            self.note("class", cls.__qualname__)
+            slots = set(copyreg._slotnames(cls))  # type: ignore[attr-defined]  # whose values objects have
+            members = {name: member for name, member in members.items() if name not in slots}
+        self.named(members, place)
+        self.each((type(cls), *cls.__bases__), place)
+
+    def _function(self, function: types.FunctionType, place: str) -> None:
+        if _is_installed(function):
+            self.note("function", function.__module__, function.__qualname__)
+            return
+        self.note("function", function.__name__)
+        self.each((function.__code__, function.__defaults__, function.__kwdefaults__), place)
+        self.named(vars(function), place)
+        for cell in function.__closure__ or ():
+            try:
+                content = cell.cell_contents
+            except ValueError:  # it is not filled yet
+                content = None
+            self.add(content, place)
+        if not _has_version(function.__globals__.get("__name__")):
+            self._globals(function, place)
+
+    def _globals(self, function: types.FunctionType, place: str) -> None:
+        """Add the globals that a function names, and the modules that it imports."""
+        instructions = list(_instructions(function.__code__))
+        names = {each.argval for each in instructions if each.opname in _LOADS}
+        words = sorted({each.argval for each in instructions if isinstance(each.argval, str)})
+        for name in sorted(names):
+            if name in function.__globals__:
+                self.note(name)
+                self._global(function.__globals__[name], words, f"{place} -> {name}")
+            elif name in _DYNAMIC:
+                self.unknown[f"{place} -> {name}()"] = None
+        package = function.__globals__.get("__package__") or ""
+        for name in sorted({each.argval for each in instructions if each.opname == "IMPORT_NAME"}):
+            for module in (name, f"{package}.{name}"):
+                if code_identity.code(module):  # the function would import it
+                    with suppress(Exception):
+                        self._global(importlib.import_module(module), words, f"{place} -> {module}")
+
+    def _global(self, value: Any, names: list[str], place: str, within: tuple[Any, ...] = ()) -> None:
+        """Add a global; of a module, only the attributes of the names that a function contains."""
+        if not isinstance(value, types.ModuleType):
+            self.add(value, place)
+            return
+        self.note("module", value.__name__)
+        installed, members = _has_version(value.__name__), vars(value)
+        if not installed:
+            self.note(code_identity.code(value.__name__))
+        for name in names:
+            member = members.get(name)
+            if isinstance(member, types.ModuleType):
+                if member not in within:
+                    self._global(member, names, f"{place}.{name}", (*within, value))
+            elif name in members and (not installed or _is_replaced(member)):
+                self.note(name)
+                self.add(member, f"{place}.{name}")
+
+    # --- objects ------------------------------------------------------------------------------------------------------
+
+    def _object(self, value: Any, place: str) -> None:
+        """Add the class and the state of an object."""
+        cls = type(value)
+        self.add(cls, place)
+        reduces = [base for base in cls.__mro__[:-1] if {"__reduce__", "__reduce_ex__"} & vars(base).keys()]
+        has_own = bool(reduces) and not _is_installed(reduces[0])
+        if not reduces or not _is_installed(cls):
+            state = dict(getattr(value, "__dict__", {}))
+            slots = [name for name in copyreg._slotnames(cls) if hasattr(value, name)]  # type: ignore[attr-defined]
+            self.named({**state, **{name: getattr(value, name) for name in slots}}, place)
+        if not has_own:
+            of_class = copyreg.dispatch_table.get(cls)
+            reduced: Any = of_class(value) if of_class else value.__reduce_ex__(4)
+            if isinstance(reduced, str):
+                self.note(reduced)
+                self.named(dict(getattr(value, "__dict__", {})), place)
+                return
+            function, arguments, *rest = reduced
+            self.each((function, arguments, *rest[:1]), place)
+            for items in rest[1:3]:
+                self.each(items or (), place)
+
+    def _torch(self, value: Any, place: str) -> bool:
+        """Add an object of PyTorch or NumPy; return False for any other."""
+        if (numpy := sys.modules.get("numpy")) and type(value) is numpy.ndarray:
+            self.note("array", value.dtype.str, value.dtype.descr, value.shape)
+            if value.dtype.hasobject:
+                self.each(value.ravel().tolist(), place)
+            else:
+                self.hash.update(numpy.ascontiguousarray(value).tobytes())
+            return True
+        torch = sys.modules.get("torch")
+        if torch is None:
+            return False
+        match value:
+            case torch.Tensor():
+                self._tensor(value, place)
+            case torch.Generator():
+                self.note("generator", str(value.device))
+                self.add(value.get_state(), place)
+            case torch.jit.ScriptFunction():
+                self._script(value)
+            case torch.nn.Module():
+                self._module(value, place)
+            case _:
+                return False
+        return True
+
+    def _tensor(self, tensor: Any, place: str) -> None:
+        import torch
+
+        self.note("tensor", str(tensor.dtype), tuple(tensor.shape), tensor.requires_grad, str(tensor.layout))
+        self.add(type(tensor), place)
+        self.named(dict(getattr(tensor, "__dict__", {})), place)
+        plain = tensor.detach().cpu()
+        if plain.is_quantized:
+            self.note(str(plain.qscheme()))
+            self.each((plain.int_repr(), plain.dequantize()), place)
+            return
+        plain = plain.to_dense() if plain.layout is not torch.strided else plain
+        plain = plain.resolve_conj().resolve_neg()
+        plain = torch.view_as_real(plain) if plain.is_complex() else plain
+        self.hash.update(plain.contiguous().reshape(-1).view(torch.uint8).numpy().data)
+
+    def _module(self, module: Any, place: str) -> None:
+        """Add a module's attributes, with its hooks by their order instead of their numbers in the process."""
+        import torch
+
+        if isinstance(module, torch.jit.ScriptModule):
+            self._script(copy.deepcopy(module).eval())
+            return
+        self.add(type(module), place)
+        attributes = {name: value for name, value in vars(module).items() if name not in _OF_MODULES}
+        hooks = {name: attributes.pop(name) for name in sorted(attributes) if "_hooks" in name}
+        numbers = sorted({key for values in hooks.values() if isinstance(values, dict) for key in values})
+        for name, values in hooks.items():
+            if isinstance(values, dict):
+                self.note(name)
+                self.each(((numbers.index(key), hook) for key, hook in values.items()), f"{place}.{name}")
+        self.named(attributes, place)
+
+    def _script(self, script: Any) -> None:
+        """Add the code and the values of a script, with its classes by the order of their numbers."""
+        with zipfile.ZipFile(io.BytesIO(script.save_to_buffer())) as archive:
+            parts = [(name.encode(), archive.read(name)) for name in archive.namelist()]
+        parts = [part for part in parts if not re.search(rb"debug_pkl|serialization_id", part[0])]
+        numbers = {int(number) for part in parts for text in part for number in _MANGLED.findall(text)}
+        order = sorted(numbers)
+        for part in sorted(parts):
+            self.note(*(_MANGLED.sub(lambda found: b"%d" % order.index(int(found[1])), text) for text in part))
+
+
+def _unwrapped(value: Any) -> Any:
+    """Return the module or function that torch.compile has wrapped; other objects as they are."""
+    if isinstance(value, types.FunctionType):
+        return vars(value).get("_torchdynamo_orig_callable", value)
+    if str(type(value).__module__).startswith("torch._dynamo"):
+        return getattr(value, "_orig_mod", value)
+    return value
+
+
+def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
+    """Yield the instructions of a function and of the functions within it."""
+    yield from dis.get_instructions(code)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            yield from _instructions(constant)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _version_of(module: types.ModuleType) -> bool:
+    return code_identity.has_version(module)
+
+
+def _has_version(name: Any) -> bool:
+    module = sys.modules.get(name) if isinstance(name, str) else None
+    return module is not None and name != "__main__" and _version_of(module)
+
+
+def _is_installed(value: Any) -> bool:
+    """Return whether a class or function is the one of its name in an installed module."""
+    if not _has_version(value.__module__):
+        return False
+    if isinstance(value, types.FunctionType) and not _has_version(value.__globals__.get("__name__")):
+        return False
+    found: Any = sys.modules[value.__module__]
+    for part in value.__qualname__.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    return getattr(found, "__func__", found) is value
+
+
+def _is_replaced(member: Any) -> bool:
+    """Return whether a member of an installed class or module is code from elsewhere."""
+    function = getattr(member, "__func__", member)
+    if isinstance(function, types.FunctionType):
+        return not _has_version(function.__globals__.get("__name__"))
+    return isinstance(member, type) and not _has_version(member.__module__)
