@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
-from jembench.interfaces import Evaluation, Generative, Measurement, Need, Planned, Quantity, Resampling, Source
+from jembench.interfaces import Evaluation, Generative, Measurement, Need, Planned, Quantity, Resampling, Source, Value
 from jembench.metrics.base import MOST, Array, Arrays, Count, describe_test_images
 from jembench.metrics.classification import require_finite
 from jembench.metrics.sample_protocol import SamplerSpec
@@ -28,7 +28,7 @@ BOUNDS = ("log-z-lower", "log-z-upper")
 PILOT_CHAINS = 20
 
 EXACT = "exact"
-"""The source of direct samples that lie inside of the box."""
+"""The source of direct samples of a density that lie inside of the box."""
 
 DRAWS = 10
 """Direct samples that are drawn for each that is needed, as some lie outside."""
@@ -41,13 +41,18 @@ class LogZ(Metric):
     """Log of Z, the integral of exp(-E(x)) over the box of the pixels' bounds, by annealed importance sampling.
 
     ``log-z-lower`` is annealed from uniform noise to the model: on average it is at most log Z. ``log-z-upper`` is
-    annealed back from samples of the model: on average it is at least log Z if they are exact. Direct samples are, if
-    all pixels lie inside of the box; those of chains are not, even though each chain first runs ``temperatures``
-    further transitions on E, and the upper bound is then an estimate. Where the bounds differ by more than their
-    errors, they have not converged; else ``log-z`` is their mean, whose interval holds those of both, and
-    ``log-likelihood`` the mean of log2 p(x) of the test images per dimension, with p(x) = exp(-E(x)) / Z: minus their
-    bits per dimension, of which noise has 8. For a density that is normalised over all of space, Z is the mass in the
-    box.
+    annealed back from samples of the model: on average it is at least log Z if they are exact. Both
+    hold in expectation only: few chains may exceed them by chance. Direct samples of a model with a
+    density (``log_prob``) are exact, if all pixels lie inside of the box. Otherwise half of the chains
+    start at samples and half at test images, each runs ``temperatures`` transitions on E first, and
+    the upper bound is an estimate: a mode that no chain visits is missing in both bounds.
+
+    ``log-z-ess`` is the smaller effective sample size of the two directions, out of ``chains``. Where
+    it is below ``effective``, or the bounds differ by more than their errors, they have not converged.
+    Else ``log-z`` is their mean, whose interval holds those of both, and ``log-likelihood`` the mean
+    of log2 p(x) of the test images per dimension, with p(x) = exp(-E(x)) / Z: minus their bits per
+    dimension, of which noise has 8. For a density that is normalised over all of space, Z is the mass
+    in the box.
 
     Each of ``chains`` chains passes ``temperatures`` temperatures, with a transition of ``leapfrog`` steps at each (1:
     MALA). Step sizes come from a pilot run, for an acceptance rate of 65 %. The details give the rates, and the number
@@ -57,6 +62,7 @@ class LogZ(Metric):
     chains: Annotated[int, Range(least=2, most=MOST)] = 100
     temperatures: Count = 200
     leapfrog: Count = 5
+    effective: Count = 20
     sampler: SamplerSpec = None
     name: ClassVar[str] = "log-z"
     reads: ClassVar[frozenset[Quantity]] = frozenset({"energy"})
@@ -84,20 +90,24 @@ class LogZ(Metric):
         numbers = {name: values.cpu().numpy() for name, values in arrays.items()}
         numbers["dimensions"] = np.array(evaluation.data.spec.dimensions)
         estimates = self.estimates(numbers)
-        if "log-z" not in estimates:
-            low, high = float(log_mean_exp(numbers["forward"])), -float(log_mean_exp(-numbers["reverse"]))
-            reason = (
-                f"not converged: the bounds of log Z, {low:,.4g} and {high:,.4g} nats, differ by more than their "
-                f"errors. Raise temperatures (now {self.temperatures:,})."
-            )
-            details["undefined"] = {"log-z": reason, "log-likelihood": reason}
+        reason = not_converged(numbers["forward"], numbers["reverse"], self.effective)
+        if reason:
+            remedy = f"{reason} Raise temperatures (now {self.temperatures:,})."
+            details["undefined"] = {"log-z": remedy, "log-likelihood": remedy}
         parts = describe_test_images(len(energy)) | {"source": source}
         measured = self.measurement(evaluation, numbers, estimates=estimates, parts=parts, details=details)
-        if self.resamples and "log-z" in estimates:
-            ends = [end for label in BOUNDS for end in measured.values[label][1:3] if end is not None]
-            whole = measured.values["log-z"]._replace(low=min(ends), high=max(ends))
-            measured = dataclasses.replace(measured, values={**measured.values, "log-z": whole})
-        return measured
+        return dataclasses.replace(measured, values=self._with_ess(measured))
+
+    def _with_ess(self, measured: Measurement) -> dict[str, Value]:
+        """Return the values with the effective sample size, and log Z with the interval of both bounds."""
+        values = dict(measured.values)
+        bounds = [values.pop(label) for label in BOUNDS]
+        sizes = effective_sizes(measured.arrays["forward"], measured.arrays["reverse"])
+        ess = Value(min(sizes), None, None, self.chains, "", "higher")
+        if self.resamples and "log-z" in values:
+            ends = [end for bound in bounds for end in (bound.low, bound.high) if end is not None]
+            values["log-z"] = values["log-z"]._replace(low=min(ends), high=max(ends))
+        return dict(zip(BOUNDS, bounds, strict=True)) | {"log-z-ess": ess} | values
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
         """Return both bounds, and if they have converged log Z and the log-likelihood."""
@@ -117,7 +127,9 @@ class LogZ(Metric):
             lambda images, *drawn: log2_px[images].mean(axis=1) - middle(*drawn) / bits, (len(log2_px), *sizes)
         )
         estimates["log-likelihood"] = Estimate(of_images, "bits", "higher", len(log2_px))
-        return estimates if converged(forward, reverse) else {label: estimates[label] for label in BOUNDS}
+        if not_converged(forward, reverse, self.effective):
+            return {label: estimates[label] for label in BOUNDS}
+        return estimates
 
     def _anneal(self, evaluation: Evaluation) -> tuple[dict[str, Tensor], dict[str, Any], str]:
         """Return each chain's estimate of log Z by direction, details, and the source of the samples."""
@@ -141,14 +153,20 @@ class LogZ(Metric):
         return arrays, {"acceptance": [rate, rate_back], "passes": path.passes}, source
 
     def _samples(self, evaluation: Evaluation, generator: Generator) -> tuple[Tensor, str]:
-        """Return samples and their source: direct ones inside of the box if there are enough, else those of chains."""
+        """Return the starts of the way back (B, C, H, W) and their source.
+
+        They are direct samples of a density inside of the box if there are enough. Else half are the
+        model's samples and half test images, whose modes chains from noise may all have missed.
+        """
         import torch
 
         from jembench.data.pixels import to_float
+        from jembench.models.capabilities import capabilities
         from jembench.parts import seeds
 
         device, (low, high) = evaluation.device, evaluation.data.spec.bounds
-        if isinstance(evaluation.model, Generative) and not self.sampler:
+        has_density = "log_prob" in capabilities(evaluation.model)
+        if has_density and isinstance(evaluation.model, Generative) and not self.sampler:
             seed = int(torch.randint(2**62, (), generator=generator))
             with torch.no_grad():
                 x = evaluation.model.sample(DRAWS * self.chains, generator=seeds.seeded(seed, device))
@@ -156,8 +174,12 @@ class LogZ(Metric):
             if len(inside) == self.chains:
                 return inside, EXACT
         images, _, source, _ = evaluation.samples(Source(sampler=self.sampler))
-        chosen = torch.randperm(len(images), generator=generator)[: self.chains]
-        return to_float(images[chosen], (low, high)).to(device), source
+        test, half = evaluation.data.part("test").images, self.chains // 2
+        chosen = (
+            pool[torch.randint(len(pool), (n,), generator=generator)]
+            for pool, n in ((images, self.chains - half), (test, half))
+        )
+        return to_float(torch.cat([*chosen]), (low, high)).to(device), f"{source}+test-images"
 
 
 def log_mean_exp(values: Array) -> Array:
@@ -168,13 +190,27 @@ def log_mean_exp(values: Array) -> Array:
     return result
 
 
-def converged(forward: Array, reverse: Array) -> bool:
-    """Return whether the bounds of chains' estimates (B,) differ by at most 1.96 standard errors of their difference.
+def effective_sizes(forward: Array, reverse: Array) -> tuple[float, float]:
+    """Return the effective sample size (sum w)^2 / sum w^2 of each direction's weights (B,)."""
+    from scipy.special import logsumexp
 
-    By the delta method, the standard error of a bound is that of the mean weight, relative to it.
+    forth, back = (math.exp(2 * logsumexp(values) - logsumexp(2 * values)) for values in (forward, -reverse))
+    return forth, back
+
+
+def not_converged(forward: Array, reverse: Array, least: int) -> str:
+    """Return why the bounds of chains' estimates (B,) have not converged; empty: they have.
+
+    By the delta method, the variance of a bound is 1 / ESS - 1 / B. It is too small where the largest
+    weights were not drawn, so that a least ESS is required as well.
     """
-    import numpy as np
-
-    weights = [np.exp(values - values.max()) for values in (forward, -reverse)]
-    errors = [weight.std(ddof=1) / weight.mean() / math.sqrt(len(weight)) for weight in weights]
-    return bool(abs(log_mean_exp(forward) + log_mean_exp(-reverse)) <= Z95 * math.hypot(*errors))
+    low, high = float(log_mean_exp(forward)), -float(log_mean_exp(-reverse))
+    bounds = f"not converged: the bounds of log Z, {low:,.4g} and {high:,.4g} nats,"
+    sizes = effective_sizes(forward, reverse)
+    if min(sizes) < least:
+        found = " and ".join(f"{size:.3g}" for size in sizes)
+        return f"{bounds} have effective sample sizes of {found}, below {least:,}."
+    variances = [1 / size - 1 / len(forward) for size in sizes]
+    if abs(low - high) > Z95 * math.sqrt(sum(variances)):
+        return f"{bounds} differ by more than their errors."
+    return ""

@@ -1,12 +1,12 @@
 """Memorisation by tests on the distance of generated images to the training images, compared with that of test images.
 
-Legend: N generated images, M test images, R resamples.
+Legend: N generated images, M test images, T training images, D features, R resamples.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from jembench.interfaces import Evaluation, Measurement, Resampling
 from jembench.metrics.base import Array, Arrays, Count, Resamples
@@ -16,6 +16,8 @@ from jembench.plugin import Estimate, NotApplicable, share
 from jembench_generation.neighbours import nearest
 
 if TYPE_CHECKING:
+    from torch import Tensor, device
+
     from jembench.stats.intervals import Indices, Statistic
 
 FEW = 20
@@ -26,15 +28,20 @@ FEW = 20
 class Memorisation(FeatureMetric):
     """Memorisation by two tests on the distances of the model's samples to training images, in features.
 
-    ``ct`` is C_T of Meehan et al. (2020), arXiv:2004.05675: the score of the Mann-Whitney test that samples are further
-    from the training images than test images are, averaged over ``cells`` of k-means by their number of test images;
-    standard normal for samples as new as test images, far below 0 for copies, far above 0 for samples unlike the
-    dataset. Cells of at most 20 samples are left out. ``authentic`` is AuthPct of Alaa et al. (2022), arXiv:2102.08921:
-    the share of samples, in %, that are further from their nearest training image than another training image is.
+    ``ct`` is C_T of Meehan et al. (2020), arXiv:2004.05675: the score of the Mann-Whitney test that
+    samples are further from the training images of their cell than test images are, averaged over
+    ``cells`` of k-means by their number of test images; standard normal for samples as new as test
+    images, far below 0 for copies, far above 0 for samples unlike the dataset. Cells of at most 20
+    samples are left out. Cells and distances are of the first ``components`` principal components of
+    the training images' features, as in the code of Stein et al. (2023), arXiv:2306.04675.
+
+    ``authentic`` is AuthPct of Alaa et al. (2022), arXiv:2102.08921: the share of samples, in %, that
+    are further from their nearest training image than another training image is, in all features.
     ``features``: as for ``is``.
     """
 
     cells: Count = 3
+    components: Count = 64
     resamples: Resamples = 200
     implementation: ClassVar[str] = "jembench"
     name: ClassVar[str] = "memorisation"
@@ -45,8 +52,6 @@ class Memorisation(FeatureMetric):
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the distances and the cells of samples and test images."""
-        from sklearn.cluster import KMeans
-
         from jembench_generation.balls import nearest_others
 
         sample, device = generated(evaluation, self.features, self), evaluation.device
@@ -56,15 +61,17 @@ class Memorisation(FeatureMetric):
         require_images(len(train), self.cells + 1, "training images", self.name, "one in each cell and another")
         distance, index = nearest(sample.features.pool, train, device)
         between = nearest_others(train, 1)[0][index, 0]
-        cells = KMeans(self.cells, n_init=10, random_state=0).fit(train.numpy())
+        sets = (train, sample.features.pool, test)
+        of_samples, of_test = distances_in_cells(*sets, self.cells, self.components, device)
         arrays = {
             sample.label("authentic"): between < distance.numpy(),
-            "distance": distance.numpy(),
-            "cell": cells.predict(sample.features.pool.numpy()),
-            "test-distance": nearest(test, train, device).distance.numpy(),
-            "test-cell": cells.predict(test.numpy()),
+            "distance": of_samples.distance,
+            "cell": of_samples.cell,
+            "test-distance": of_test.distance,
+            "test-cell": of_test.cell,
         }
-        sizes = {"cells": self.cells, "test_images": len(test), "train_images": len(train)}
+        sizes = {"test_images": len(test), "train_images": len(train)}
+        sizes |= {"cells": self.cells, "components": self.components}
         return self.measurement(evaluation, arrays, parts={**sample.identity, **sizes})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:
@@ -73,6 +80,50 @@ class Memorisation(FeatureMetric):
         of_samples, of_test = ((arrays[f"{kind}distance"], arrays[f"{kind}cell"]) for kind in ("", "test-"))
         copying = Resampling(data_copying(*of_samples, *of_test), (len(of_samples[0]), len(of_test[0])))
         return {label.replace("authentic", "ct", 1): Estimate(copying), label: share(arrays[label], "higher")}
+
+
+class InCells(NamedTuple):
+    """The cell of each image, and the distance to its nearest training image in that cell."""
+
+    distance: Array  # float64 (N,)
+    cell: Array  # int (N,)
+
+
+def distances_in_cells(
+    train: Tensor, samples: Tensor, test: Tensor, cells: int, components: int, device: device
+) -> tuple[InCells, InCells]:
+    """Return the cells and distances of samples and of test images.
+
+    Args:
+        train: features of training images (T, D), which make the components and the cells.
+        samples: those of samples (N, D).
+        test: those of test images (M, D).
+        cells: number of cells of k-means.
+        components: largest number of features; more are projected to their principal components.
+        device: of the distances.
+    """
+    import numpy as np
+    import torch
+    from sklearn.cluster import KMeans
+    from sklearn.decomposition import PCA
+
+    # fewer training images than components span fewer directions
+    sets = [features.double().numpy() for features in (train, samples, test)]
+    if train.shape[1] > components:
+        projection = PCA(min(components, len(train)), svd_solver="covariance_eigh").fit(sets[0])
+        sets = [projection.transform(features) for features in sets]
+    partition = KMeans(cells, n_init=10, random_state=0).fit(sets[0])
+    of_train = partition.predict(sets[0])
+
+    def within(features: Array) -> InCells:
+        cell, distance = partition.predict(features), np.empty(len(features))
+        for number in np.unique(cell):
+            pools = features[cell == number], sets[0][of_train == number]
+            nearest_in_cell = nearest(*map(torch.from_numpy, pools), device)
+            distance[cell == number] = nearest_in_cell.distance.numpy()
+        return InCells(distance, cell)
+
+    return within(sets[1]), within(sets[2])
 
 
 def data_copying(distance: Array, cell: Array, of_test: Array, test_cell: Array) -> Statistic:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fake_evaluation import FakeEvaluation, PixelFeatures, random_images
 from scipy.stats import mannwhitneyu, norm
+from sklearn.cluster import KMeans
 
 from jembench.errors import Unavailable
 from jembench_generation.memorisation import Memorisation, data_copying, rank_score
@@ -43,14 +44,33 @@ def test_c_t_is_the_mean_of_the_cells_by_test_images_without_cells_of_few_sample
         data_copying(distance[:20], cell[:20], of_test, test_cell)(np.arange(20)[None], np.arange(80)[None])
 
 
+def c_t_from_the_definition(train, test, samples, cells, components):
+    """Distances within the cells of k-means, in principal components, scored by scipy."""
+    centre = train.mean(axis=0)
+    axes = np.linalg.svd(train - centre, full_matrices=False)[2][:components].T
+    train, test, samples = ((points - centre) @ axes for points in (train, test, samples))
+    partition = KMeans(cells, n_init=10, random_state=0).fit(train)
+    scores, weights = [], []
+    for cell in range(cells):
+        in_train, in_test, in_samples = (points[partition.predict(points) == cell] for points in (train, test, samples))
+        if len(in_samples) <= 20:
+            continue
+        of_samples, of_test = (nearest(points, in_train)[0] for points in (in_samples, in_test))
+        n, m = len(of_samples), len(of_test)
+        u = mannwhitneyu(of_samples, of_test, alternative="less").statistic
+        scores.append((u - (n * m / 2 - 0.5)) / np.sqrt(n * m * (n + m + 1) / 12))
+        weights.append(m)
+    return np.average(scores, weights=weights)
+
+
 def test_copies_are_seen_and_new_samples_are_not():
     sets = {"train": random_images(300, 0), "test": random_images(200, 1)}
     evaluation = FakeEvaluation(sets=sets, sampled=random_images(150, 2), network=PixelFeatures("net", 8))
     metric = Memorisation(resamples=50)
     new = metric.compute(evaluation)
     assert new.protocol == (
-        "memorisation:cells=3,data=toy,features=net@0,images=150,implementation=jembench,pooling=one-buffer,"
-        "selection=none,source=direct,test_images=200,train_images=300"
+        "memorisation:cells=3,components=64,data=toy,features=net@0,images=150,"
+        "implementation=jembench,pooling=one-buffer,selection=none,source=direct,test_images=200,train_images=300"
     )
     assert list(new.values) == ["ct-net", "authentic-net"]
     assert new.values["ct-net"].low < 0 < new.values["ct-net"].high
@@ -64,6 +84,8 @@ def test_copies_are_seen_and_new_samples_are_not():
     assert new.values["authentic-net"].value == pytest.approx(100 * np.mean(between.min(axis=0)[which] < distance))
     whole = Memorisation(cells=1, resamples=0).compute(evaluation).values["ct-net"]
     assert whole.value == pytest.approx(rank_score(distance, nearest(test, train)[0]))
+    in_cells = Memorisation(components=3, resamples=0).compute(evaluation).values["ct-net"]
+    assert in_cells.value == pytest.approx(c_t_from_the_definition(train, test, samples, 3, 3))
     evaluation.sampled = evaluation.sets["train"][100:250]
     copies = metric.compute(evaluation)
     assert copies.values["authentic-net"].value == 0
