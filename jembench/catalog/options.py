@@ -132,6 +132,12 @@ def built_from(
     return decorate
 
 
+def never_mirrored(factory: Factory) -> Factory:
+    """Mark the factory of a dataset whose mirrored images are of no class, such as digits: no recipe flips them."""
+    factory.never_mirrored = True  # type: ignore[attr-defined]
+    return factory
+
+
 def pretrained(factory: Factory) -> Factory:
     """Mark a factory whose models were trained elsewhere, so that they are measured without training."""
     factory.trained_elsewhere = True  # type: ignore[attr-defined]

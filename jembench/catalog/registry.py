@@ -70,6 +70,11 @@ class Resolved:
         """True for a model that was trained elsewhere."""
         return hasattr(self.factory, "trained_elsewhere")
 
+    @property
+    def is_never_mirrored(self) -> bool:
+        """True for a dataset whose images no recipe flips."""
+        return hasattr(self.factory, "never_mirrored")
+
     @cached_property
     def named(self) -> dict[str, list[Resolved]]:
         """The installed components that its options name, by option."""

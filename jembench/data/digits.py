@@ -8,6 +8,7 @@ import importlib.util
 from functools import cache
 from pathlib import Path
 
+from jembench.catalog.options import never_mirrored
 from jembench.data.datasets import LazyDataset
 from jembench.errors import JembenchError
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
@@ -17,6 +18,7 @@ _WHITE = 16  # the highest of the 17 grey levels
 _CONTENT = "42c27bf64fbeae38e858c3286e8d93d6"  # hashes of all images and of all labels, those for training first
 
 
+@never_mirrored
 def digits() -> Dataset:
     """scikit-learn's handwritten digits, bundled: 1,400 training and 397 test images of 8x8, 10 classes."""
     names = tuple(str(digit) for digit in range(10))

@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from jembench.catalog.options import Incidental
+from jembench.catalog.options import Incidental, never_mirrored
 from jembench.data.celeba import celeba as celeba
 from jembench.data.digits import digits as digits
 from jembench.data.folders import imagefolder as imagefolder
@@ -35,6 +35,7 @@ def cifar100(*, root: Root = "", download: Download = False) -> Dataset:
     return torchvision_sets.dataset("cifar100", root, download=download)
 
 
+@never_mirrored
 def svhn(*, root: Root = "", download: Download = False) -> Dataset:
     """Street View House Numbers: 73,257 training and 26,032 test images of 3x32x32, 10 classes.
 

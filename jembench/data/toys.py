@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Literal
 
+from jembench.catalog.options import never_mirrored
 from jembench.data.datasets import LazyDataset
 from jembench.interfaces import DataSpec, Split, SplitName
 
@@ -31,6 +32,7 @@ _WIDTHS: dict[Kind, float] = {"checkerboard": 0.03, "gaussians": 0.1, "images": 
 """The standard deviations of Gaussians, images and rings, and the softness of the edges of the checkerboard."""
 
 
+@never_mirrored
 def toy(*, kind: Kind) -> LazyDataset:
     """Synthetic images of known density: `toy:rings`, `toy:checkerboard`, `toy:gaussians` (2-D), `toy:images` (8x8).
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -13,7 +14,7 @@ from jembench.catalog import registry, spec, trust
 from jembench.catalog.discovery import Component
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import stable_hash
-from jembench.errors import JembenchError, SpecError
+from jembench.errors import JembenchError, Remark, SpecError
 from jembench.experiment import effects
 from jembench.experiment import recipe as recipes
 from jembench.experiment.names import Fit, Names, requested
@@ -218,13 +219,28 @@ def rebuilt(
 def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str], seed: int = 0) -> FitPlan:
     """Return the plan of a fit without clearing caches; arguments and errors as for :func:`plan_fit`."""
     data = registry.resolve("datasets", dataset)
-    chosen = recipes.load(recipe or recipes.default(model, dataset), settings)
+    chosen = _recipe(recipe or recipes.default(model, dataset), settings, data)
     if any(setting.startswith("source=") for setting in settings) or registry.resolve("models", model).is_pretrained:
         chosen = recipes.load(PRETRAINED, [text for text in settings if text.startswith(("chains.", "source="))])
     elif recipe == PRETRAINED:
         raise SpecError(f"The recipe {PRETRAINED} trains nothing, and {model} is to be trained. Choose another recipe.")
     effects.check(chosen)
     return FitPlan(model=resolve_model(model, chosen), dataset=data, recipe=chosen, seed=seed)
+
+
+def _recipe(name: str, settings: Sequence[str], data: Resolved) -> Recipe:
+    """Return a recipe, without its flips for a dataset that is never mirrored unless a setting asks for them."""
+    chosen = recipes.load(name, settings)
+    asked = any(setting.partition("=")[0].strip() == "data.flip" for setting in settings)
+    if not chosen.data.flip or asked or not data.is_never_mirrored:
+        return chosen
+    warnings.warn(
+        f"The recipe {chosen.name} flips images, and a mirrored image of {data.name} is of no class: it is trained "
+        "without flips. --set data.flip=true trains with them.",
+        Remark,
+        stacklevel=2,
+    )
+    return recipes.load(name, [*settings, "data.flip=false"])
 
 
 PRETRAINED = "pretrained"

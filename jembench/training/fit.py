@@ -30,7 +30,13 @@ from jembench.training.loop import Trainer
 SIGNAL_INTERVAL = 2.0
 """Seconds of iterations between two checks for a signal that asks training to end."""
 
-LOSSES = {"loss": "loss", "energy_data": "E(data)", "energy_samples": "E(samples)"}
+LOSSES = {
+    "loss": "loss",
+    "energy_data": "E(data)",
+    "energy_samples": "E(samples)",
+    "joint_energy_data": "E(data, y)",
+    "joint_energy_samples": "E(samples, y)",
+}
 """Columns of the history that stand beside the progress, with their words."""
 
 _MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
@@ -312,7 +318,7 @@ def _window(run: _Run, shown: Phase) -> tuple[list[dict[str, float]], Starts | N
     row |= {name: sum(each[name] for each in rows) / len(rows) for name in rows[0]}
     row |= {f"{name}_start": value for name, value in (starts._asdict() if starts else {}).items()}
     run.history.append(row)
-    words = [f"{LOSSES[key]} {row[name]:.3f}" for name in row if (key := name.removeprefix("joint_")) in LOSSES]
+    words = [f"{LOSSES[name]} {value:.3f}" for name, value in row.items() if name in LOSSES]
     shown.text = f"{guard.TRAINING}, {' '.join(words)}"
     return rows, starts
 

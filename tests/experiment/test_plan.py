@@ -1,15 +1,17 @@
 """Plans: what is crossed, and what makes a fit or a cell another one."""
 
+import dataclasses
 import inspect
+import warnings
 
 import pytest
 
 from jembench.catalog import discovery, options, registry
-from jembench.errors import SpecError
+from jembench.errors import Remark, SpecError
 from jembench.experiment import recipe as recipes
 from jembench.experiment import suite
 from jembench.experiment.crossing import make_plan
-from jembench.experiment.plan import resolve_model
+from jembench.experiment.plan import plan_fit, resolve_model
 from jembench.experiment.suite import Run, Suite
 from jembench.sampling import factories as samplers
 
@@ -262,3 +264,42 @@ def test_a_recipe_without_chains_names_no_sampler():
     (fit,) = make_plan(suite_of(["digits"], models=["glow"], metrics=["accuracy"])).fits
     assert fit.sampler is None
     assert {component.name for component in fit.components} == {"glow", "digits"}
+
+
+# --- datasets that are never mirrored ---------------------------------------------------------------------------------
+
+
+def has_flips(model, dataset, *settings, recipe=None):
+    """Return the label of the recipe of a fit, and whether its images are flipped."""
+    with warnings.catch_warnings(record=True) as remarks:
+        warnings.simplefilter("always", Remark)
+        chosen = plan_fit(model, dataset, recipe, settings).recipe
+    return chosen.label, chosen.data.flip, [str(remark.message) for remark in remarks]
+
+
+@pytest.mark.parametrize("name", [name for name in recipes.names() if recipes.load(name).data.flip])
+@pytest.mark.parametrize("dataset", ["svhn", "digits", "toy:rings"])
+def test_no_recipe_flips_digits_or_toys(name, dataset):
+    label, flips, remarks = has_flips("baseline", dataset, recipe=name)
+    assert not flips
+    assert label.endswith("data.flip=false")
+    assert any(f"The recipe {name} flips images" in remark for remark in remarks)
+    assert has_flips("baseline", "cifar10", recipe=name) == (name, True, [])
+
+
+def test_flips_that_a_setting_asks_for_are_kept():
+    assert has_flips("baseline", "svhn", "data.flip=true", recipe="code") == ("code", True, [])
+
+
+@pytest.mark.filterwarnings("ignore::jembench.errors.Remark")
+@pytest.mark.parametrize("name", suite.names())
+def test_no_suite_flips_svhn(name):
+    plan = make_plan(suite.load(name).replaced(datasets=["svhn"]))
+    assert not [fit.recipe.label for fit in plan.fits if fit.recipe.data.flip]
+
+
+@pytest.mark.parametrize(("name", "held"), [("svhn-code", "code"), ("svhn-4000-labels", "paper-4000-labels")])
+def test_recipes_for_svhn_are_those_of_photographs_without_flips(name, held):
+    of_svhn, photographs = recipes.load(name), recipes.load(held)
+    data = dataclasses.replace(of_svhn.data, flip=True)
+    assert dataclasses.replace(of_svhn, data=data, name=held, title=photographs.title) == photographs

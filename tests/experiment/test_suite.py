@@ -17,6 +17,8 @@ from jembench.store.fits import FitRecord
 from jembench.store.outcome import FitKey
 from jembench.store.store import Store
 
+pytestmark = pytest.mark.filterwarnings("ignore:The recipe .* flips images:jembench.errors.Remark")
+
 ANY = "jembench.sampling.factories:sgld"
 OTHER = "jembench.sampling.factories:proximal"
 """Models' factories as far as planning can tell: they are imported, and never called."""
@@ -111,7 +113,7 @@ def test_the_command_line_stands_in_place_of_what_blocks_say(installed):
     digits = few.replaced(datasets=["jembench/digits"], metrics=["ece"], seeds=[5])
     settings = ["epochs=1", "chains.sampler=sgld:steps=2", "ece.bins=4"]
     plan = make_plan(digits, recipe="code", settings=settings, limit=3)
-    label = "code+epochs=1+chains.sampler=sgld:steps=2"
+    label = "code+epochs=1+data.flip=false+chains.sampler=sgld:steps=2"
     assert fits_of(plan) == [("digits", ANY, label, 5)]
     assert [(str(cell.metric), cell.limit) for cell in plan.cells] == [("ece:bins=4", 3)]
     assert plan.names == {("", label): "short-run"}

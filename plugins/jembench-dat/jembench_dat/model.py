@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from jembench.interfaces import Batch, Chains, DataSpec, Energies, Loss, Negatives
-from jembench.parts import execution, joint_energy, marginal_energy, threat
+from jembench.parts import execution, marginal_energy, threat
 from jembench_dat import Logit
 from jembench_dat.curriculum import auroc
 
@@ -112,7 +112,7 @@ class DAT(threat.AttackedModel):
             energies["energy"] = Energies(marginal_energy(data), marginal_energy(samples))
         if self.logit != "marginal":
             assert y_samples is not None
-            energies["joint_energy"] = Energies(joint_energy(data, y), joint_energy(samples, y_samples))
+            energies["joint_energy"] = Energies(_joint_energy(data, y), _joint_energy(samples, y_samples))
         return energies
 
     def _attacked(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:
@@ -123,3 +123,8 @@ class DAT(threat.AttackedModel):
             return F.cross_entropy(self.logits_of_unit(unit), y, reduction="sum")
 
         return self.attacked(self.attack, self.unit(x), loss) * (high - low) + low
+
+
+def _joint_energy(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"]) -> Float[Tensor, " B"]:
+    """Return E(x, y) = -f(x)[y]."""
+    return -logits.gather(1, y[:, None]).squeeze(1)
