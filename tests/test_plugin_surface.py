@@ -75,6 +75,7 @@ BESIDE = {
         "jembench.stats.intervals",
     },
     "jembench-jem": {"jembench.models"},
+    "jembench-zoo": {"jembench.errors", "jembench.models"},
     "jembench-ray": {
         "jembench.interfaces.running",
         "jembench.store.fits",
@@ -177,7 +178,10 @@ def test_an_author_faces_few_names():
 
 OPTIONAL = re.compile(r"(?:getattr|hasattr)\((?!self, )[^,()]*(?:\(\))?, \"([a-z_]+)\"")
 COMPONENTS = ("data", "experiment", "metrics", "models", "running", "sampling", "training")
-NOT_OF_COMPONENTS = {"inner_exception", "sched_getaffinity", "getloadavg", "__file__", "__metadata__"}
+NOT_OF_COMPONENTS = {
+    *("inner_exception", "sched_getaffinity", "getloadavg", "__file__", "__metadata__"),
+    *("n_frames", "tile"),  # of Pillow's images
+}
 
 
 def test_an_optional_attribute_of_a_component_is_declared_in_its_protocol():

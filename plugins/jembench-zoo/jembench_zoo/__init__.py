@@ -13,14 +13,25 @@ if TYPE_CHECKING:
     from jembench_zoo.networks import LibraryClassifier
 
 
+_OF_FOLDER = ("config.json", "preprocessor_config.json", "*.safetensors", "*.bin")
+"""The files of a folder of transformers that decide what a network computes."""
+
+
 def _weights_file(text: str) -> Mapping[str, Path]:
+    if text in ("none", "cache"):
+        return {}
     path = Path(text).expanduser()
-    return {} if text in ("none", "cache") else {"": path / "model.safetensors" if path.is_dir() else path}
+    if not path.is_dir():
+        return {"": path}
+    files = [file for pattern in _OF_FOLDER for file in path.glob(pattern)]
+    return {file.name: file for file in files} or {"": path / "model.safetensors"}
 
 
 def _config_file(text: str) -> Mapping[str, Path]:
-    config = Path(text).expanduser() / "config.json"
-    return {"": config} if config.is_file() else {}
+    """Return the files of a folder; one alone has no name, which is part of the identity."""
+    folder = Path(text).expanduser()
+    files = {name: folder / name for name in _OF_FOLDER[:2] if (folder / name).is_file()}
+    return files if len(files) > 1 else dict(zip([""], files.values(), strict=False))
 
 
 Weights = Annotated[str, Content(_weights_file)]

@@ -7,59 +7,88 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+import dataclasses
 import difflib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence, Set
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from jembench.errors import Remark
 from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
+from jembench.models import importing
 from jembench.parts import LogitModel, hybrid_loss
 from jembench.parts import Weights as LossWeights
 from jembench.plugin import SpecError, Unavailable
+from jembench_zoo.labels import outputs_of_classes
+from jembench_zoo.preparation import (
+    Preparation,
+    Reference,
+    of_processor,
+    of_transform,
+    remark_on,
+)
 
 _SMALLEST = 32  # pixels: what networks for photographs reduce to one position
-_NO_CODE = {"trust_remote_code": False}
-"""An option of transformers: code in a folder is refused. By default it asks at the terminal whether to run it."""
-
 _IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_HALVES = (0.5, 0.5, 0.5)
+
+_OF_TENSORFLOW = ("googlenet", "inception_v3")
+"""Networks of torchvision whose weights expect images that they normalise again."""
 
 
 class LibraryClassifier(LogitModel):
-    """A network for colour images of one size, trained by cross-entropy on the images of a dataset.
+    """A network for colour images, trained by cross-entropy on the images of a dataset.
 
     Args:
-        net: (B, 3, size, size) -> (B, K), or to an object with these as ``logits``.
+        net: (B, 3, H, W) -> logits of its own classes, or to an object with these as ``logits``.
         data: the description of the images; grey ones are shown as three equal channels.
-        size: height and width to which images are scaled, in pixels.
-        mean: of the three channels, for images in [0, 1].
-        std: of the three channels.
+        preparation: the size, crop and normalisation of the images.
+        outputs: the place of each class of the data among the logits of the network; None: all.
     """
 
     chains: Chains = "none"
 
-    def __init__(self, net: nn.Module, data: DataSpec, size: int, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(
+        self,
+        net: nn.Module,
+        data: DataSpec,
+        preparation: Preparation,
+        outputs: Sequence[int] | None = None,
+    ) -> None:
         super().__init__(net)
-        self.bounds, self.size = data.bounds, size
-        self.register_buffer("mean", torch.tensor(mean).view(3, 1, 1), persistent=False)
-        self.register_buffer("std", torch.tensor(std).view(3, 1, 1), persistent=False)
+        self.bounds, self.preparation = data.bounds, preparation
+        self.outputs = None if outputs is None else list(outputs)
+        mean, std = torch.tensor(preparation.mean), torch.tensor(preparation.std)
+        self.register_buffer("mean", mean.view(3, 1, 1), persistent=False)
+        self.register_buffer("std", std.view(3, 1, 1), persistent=False)
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
         low, high = self.bounds
-        if x.shape[-2:] != (self.size, self.size):
-            x = F.interpolate(x, (self.size, self.size), mode="bilinear", antialias=max(x.shape[-2:]) > self.size)
-        return super().forward(((x - low) / (high - low) - self.mean) / self.std)
+        unit = self.preparation.fit((x - low) / (high - low)).expand(-1, 3, -1, -1)
+        if self.preparation.order != (0, 1, 2):
+            unit = unit[:, list(self.preparation.order)]
+        logits = super().forward((unit - self.mean) / self.std)
+        return logits if self.outputs is None else logits[:, self.outputs]
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return CE(f(x_l), y_l)."""
         return hybrid_loss(self, batch, negatives, LossWeights(cross_entropy=1))
+
+
+class Pretrained(NamedTuple):
+    """Weights of a file, and what its library says of them."""
+
+    file: Path
+    names: Sequence[str] = ()  # of the outputs
+    reference: Reference | None = None  # the library's own preparation of a picture
 
 
 def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
@@ -73,14 +102,27 @@ def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> Libra
     if not timm.is_model(model):
         raise _no_network("timm", model, timm.list_models())
     config = timm.get_pretrained_cfg(model)
-    size = _size(data, size, weights, config.input_size[-1])
-    for options in ({"img_size": size}, {}):  # only networks with positions have the option
-        with suppress(TypeError), _fitting(f"timm:{model}", size):
-            net = timm.create_model(model, num_classes=data.num_classes, **options)
-            break
-    if weights == "cache":
-        weights = _cached(config.hf_hub_id or model)
-    return _adapted(f"timm:{model}", net, data, size, config.mean, config.std, weights)
+    pretrained: Pretrained | None = None
+    if weights == "none":
+        size = _size(data, size)
+        preparation = _plain(size, config.mean, config.std)
+    else:
+        file = _cached(config.hf_hub_id or model) if weights == "cache" else weights
+        settings = timm.data.resolve_data_config(pretrained_cfg=config.to_dict())
+        transform = timm.data.create_transform(**settings, is_training=False)
+        preparation, reference = of_transform(transform, *_geometry(settings), data.shape)
+        names = config.label_names or _names_of_imagenet(config.num_classes)
+        pretrained = Pretrained(Path(file).expanduser(), names, reference)
+        preparation, size = _sized(preparation, size)
+
+    def build(classes: int) -> nn.Module:
+        for options in ({"img_size": size}, {}):  # only networks with positions have the option
+            with suppress(TypeError), _fitting(f"timm:{model}", size):
+                net: nn.Module = timm.create_model(model, num_classes=classes, **options)
+                break
+        return net
+
+    return _adapted(f"timm:{model}", build, data, preparation, pretrained)
 
 
 def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
@@ -89,43 +131,83 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
     known = models.list_models(models)
     if model not in known:
         raise _no_network("torchvision", model, known)
-    default = models.get_model_weights(model).DEFAULT
-    size = _size(data, size, weights, default.transforms().crop_size[0])
-    has_positions = "image_size" in inspect.signature(models.get_model_builder(model)).parameters
-    options = {"image_size": size} if has_positions or model.startswith("vit_") else {}
-    with _fitting(f"torchvision:{model}", size):
-        net = models.get_model(model, weights=None, num_classes=data.num_classes, **options)
-    if weights == "cache":
-        file = Path(torch.hub.get_dir()) / "checkpoints" / default.url.rpartition("/")[2]
-        if not file.is_file():
-            raise Unavailable(f"The weights of {model} are not in torch's cache: fetch {default.url} to {file}.")
-        weights = str(file)
-    return _adapted(f"torchvision:{model}", net, data, size, *_IMAGENET, weights)
+    published = models.get_model_weights(model)
+    options: dict[str, Any] = {}
+    pretrained: Pretrained | None = None
+    if weights == "none":
+        size = _size(data, size)
+        preparation = _plain(size, *_IMAGENET)
+    else:
+        file = Path(weights).expanduser()
+        if weights == "cache":
+            file = Path(torch.hub.get_dir()) / "checkpoints" / Path(published.DEFAULT.url).name
+            if not file.is_file():
+                raise Unavailable(
+                    f"The weights of {model} are not in torch's cache: fetch {published.DEFAULT.url} to {file}."
+                )
+        of_file = [each for each in published if Path(each.url).name == file.name]
+        entry = of_file[0] if of_file else published.DEFAULT
+        transform = entry.transforms()
+        method = transform.interpolation.value
+        sizes = transform.resize_size[0], transform.crop_size[0]
+        preparation, reference = of_transform(transform, *sizes, method, data.shape)
+        pretrained = Pretrained(file, entry.meta["categories"], reference)
+        preparation, size = _sized(preparation, size)
+        options = {"transform_input": True} if model in _OF_TENSORFLOW else {}
+    parameters = inspect.signature(models.get_model_builder(model)).parameters
+    if "image_size" in parameters or model.startswith("vit_"):
+        options["image_size"] = size
+
+    def build(classes: int) -> nn.Module:
+        with _fitting(f"torchvision:{model}", size):
+            net: nn.Module = models.get_model(model, weights=None, num_classes=classes, **options)
+        return net
+
+    return _adapted(f"torchvision:{model}", build, data, preparation, pretrained)
 
 
 def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
     """Return an image classifier of transformers; errors as for :func:`of_timm`."""
     transformers = _library("transformers", "hf")
-    transformers.logging.set_verbosity_error()  # its report of replaced last layers and its bars are no part of a run
+    transformers.logging.set_verbosity_error()  # replaced last layers and bars are no part of a run
     transformers.logging.disable_progress_bar()
-    folder = Path(model).expanduser()
+    folder, name = Path(model).expanduser(), f"hf:{model}"
+    local = {"local_files_only": True, "trust_remote_code": False}
     try:
         if folder.is_dir() or "/" in model:
-            config = transformers.AutoConfig.from_pretrained(str(folder), local_files_only=True, **_NO_CODE)
+            config = transformers.AutoConfig.from_pretrained(str(folder), **local)
         else:
             config = transformers.AutoConfig.for_model(model)
-        native = getattr(config, "image_size", 224)
-        config.num_labels, size = data.num_classes, _size(data, size, weights, native)
-        if hasattr(config, "image_size"):
+        config.architectures = config.architectures or []  # None is an error of some families
+        if weights == "none":
+            size = _size(data, size)
+            config.num_labels = data.num_classes
+            if hasattr(config, "image_size"):
+                config.image_size = size
+            net = transformers.AutoModelForImageClassification.from_config(config)
+            return _tried(name, net, data, _plain(size, _HALVES, _HALVES), None)
+
+        source = str(folder) if weights == "cache" else str(Path(weights).expanduser())
+        labelled = config
+        if Path(source, "config.json").is_file():
+            labelled = transformers.AutoConfig.from_pretrained(source, **local)
+        preparation, reference = _of_auto_processor(transformers, [source, str(folder)], config, data)
+        if size:
+            reference = None
+        preparation, size = _sized(preparation, size)
+        if size and hasattr(config, "image_size"):
             config.image_size = size
-        net = transformers.AutoModelForImageClassification.from_config(config, **_NO_CODE)
-        if weights != "none":  # transformers renames tensors as it loads them
-            source = model if weights == "cache" else str(Path(weights).expanduser())
-            net, report = type(net).from_pretrained(
-                source, config=config, local_files_only=True, ignore_mismatched_sizes=True, output_loading_info=True
-            )
-            lacking = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
-            _check_lacking(f"hf:{model}", source, lacking, net.state_dict(), data.num_classes)
+        names = [labelled.id2label[place] for place in range(labelled.num_labels)]
+        outputs = outputs_of_classes(name, names, labelled.num_labels, data)
+        config.num_labels = labelled.num_labels if outputs else data.num_classes
+        build = transformers.AutoModelForImageClassification.from_config
+        net, report = type(build(config)).from_pretrained(  # it renames tensors as it loads them
+            source,
+            config=config,
+            local_files_only=True,
+            ignore_mismatched_sizes=True,
+            output_loading_info=True,
+        )
     except OSError as error:
         raise Unavailable(
             f"{model} and its weights are neither a folder nor in the cache: run `hf download {model}`."
@@ -133,9 +215,59 @@ def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) 
     except ValueError as error:
         reason = str(error).partition("\n")[0].partition(". ")[0].rstrip(".")
         raise SpecError(
-            f"hf:{model} is no image classifier of transformers: {reason}. Write hf:vit, for example."
+            f"{name} is no image classifier of transformers: {reason}. Write hf:vit, for example."
         ) from error
-    return _adapted(f"hf:{model}", net, data, size, (0.5,) * 3, (0.5,) * 3, "none")
+    lacking = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
+    config.num_labels += 1
+    _check_lacking(name, source, lacking, net, build(config), new_head=outputs is None)
+    remark_on(name, preparation, reference, data.shape)
+    return _tried(name, net, data, preparation, outputs)
+
+
+def _of_auto_processor(
+    transformers: Any, sources: Sequence[str], config: Any, data: DataSpec
+) -> tuple[Preparation, Reference | None]:
+    """Return the preparation of the first source that has one; else, with a remark, halves."""
+    for source in sources:
+        with suppress(OSError, ValueError):  # as it has none
+            processor = transformers.AutoImageProcessor.from_pretrained(
+                source, local_files_only=True, trust_remote_code=False
+            )
+            return of_processor(processor, data.shape)
+    warnings.warn(
+        f"{sources[0]} has no preprocessor_config.json: its mean and standard deviation are taken to "
+        "be .5. Copy the file from where the weights are from.",
+        Remark,
+        stacklevel=2,
+    )
+    size = getattr(config, "image_size", 224)
+    return Preparation(resize=(size, size)), None
+
+
+def _geometry(settings: Mapping[str, Any]) -> tuple[int | tuple[int, int], int, str]:
+    """Return the size of a resize and of a crop, and the filter, in timm's settings."""
+    _, height, width = settings["input_size"]
+    scaled = int(height / settings["crop_pct"]), int(width / settings["crop_pct"])
+    is_square = scaled[0] == scaled[1] and settings["crop_mode"] != "squash"
+    return scaled[0] if is_square else scaled, height, settings["interpolation"]
+
+
+def _names_of_imagenet(classes: int) -> Sequence[str]:
+    """Return the WordNet ids of ImageNet's classes, in the order of timm's outputs; () for others."""
+    info = import_module("timm.data")
+    subset = info.infer_imagenet_subset({"num_classes": classes})
+    return info.ImageNetInfo(subset).label_names() if subset else ()
+
+
+def _plain(size: int, mean: Sequence[float], std: Sequence[float]) -> Preparation:
+    return Preparation(resize=(size, size), mean=tuple(mean), std=tuple(std))
+
+
+def _sized(preparation: Preparation, size: int | None) -> tuple[Preparation, int]:
+    """Return the preparation with a size that the user chose, and the size of its images."""
+    if size:
+        preparation = dataclasses.replace(preparation, resize=(size, size), crop=None)
+    return preparation, preparation.size
 
 
 def _library(name: str, extra: str) -> Any:
@@ -160,19 +292,10 @@ def _fitting(name: str, size: int) -> Iterator[None]:
         raise SpecError(f"{name} fails for images of {size} pixels: {reason}. Give another size=, as 224.") from error
 
 
-def _size(data: DataSpec, size: int | None, weights: str, native: int) -> int:
-    """Return the size of images for the network: as asked for, as the weights were trained, or as the images are.
-
-    Raises:
-        SpecError: if the images are unlabelled, or neither grey nor coloured.
-    """
-    channels, height, width = data.shape
-    if data.num_classes < 1 or channels not in (1, 3):
-        raise SpecError(
-            f"{data.name} has {channels} channels and {data.num_classes} classes; networks of libraries need labelled "
-            "images of 1 or 3 channels. Choose another dataset."
-        )
-    return size or (max(_SMALLEST, height, width) if weights == "none" else native)
+def _size(data: DataSpec, size: int | None) -> int:
+    """Return the size of images for a network without weights: as asked for, or as they are."""
+    _, height, width = data.shape
+    return size or max(_SMALLEST, height, width)
 
 
 def _cached(repository: str) -> str:
@@ -183,44 +306,107 @@ def _cached(repository: str) -> str:
 
 
 def _adapted(
-    name: str, net: nn.Module, data: DataSpec, size: int, mean: Sequence[float], std: Sequence[float], weights: str
+    name: str,
+    build: Callable[[int], nn.Module],
+    data: DataSpec,
+    preparation: Preparation,
+    pretrained: Pretrained | None,
+) -> LibraryClassifier:
+    """Return the model of a network, with weights if there are any.
+
+    Args:
+        name: of the model, for errors.
+        build: makes the network for a number of classes.
+        data: the description of the images.
+        preparation: of the images.
+        pretrained: the weights; their last layer stays if its outputs have the classes of the data.
+    """
+    net = build(data.num_classes)
+    if pretrained is None:
+        return _tried(name, net, data, preparation, None)
+    content = importing.read(pretrained.file)
+    found = importing.unwrapped(importing.state_dict(content, pretrained.file))
+    number = _number_of_outputs(net, found, data.num_classes)
+    names = pretrained.names if len(pretrained.names) == number else ()
+    outputs = outputs_of_classes(name, names, number, data)
+    if outputs and number != data.num_classes:
+        net = build(number)
+    own = net.state_dict()
+    fitting = {key: found[key] for key in own if key in found and found[key].shape == own[key].shape}
+    lacking = own.keys() - fitting.keys()
+    with torch.random.fork_rng(devices=[]):
+        wider = build((number if outputs else data.num_classes) + 1)
+    _check_lacking(name, str(pretrained.file), lacking, net, wider, new_head=outputs is None)
+    net.load_state_dict(fitting, strict=False)
+    remark_on(name, preparation, pretrained.reference, data.shape)
+    return _tried(name, net, data, preparation, outputs)
+
+
+def _number_of_outputs(net: nn.Module, found: Mapping[str, Tensor], classes: int) -> int:
+    """Return the number of outputs that weights have, where only their last layer differs."""
+    own = net.state_dict()
+    shared = [key for key in own if key in found and own[key].ndim and found[key].ndim]
+    numbers = {
+        len(found[key])
+        for key in shared
+        if found[key].shape != own[key].shape and found[key].shape[1:] == own[key].shape[1:]
+    }
+    return numbers.pop() if len(numbers) == 1 else classes
+
+
+def _tried(
+    name: str,
+    net: nn.Module,
+    data: DataSpec,
+    preparation: Preparation,
+    outputs: Sequence[int] | None,
 ) -> LibraryClassifier:
     """Return the model of a network that was tried on two images.
 
-    Args:
-        weights: "none", or a file; the last layer stays as it is if the numbers of classes differ.
+    Raises:
+        SpecError: if it fails on them, or does not give a logit per class.
     """
-    if weights != "none":
-        _load(name, net, data.num_classes, Path(weights).expanduser())
-    model = LibraryClassifier(net, data, size, mean, std).eval()
-    with _fitting(name, size), torch.no_grad():
-        model(torch.zeros(2, *data.shape))
+    if data.num_classes < 1 or data.shape[0] not in (1, 3):
+        raise SpecError(
+            f"{data.name} has {data.shape[0]} channels and {data.num_classes} classes; networks of libraries need "
+            "labelled images of 1 or 3 channels. Choose another dataset."
+        )
+    model = LibraryClassifier(net, data, preparation, outputs).eval()
+    with _fitting(name, preparation.size), torch.no_grad():
+        logits = model(torch.zeros(2, *data.shape))
+    shape = tuple(logits.shape) if isinstance(logits, Tensor) else type(logits).__name__
+    if shape != (2, data.num_classes):
+        raise SpecError(
+            f"{name} gives {shape} for two images of {data.name}, and a classifier gives one logit "
+            f"per class, (2, {data.num_classes}). Choose another network."
+        )
     return model.train()
 
 
-def _load(name: str, net: nn.Module, classes: int, file: Path) -> None:
-    try:
-        if file.suffix == ".safetensors":
-            found = import_module("safetensors.torch").load_file(file)
-        else:
-            found = torch.load(file, map_location="cpu", weights_only=True)
-    except Exception as error:  # of a damaged file, which has no one class
-        raise Unavailable(f"The weights {file} cannot be read: {error}") from error
-    own = net.state_dict()
-    fitting = {key: found[key] for key in own if key in found and found[key].shape == own[key].shape}
-    _check_lacking(name, str(file), own.keys() - fitting.keys(), own, classes)
-    net.load_state_dict(fitting, strict=False)
+def _check_lacking(
+    name: str, source: str, lacking: Set[str], net: nn.Module, wider: nn.Module, *, new_head: bool
+) -> None:
+    """Check that weights lack nothing but the last layer, whose weights are then drawn at random.
 
-
-def _check_lacking(name: str, source: str, lacking: Set[str], own: Mapping[str, Tensor], classes: int) -> None:
-    """Check that weights lack nothing but the last layer, whose weights are drawn for other classes.
+    Args:
+        name: of the model.
+        source: of the weights.
+        lacking: names of tensors that are missing, or have another shape.
+        net: the network.
+        wider: the same network for one class more, by which the last layer is known.
+        new_head: whether the user knows of the new last layer.
 
     Raises:
         SpecError: if other tensors are missing or have other shapes.
     """
-    missing = sorted(key for key in lacking if own[key].ndim and len(own[key]) != classes)
+    own, other = net.state_dict(), wider.state_dict()
+    head = {key for key in own if own[key].shape != other[key].shape}
+    missing = sorted(key for key in lacking - head if own[key].ndim)
     if missing:
         raise SpecError(
             f"The weights {source} do not fit {name}: {len(missing)} of {len(own)} tensors differ or are missing, "
             f"first {missing[0]}. Give the weights of this network, and the size they were trained with (size=224)."
         )
+    if lacking & head and not new_head:
+        text = f"The weights {source} lack the last layer of {name}, which is drawn at random."
+        warnings.warn(text, Remark, stacklevel=2)

@@ -12,10 +12,11 @@ from torch.nn import functional as F
 
 from jembench import seeds
 from jembench.catalog import registry, spec
-from jembench.errors import SpecError, Unavailable
+from jembench.errors import Remark, SpecError, Unavailable
 from jembench.interfaces import DataSpec
 from jembench.testing import check_model, parametrize
 from jembench_zoo import networks
+from jembench_zoo.preparation import Preparation
 
 DIGITS = DataSpec(name="digits", shape=(1, 8, 8), num_classes=10)
 COLOURED = DataSpec(name="coloured", shape=(3, 8, 8), num_classes=4, bounds=(0.0, 1.0))
@@ -68,7 +69,8 @@ def test_any_library_gives_a_classifier_of_the_data(text, data):
 
 
 def test_images_are_scaled_normalised_and_coloured():
-    model = networks.LibraryClassifier(torch.nn.Flatten(), DIGITS, 16, (0.5, 0.25, 0.0), (0.5, 0.25, 1.0))
+    form = Preparation(resize=(16, 16), mean=(0.5, 0.25, 0.0), std=(0.5, 0.25, 1.0))
+    model = networks.LibraryClassifier(torch.nn.Flatten(), DIGITS, form)
     x = torch.rand(2, 1, 8, 8) * 2 - 1
     unit = F.interpolate((x + 1) / 2, (16, 16), mode="bilinear")
     expected = torch.cat([(unit - 0.5) / 0.5, (unit - 0.25) / 0.25, unit], dim=1).flatten(1)
@@ -81,7 +83,9 @@ def test_weights_of_a_file_are_taken_except_of_other_classes(library, tmp_path):
     trained = make(name, COLOURED).net.state_dict()
     trained = {key: value + 1 for key, value in trained.items()}
     torch.save(trained, tmp_path / "a.pth")
-    found = make(f"{name},size=32,weights={tmp_path / 'a.pth'}").net.state_dict()
+    with pytest.warns(Remark) as said:
+        found = make(f"{name},size=32,weights={tmp_path / 'a.pth'}").net.state_dict()
+    assert any("10 classes: its last layer is drawn" in str(each.message) for each in said)
     last = [key for key in found if found[key].shape[:1] == (10,)]
     assert last
     for key in found.keys() - set(last):
@@ -92,14 +96,19 @@ def test_weights_of_a_file_are_taken_except_of_other_classes(library, tmp_path):
 def test_weights_of_a_folder_of_transformers(tmp_path):
     trained = make(f"hf:{VIT}", COLOURED).net
     trained.save_pretrained(tmp_path)
-    found = make(f"hf:{tmp_path},weights={tmp_path}").net
+    with pytest.warns(Remark) as said:
+        found = make(f"hf:{tmp_path},weights={tmp_path}").net
+    assert any("10 classes: its last layer is drawn" in str(each.message) for each in said)
     for key, value in found.vit.state_dict().items():
         torch.testing.assert_close(value, trained.vit.state_dict()[key])
 
 
 def test_weights_of_another_network_are_refused(tmp_path):
     torch.save({"x": torch.zeros(1)}, tmp_path / "a.pth")
-    with pytest.raises(SpecError, match=r"do not fit torchvision:resnet18: .* differ or are missing"):
+    with (
+        pytest.warns(Remark),
+        pytest.raises(SpecError, match=r"do not fit torchvision:resnet18: .* differ or are missing"),
+    ):
         make(f"torchvision:resnet18,weights={tmp_path / 'a.pth'}")
 
 

@@ -1,0 +1,119 @@
+"""The outputs of a pretrained network that are the classes of a dataset, by their names."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
+
+from jembench.errors import Remark
+from jembench.interfaces import DataSpec
+from jembench.plugin import SpecError
+
+_NUMBERED = re.compile(r"(label|class)?[\W_]*\d+", re.IGNORECASE)
+"""Names that libraries make up where none were given: LABEL_0."""
+
+_WORDNET = re.compile(r"n\d{8}")
+
+
+def outputs_of_classes(name: str, names: Sequence[str], number: int, data: DataSpec) -> tuple[int, ...] | None:
+    """Return the output of each class of a dataset; None: the network gets a new last layer.
+
+    Args:
+        name: of the network, for errors.
+        names: of its outputs; empty: they are not known.
+        number: of its outputs.
+        data: the dataset.
+
+    Raises:
+        SpecError: if there are as many outputs as classes, and their names agree in part or do not
+            tell them apart.
+    """
+    classes = data.class_names
+    made_up = all(_NUMBERED.fullmatch(each) for each in names) and not {*names} >= {*classes}
+    places = _find(() if made_up else names, classes)
+    unclear = [each for each, found in zip(classes, places, strict=True) if len(found) != 1]
+    chosen = [found[0] for found in places if found]
+    if classes and not unclear and len({*chosen}) == len(classes):
+        if chosen != list(range(number)):
+            pairs = [f"{each} ({place})" for each, place in zip(classes, chosen, strict=True)]
+            _remark(f"{name} has {number:,} outputs, taken by name: {_some(pairs)}.")
+        return tuple(chosen)
+    if number == data.num_classes and chosen:
+        raise SpecError(
+            f"{name} has the outputs {_some(names)}, and {data.name} the classes {_some(classes)}. "
+            f"Not told apart by name: {_some(unclear or classes)}. So the order of the outputs is not "
+            "known. Name the folders of the classes as the network does (id2label in config.json)."
+        )
+    if number == data.num_classes:
+        order = f" as they are sorted: {_some(classes)}" if classes else ""
+        _remark(f"{name} does not name its outputs, which are taken for the classes{order}.")
+        return tuple(range(number))
+    named = f", of which {len(chosen)} are named as outputs are" if chosen else ""
+    _remark(
+        f"{name} has {number:,} outputs, and {data.name} {data.num_classes} classes{named}: its last "
+        "layer is drawn at random."
+    )
+    return None
+
+
+def _find(names: Sequence[str], classes: Sequence[str]) -> list[Sequence[int]]:
+    """Return the outputs with the name of each class: the whole name, else the first synonym."""
+    wordnet = _wordnet([*names, *classes])
+    if _is_of_imagenet(names, wordnet):
+        names = [*wordnet]
+    exact = _places(names, str)
+    described = [wordnet.get(each, each) for each in names]
+    whole, first = _places(described, _folded), _places(described, _first)
+    found: list[Sequence[int]] = []
+    for each in classes:
+        text = wordnet.get(each, each)
+        found.append(
+            exact.get(each) or whole.get(_folded(text)) or first.get(_folded(text)) or first.get(_first(text)) or ()
+        )
+    return found
+
+
+def _places(names: Sequence[str], key: Callable[[str], str]) -> Mapping[str, Sequence[int]]:
+    """Return the places of names by their keys."""
+    places: dict[str, list[int]] = {}
+    for place, each in enumerate(names):
+        places.setdefault(key(each), []).append(place)
+    return places
+
+
+def _wordnet(names: Sequence[str]) -> Mapping[str, str]:
+    """Return the descriptions of ImageNet's WordNet ids; {} if no name is one, or without timm."""
+    if not any(map(_WORDNET.fullmatch, names)):
+        return {}
+    try:
+        info = import_module("timm.data").ImageNetInfo()
+    except ImportError:
+        return {}
+    return dict(zip(info.label_names(), info.label_descriptions(), strict=True))
+
+
+def _is_of_imagenet(names: Sequence[str], wordnet: Mapping[str, str]) -> bool:
+    """Return whether names are ImageNet's in its order; libraries spell one in a hundred otherwise."""
+    if not wordnet or len(names) != len(wordnet):
+        return False
+    alike = sum(map(str.__eq__, map(_first, names), map(_first, wordnet.values())))
+    return alike >= 0.99 * len(names)
+
+
+def _first(name: str) -> str:
+    return _folded(name.partition(",")[0])
+
+
+def _folded(name: str) -> str:
+    return re.sub(r"[\W_]+", " ", name).strip().casefold()
+
+
+def _some(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more
+
+
+def _remark(text: str) -> None:
+    warnings.warn(text, Remark, stacklevel=3)

@@ -1,0 +1,208 @@
+"""The preparation of images for a pretrained network, read from its library.
+
+A library prepares an image by a function from a picture to a tensor. Its normalisation is read from
+what that function makes of pictures of one colour, so that no option of it can be missed; its
+resizing and cropping from its settings. Both are compared with the function itself on one picture.
+
+Legend: B batch, C channels, H height, W width.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from jembench.errors import Remark
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+Reference = Callable[["Image"], Tensor]
+"""The function of a library from an RGB picture to a tensor (3, H, W)."""
+
+_LEVEL = 1.0
+"""The largest mean difference from the library's own preparation without a remark, in levels of 255.
+
+Libraries round to whole levels after each pass of a resize; here pixels stay numbers with a gradient.
+"""
+
+_METHODS = {0: "nearest-exact", 2: "bilinear", 3: "bicubic"}
+"""PyTorch's names of Pillow's filters. Those that PyTorch lacks are replaced by bicubic."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preparation:
+    """The size, crop and normalisation that a network was trained with."""
+
+    resize: int | tuple[int, int] | None  # of the shorter side, or (H, W); None: none
+    crop: tuple[int, int] | None = None  # (H, W) of the central part; what lies outside is black
+    method: str = "bilinear"
+    mean: tuple[float, ...] = (0.5, 0.5, 0.5)  # of images in [0, 1]
+    std: tuple[float, ...] = (0.5, 0.5, 0.5)
+    order: tuple[int, ...] = (0, 1, 2)  # of the channels: (2, 1, 0) is BGR
+    rounds: bool = False  # True: half a pixel of a margin is rounded, as by torchvision, not cut off
+
+    def fit(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B C h w"]:
+        """Resize and crop images in [0, 1]."""
+        size = self.resized(x.shape[-2], x.shape[-1])
+        if x.shape[-2:] != size:
+            # Pillow filters by its own bicubic kernel, which PyTorch has with antialias alone
+            antialias = self.method == "bicubic" or max(x.shape[-2:]) > max(size)
+            options = {} if self.method == "nearest-exact" else {"antialias": antialias}
+            x = F.interpolate(x, size, mode=self.method, **options)
+            x = x.clamp(0, 1) if self.method == "bicubic" else x
+        if self.crop and x.shape[-2:] != self.crop:
+            (height, width), (h, w) = x.shape[-2:], self.crop
+            top, left = self._margin(height - h), self._margin(width - w)
+            x = F.pad(x, (-left, left + w - width, -top, top + h - height))
+        return x
+
+    def resized(self, height: int, width: int) -> tuple[int, int]:
+        """Return the size (H, W) of images before the crop."""
+        if self.resize is None:
+            return height, width
+        if isinstance(self.resize, tuple):
+            return self.resize
+        short, long = min(height, width), max(height, width)
+        other = int(self.resize * long / short)
+        return (self.resize, other) if height <= width else (other, self.resize)
+
+    def _margin(self, surplus: int) -> int:
+        """Return the pixels that a crop leaves out on one side; less than 0: that it adds."""
+        return round(surplus / 2) if self.rounds and surplus > 0 else int(surplus / 2)
+
+    @property
+    def size(self) -> int:
+        """The height of the images that the network sees; 0: that of the data."""
+        if self.crop:
+            return self.crop[0]
+        return self.resize[0] if isinstance(self.resize, tuple) else self.resize or 0
+
+    def __str__(self) -> str:
+        steps: list[str] = []
+        if isinstance(self.resize, int):
+            steps.append(f"shorter side to {self.resize} pixels ({self.method})")
+        elif self.resize:
+            steps.append(f"size {self.resize[0]}x{self.resize[1]} ({self.method})")
+        if self.crop:
+            steps.append(f"central {self.crop[0]}x{self.crop[1]}")
+        numbers = [", ".join(f"{value:.3g}" for value in values) for values in (self.mean, self.std)]
+        steps.append(f"mean {numbers[0]}, std {numbers[1]}")
+        return "; ".join([*steps, *(["channels BGR"] if self.order != (0, 1, 2) else [])])
+
+
+def read_colours(reference: Reference, shape: Sequence[int]) -> Mapping[str, tuple[Any, ...]]:
+    """Return the mean, the standard deviation and the order of channels of a library's preparation.
+
+    Args:
+        reference: prepares a picture.
+        shape: of the images, (C, H, W).
+    """
+    black, *colours = (
+        _centre(reference(_plain(shape, colour))) for colour in ((0, 0, 0), (255, 0, 0), (0, 255, 0), (0, 0, 255))
+    )
+    slopes = torch.stack(colours, dim=1) - black[:, None]  # (3 outputs, 3 channels)
+    order = slopes.abs().argmax(dim=1)
+    std = 1 / slopes.gather(1, order[:, None]).squeeze(1)
+    return {
+        "mean": tuple((0 - black * std).tolist()),
+        "std": tuple(std.tolist()),
+        "order": tuple(order.tolist()),
+    }
+
+
+def remark_on(name: str, preparation: Preparation, reference: Reference | None, shape: Sequence[int]) -> None:
+    """Say how images are prepared, and whether the library's own preparation of a picture differs.
+
+    Args:
+        name: of the model.
+        preparation: of its images.
+        reference: of the library; None: it has none, or the user chose another size.
+        shape: of the images of the dataset, (C, H, W).
+    """
+    _, height, width = shape
+    warnings.warn(f"{name} sees images of {height}x{width} pixels as: {preparation}.", Remark, 2)
+    if reference is None:
+        return
+    generator = torch.Generator().manual_seed(0)
+    levels = torch.randint(256, (height, width, 3), generator=generator, dtype=torch.uint8)
+    theirs = reference(_picture(levels)).float()
+    fitted = preparation.fit(levels.permute(2, 0, 1)[None] / 255)[0]
+    mean, std = (torch.tensor(each)[:, None, None] for each in (preparation.mean, preparation.std))
+    ours = (fitted[list(preparation.order)] - mean) / std
+    if ours.shape != theirs.shape:
+        wrong = f"makes {tuple(theirs.shape)} of them, and here they are {tuple(ours.shape)}"
+    else:
+        difference = float(((ours - theirs) * std * 255).abs().mean())
+        if difference <= _LEVEL:
+            return
+        wrong = f"differs by {difference:.3g} of 255 levels on average, on random pixels"
+    warnings.warn(
+        f"The library's own preparation of images for {name} {wrong}. Prepare the images as the "
+        "library does, and give size= to have them taken as they are.",
+        Remark,
+        2,
+    )
+
+
+# --- the libraries ----------------------------------------------------------------------------------------------------
+
+
+def of_processor(processor: Any, shape: Sequence[int]) -> tuple[Preparation, Reference]:
+    """Return the preparation of an image processor of transformers."""
+
+    def reference(picture: Image) -> Tensor:
+        pixels: Tensor = processor(images=picture, return_tensors="pt")["pixel_values"][0]
+        return pixels
+
+    size, crop = (getattr(processor, name, None) or {} for name in ("size", "crop_size"))
+    edge = _get(size, "shortest_edge")
+    resize: int | tuple[int, int] | None = edge or (_get(size, "height"), _get(size, "width"))
+    cropped = (_get(crop, "height"), _get(crop, "width"))
+    central = cropped if getattr(processor, "do_center_crop", None) and all(cropped) else None
+    share = getattr(processor, "crop_pct", None)
+    if not getattr(processor, "do_resize", True) or resize == (0, 0):
+        resize = None
+    elif edge and share and not central:  # ConvNeXt's, which crops small images alone
+        resize, central = (int(edge / share), (edge, edge)) if edge < 384 else ((edge, edge), None)
+    method = _METHODS.get(int(getattr(processor, "resample", None) or 0), "bicubic")
+    colours = read_colours(reference, shape)
+    return Preparation(resize=resize, crop=central, method=method, **colours), reference
+
+
+def of_transform(
+    reference: Reference, resize: int | tuple[int, int], crop: int, method: str, shape: Sequence[int]
+) -> tuple[Preparation, Reference]:
+    """Return the preparation by a transform of timm or torchvision."""
+    method = method if method in _METHODS.values() else "bicubic"
+    colours = read_colours(reference, shape)
+    preparation = Preparation(resize=resize, crop=(crop, crop), method=method, rounds=True, **colours)
+    return preparation, reference
+
+
+def _get(size: Any, name: str) -> int:
+    """Return a number of transformers' sizes, which are dictionaries, or objects; 0 if it is not there."""
+    value = size.get(name) if isinstance(size, Mapping) else getattr(size, name, None)
+    return int(value or 0)
+
+
+def _plain(shape: Sequence[int], colour: tuple[int, int, int]) -> Image:
+    return _picture(torch.tensor(colour, dtype=torch.uint8).expand(*shape[1:], 3))
+
+
+def _picture(levels: Tensor) -> Image:
+    from PIL import Image
+
+    return Image.fromarray(levels.contiguous().numpy())
+
+
+def _centre(prepared: Tensor) -> Tensor:
+    _, height, width = prepared.shape
+    return prepared[:, height // 2, width // 2].double()
