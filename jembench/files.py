@@ -34,6 +34,19 @@ def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreEr
     return StoreError(f"Cannot write {path}: {error.strerror or error}. {remedy}")
 
 
+@contextmanager
+def same_folder() -> Iterator[None]:
+    """Set the current folder back after code that may change it, so that relative paths keep their meaning."""
+    before = None
+    with suppress(OSError):  # it was removed
+        before = Path.cwd()
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.chdir(before)
+
+
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file in hexadecimal digits, computed once as long as the file does not change.
 

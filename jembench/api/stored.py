@@ -34,7 +34,7 @@ class OpenStore:
     """A folder with trained models and results, returned by :func:`open_store`."""
 
     def __init__(self, root: Location) -> None:
-        self.store = Store(Path(root))
+        self.store = Store(Path(root).absolute())
 
     def __repr__(self) -> str:
         return f"<jembench store {self.store.root}>"
@@ -209,7 +209,7 @@ def open_store(root: Location = "runs") -> OpenStore:
 
     Example:
         >>> open_store("runs")
-        <jembench store runs>
+        <jembench store ...runs>
     """
     return OpenStore(root)
 

@@ -15,14 +15,17 @@ import re
 import sys
 import sysconfig
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 
 
 def code(module: str, *, of_package: bool = False) -> str:
-    """Return a hash of a module's syntax tree, without comments and layout; empty for an installed one.
+    """Return a hash of a module's code, without comments and layout; empty for an installed one.
+
+    The files beside it that it imports count as well.
 
     For an imported module it is the hash of the imported code, even if the file has changed since.
 
@@ -36,8 +39,9 @@ def code(module: str, *, of_package: bool = False) -> str:
     hashed, file = "", _file(module)
     if file is not None and not _is_installed(file, module):
         depth = _depth(file, module)
-        folder = file.parents[depth - 1] if of_package and depth else None  # of its outermost package
-        hashed = _hash_modules(file, folder, _digest)
+        package = of_package and depth > 0
+        files = _files_of(file.parents[depth - 1]) if package else _imported_files(file, module)
+        hashed = _hash(files, _digest)
     if loaded:
         _of_loaded[loaded, of_package] = hashed
     return hashed
@@ -76,19 +80,85 @@ _STANDARD_LIBRARY |= {folder / "lib-dynload" for folder in _STANDARD_LIBRARY}
 @functools.cache
 def digest(package: str) -> str:
     """Return a digest of the files of a package or module, installed or not; "" if there are no files."""
-    found = _file(package)
-    folder = found.parent if found and found.name == "__init__.py" else None
-    return _hash_modules(found, folder, lambda source: hashlib.sha256(source).hexdigest())[:8] if found else ""
+    file = _file(package)
+    if file is None:
+        return ""
+    files = _files_of(file.parent) if file.name == "__init__.py" else {"": file}
+    return _hash(files, lambda source: hashlib.sha256(source).hexdigest())[:8]
 
 
-def _hash_modules(file: Path, folder: Path | None, digest: Callable[[bytes], str]) -> str:
-    """Return a hash of a module, or of all modules in ``folder``, without hidden files and folders of editors."""
-    together = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")) if folder else [file]:
-        place = path.relative_to(folder or file)
+def _files_of(folder: Path) -> dict[str, Path]:
+    """Return all modules in a folder by name, without hidden files and folders of editors."""
+    files: dict[str, Path] = {}
+    for path in sorted(folder.rglob("*.py")):
+        place = path.relative_to(folder)
         if path.is_file() and not any(part[0] == "." for part in place.parts):
-            name = place.as_posix() if folder else ""
-            together.update(f"{name}:{digest(path.read_bytes())};".encode())
+            files[place.as_posix()] = path
+    return files
+
+
+def _imported_files(file: Path, module: str) -> dict[str, Path]:
+    """Return the file of a module, and the files beside it that it imports, directly or not.
+
+    Imports are read from syntax trees, in functions as well; installed modules are left out.
+    """
+    root = file.parents[_depth(file, module)]
+    imported, waiting = {"": file}, [(file, module)]
+    while waiting:
+        path, name = waiting.pop()
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        for other in _imports(path.read_bytes(), package):
+            beside = _beside(root, other)
+            if beside and beside not in imported.values() and not _is_installed(beside, other):
+                imported[beside.relative_to(root).as_posix()] = beside
+                waiting.append((beside, other))
+    return dict(sorted(imported.items()))
+
+
+def _beside(root: Path, module: str) -> Path | None:
+    """Return the file of a module below a folder."""
+    place = root.joinpath(*module.split("."))
+    suffixes = (".py", *EXTENSION_SUFFIXES)
+    for path in (place / "__init__.py", *(place.with_name(place.name + suffix) for suffix in suffixes)):
+        if path.is_file():
+            return path
+    return None
+
+
+@functools.lru_cache(maxsize=1000)
+def _imports(source: bytes, package: str) -> tuple[str, ...]:
+    """Return the full names of modules that code in a package may import, with their parents."""
+    names: list[str] = []
+    with suppress(SyntaxError, ValueError, RecursionError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for node in ast.walk(ast.parse(source)):
+            match node:
+                case ast.Import():
+                    names += [alias.name for alias in node.names]
+                case ast.ImportFrom():
+                    name = "." * node.level + (node.module or "")
+                    start = f"{name}." if node.module else name
+                    names += [name, *(start + alias.name for alias in node.names)]
+                case ast.Call(args=[ast.Constant(value=str(name)), *_]):
+                    if ast.unparse(node.func).endswith(("import_module", "__import__")):
+                        names.append(name)
+                case ast.Constant(value=str(name)) if re.fullmatch(r"[\w/]+\.py", name):  # of a loader by path
+                    names.append("." + name.removesuffix(".py").replace("/", "."))
+    found: dict[str, None] = {}
+    for name in names:
+        level = len(name) - len(name.lstrip("."))  # 1: of the package itself
+        folders = package.split(".")
+        parents = folders[: len(folders) + 1 - level] if level else []
+        parts = [part for part in (*parents, *name.split(".")) if part]
+        found |= dict.fromkeys(".".join(parts[: end + 1]) for end in range(len(parts)))
+    return tuple(found)
+
+
+def _hash(files: Mapping[str, Path], digest: Callable[[bytes], str]) -> str:
+    """Return a hash of files and of their names."""
+    together = hashlib.sha256()
+    for name, path in files.items():
+        together.update(f"{name}:{digest(path.read_bytes())};".encode())
     return together.hexdigest()[:16]
 
 

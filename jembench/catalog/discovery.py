@@ -16,6 +16,7 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import entrypoints
 
+from jembench import files
 from jembench.catalog import spec as specs
 from jembench.catalog import trust
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, error_text, unknown
@@ -166,7 +167,8 @@ def load(component: Component) -> Any:
             f"{component.distribution}."
         )
     try:
-        loaded = importlib.import_module(component.module)
+        with files.same_folder():
+            loaded = importlib.import_module(component.module)
         if component.attribute:
             loaded = attrgetter(component.attribute)(loaded)
         if component.kind != "suites" and not callable(loaded):

@@ -12,7 +12,7 @@ from jembench.catalog import discovery, trust, validation
 from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.validation import Format, Rule
 from jembench.errors import JembenchError, PluginError, error_text
-from jembench.files import digest
+from jembench.files import digest, same_folder
 from jembench.stopping import INTERRUPTS
 
 VARIABLE = "JEMBENCH_PLUGIN"
@@ -51,7 +51,8 @@ def add(path: Path) -> None:
         assert spec is not None
         module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
         # the loader could take a former version of the file from its cache
-        exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
+        with same_folder():
+            exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
         declared = validation.read(_Declared, vars(module), str(path), form=_FORM).ENTRY_POINTS
     except BaseException as error:
         sys.modules.pop(path.stem, None)

@@ -19,6 +19,7 @@ from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.spec import Scalar, Spec, format_value, parse, split_list, stable_hash
 from jembench.catalog.validation import read_text
 from jembench.errors import JembenchError, PluginError, SpecError, unknown
+from jembench.files import same_folder
 from jembench.interfaces import Dataset, FeatureNetwork, Importer, OODScore, OODSet, Sampler, Start, Tracker
 from jembench.interfaces.metrics import Adaptation, Metric
 from jembench.interfaces.running import Executor
@@ -162,7 +163,7 @@ class Resolved:
             inspect.signature(self.factory).bind(*context, **self.arguments)
         except TypeError as error:
             raise PluginError(f"{self} cannot be made: {error}. {_ADVICE.format(self.component.kind)}") from None
-        with contained(str(self)):
+        with contained(str(self)), same_folder():
             made = self.factory(*context, **self.arguments)
         protocol = _PROTOCOLS.get(self.component.kind)
         if protocol and not isinstance(made, protocol):

@@ -63,7 +63,7 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
 
     if driver := os.environ.get(DRIVER):
         threading.Thread(target=_end_with, args=(int(driver),), daemon=True).start()
-    out, place, own = sys.stdout, Store(store), launched()
+    out, place, own = sys.stdout, Store(store.absolute()), launched()
     group = joined(own, device) if own.size > 1 else nullcontext(device)
     with redirect_stdout(sys.stderr), group as here:  # stdout is for what the driver reads
         if own.rank:

@@ -1,5 +1,8 @@
-"""Settings of PyTorch that apply to a whole process, and their restoration after a plugin's code."""
+"""Settings that apply to a whole process, and their restoration after a plugin's code."""
 
+import os
+import signal
+import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,11 +13,11 @@ import torch
 from torch.backends import cudnn
 
 from jembench.errors import Remark
-from jembench.stopping import contained
+from jembench.stopping import SIGNALS, contained
 
 
 class Setting(NamedTuple):
-    """A setting of PyTorch."""
+    """A setting of PyTorch, Python or the process."""
 
     name: str
     read: Callable[[], Any]
@@ -32,7 +35,76 @@ def _write_device(device: torch.device) -> None:
     torch.set_default_device(None if device.type == "cpu" else device)  # None has no cost per call
 
 
+def _read_folder() -> str:
+    with suppress(OSError):  # it was removed
+        return os.getcwd()  # noqa: PTH109
+    return ""
+
+
+def _write_folder(folder: str) -> None:
+    with suppress(OSError):
+        os.chdir(folder)
+
+
+def _read_umask() -> int:
+    mask = os.umask(0o077)  # the only way to read it
+    os.umask(mask)
+    return mask
+
+
+_VARIABLES = frozenset(os.environ)
+
+
+def _read_variables() -> dict[str, str]:
+    """Return the environment variables of the start and of jembench; libraries may add their own."""
+    names = [name for name in os.environ if name in _VARIABLES or name.startswith("JEMBENCH_")]
+    return {name: os.environ[name] for name in names}
+
+
+def _write_variables(values: dict[str, str]) -> None:
+    for name in _read_variables().keys() - values.keys():
+        del os.environ[name]
+    os.environ.update(values)
+
+
+_SIGNALS = (signal.SIGINT, *SIGNALS)
+
+
+def _read_handlers() -> list[Any]:
+    return [signal.getsignal(number) for number in _SIGNALS]
+
+
+def _write_handlers(handlers: list[Any]) -> None:
+    for number, handler in zip(_SIGNALS, handlers, strict=True):
+        with suppress(ValueError, TypeError):  # in another thread, or of a handler that is not Python's
+            signal.signal(number, handler)
+
+
+def _read_outputs() -> list[Any]:
+    return [(stream, stream is None or stream.closed) for stream in (sys.stdout, sys.stderr)]
+
+
+def _write_outputs(outputs: list[Any]) -> None:
+    """Set stdout and stderr; one that was closed meanwhile is opened again."""
+    for descriptor, (name, (stream, was_closed)) in enumerate(zip(("stdout", "stderr"), outputs, strict=True), 1):
+        if stream is not None and stream.closed and not was_closed:
+            if getattr(sys, f"__{name}__") is stream:
+                setattr(sys, f"__{name}__", open(descriptor, "w", closefd=False))  # noqa: SIM115
+            stream = getattr(sys, f"__{name}__")
+        setattr(sys, name, stream)
+
+
+def _write_path(path: list[str]) -> None:
+    sys.path[:] = path
+
+
 SETTINGS = (
+    Setting("the current folder", _read_folder, _write_folder),
+    Setting("the umask", _read_umask, os.umask),
+    Setting("environment variables", _read_variables, _write_variables),
+    Setting("handlers of signals", _read_handlers, _write_handlers),
+    Setting("sys.path", lambda: list(sys.path), _write_path),
+    Setting("stdout or stderr", _read_outputs, _write_outputs),
     Setting("the grad mode", torch.is_grad_enabled, torch.set_grad_enabled, standard=True),
     Setting("the default dtype", torch.get_default_dtype, torch.set_default_dtype, torch.float32),
     Setting("the default device", torch.get_default_device, _write_device, torch.device("cpu")),
@@ -63,7 +135,7 @@ def isolated(what: str, note: Callable[[str], object] | None = None) -> Iterator
             yield
     finally:
         if changed := _write(within):
-            text = f"{what} left {', '.join(changed)} of PyTorch changed. It was set back, and changes no other result."
+            text = f"{what} left {', '.join(changed)} changed. It was set back, and changes no other result."
             note(text) if note else warnings.warn(text, Remark, stacklevel=3)
         _write(before)
 

@@ -88,6 +88,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
         JembenchError: if something is missing, or the store cannot be written. The failure of a cell is its outcome.
     """
     executor = check_options(how)
+    store = Store(store.root.absolute())  # a model may change the current folder
     check_stored(plan.fits, store)
     store.sweep()
     cells = list(filter(None, map(store.read_cell, plan.cells)))
@@ -154,6 +155,7 @@ def open_fit(fit: FitPlan, store: Store, how: RunOptions, display: MakeDisplay =
     from jembench.running.fits import FitWork
 
     check_options(how)
+    store = Store(store.root.absolute())
     with display() as shown:
         device, dataset = devices.resolve(how.device), fit.dataset.make()
         is_trained = store.is_trained(fit.key)

@@ -2,7 +2,9 @@
 
 import copy
 import functools
+import os
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -121,3 +123,19 @@ def test_outputs_that_a_forward_pass_kept_do_not_prevent_a_copy():
     net = Divided()
     net.last = net(torch.zeros(1, 4, 4))
     assert model_spec(net) == model_spec(net)
+
+
+class Wandering(Divided):
+    def forward(self, x):
+        os.chdir("/")
+        return super().forward(x)
+
+
+def test_a_model_that_changes_the_folder_moves_no_store(loss, tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    first = loss(Wandering(), "runs")
+    os.chdir(tmp_path / "here")  # the test itself calls the model
+    assert len(list(Path("runs", "cells").iterdir())) == 1
+    assert not list(Path("runs", "leases").iterdir())
+    assert loss(Wandering(), "runs") == first

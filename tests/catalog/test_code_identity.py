@@ -1,3 +1,4 @@
+import hashlib
 import importlib
 import sys
 import zipfile
@@ -42,6 +43,57 @@ def written(tmp_path, monkeypatch):
     for name in set(sys.modules) - before:
         if name.startswith("own_"):
             del sys.modules[name]
+
+
+IMPORTS = {
+    "plain": ("own_nets.py", "import own_help"),
+    "names": ("own_nets.py", "from own_help import anything as other"),
+    "star": ("own_nets.py", "from own_help import *"),
+    "in a function": ("own_nets.py", "def late():\n    import own_help"),
+    "in a condition": ("own_nets.py", "try:\n    import no_such\nexcept ImportError:\n    import own_help as no_such"),
+    "by its name": ("own_nets.py", "import importlib\nhelp = importlib.import_module('own_help')"),
+    "by its file": ("own_nets.py", "SOURCE = open(FOLDER / 'own_help.py').read()"),
+    "indirectly": ("own_nets.py", "import own_other"),
+    "from a package": ("own_pack/nets.py", "import own_help"),
+    "relative": ("own_pack/nets.py", "from . import near"),
+    "relative name": ("own_pack/nets.py", "from .near import anything"),
+    "relative parent": ("own_pack/deep/nets.py", "from ..near import anything"),
+    "relative by its name": ("own_pack/nets.py", "import_module('.near', __package__)"),
+    "of the own package": ("own_pack/nets.py", "import own_pack.near"),
+    "package": ("own_nets.py", "import own_pack"),
+    "module of a package": ("own_nets.py", "from own_pack import near"),
+    "folder": ("own_nets.py", "from own_folder import near"),
+    "in a circle": ("own_nets.py", "import own_circle"),
+}
+
+
+@pytest.mark.parametrize(("file", "line"), IMPORTS.values(), ids=IMPORTS)
+def test_what_a_file_imports_beside_it_counts(written, file, line):
+    helpers = {
+        "own_help.py": "",
+        "own_other.py": "import own_help\n",
+        "own_circle.py": "import own_help, own_nets\n",
+        "own_folder/near.py": "",
+        "own_pack/__init__.py": "from . import near\n",
+        "own_pack/near.py": "",
+        "own_pack/deep/__init__.py": "",
+    }
+    module = file.removesuffix(".py").replace("/", ".")
+    written({**helpers, file: line, "own_unused.py": ""})
+    before = code(module)
+    written({"own_unused.py": "A = 1\n"})
+    assert code(module) == before
+    changed = ("own_help.py", "own_pack/near.py", "own_folder/near.py")
+    written(dict.fromkeys(changed, "# a remark\n"))
+    assert code(module) == before != ""
+    written(dict.fromkeys(changed, "A = 1\n"))
+    assert code(module) != before
+
+
+def test_without_imports_beside_it_a_file_counts_as_it_did(written):
+    expected = hashlib.sha256(f":{_digest(PLAIN.encode())};".encode()).hexdigest()[:16]
+    written({"own_code.py": PLAIN, "own_help.py": "", "torch.py": ""})
+    assert code("own_code") == expected
 
 
 def test_comments_and_layout_change_nothing(written):

@@ -1,4 +1,5 @@
 import importlib
+import sys
 
 import pytest
 import torch
@@ -28,7 +29,7 @@ def test_what_is_left_changed_is_set_back_and_named(left, name):
         left[name]()
         assert state()[name] != before[name]
     assert state() == before
-    assert notes == [f"The factory of x left {name} of PyTorch changed. It was set back, and changes no other result."]
+    assert notes == [f"The factory of x left {name} changed. It was set back, and changes no other result."]
 
 
 def test_the_code_runs_under_standard_settings_and_those_of_the_user_come_back(left):
@@ -45,8 +46,19 @@ def test_the_code_runs_under_standard_settings_and_those_of_the_user_come_back(l
     assert {name for name in found if found[name] == of_user[name]} == kept
 
 
+def test_stdout_that_was_closed_is_opened_again(monkeypatch, capfd):
+    stream = open(1, "w", closefd=False)  # noqa: SIM115
+    monkeypatch.setattr("sys.stdout", stream)
+    monkeypatch.setattr("sys.__stdout__", stream)
+    with isolated("x", lambda text: None):
+        sys.stdout.close()
+    print("heard", flush=True)
+    sys.stdout.close()
+    assert capfd.readouterr().out == "heard\n"
+
+
 def test_without_a_place_for_it_the_sentence_is_a_warning(left):
-    said = pytest.warns(Remark, match="The factory of x left the grad mode, cuDNN's TF32 of PyTorch changed")
+    said = pytest.warns(Remark, match="The factory of x left the grad mode, cuDNN's TF32 changed")
     with said, isolated("The factory of x"):
         left["the grad mode"](), left["cuDNN's TF32"]()
 

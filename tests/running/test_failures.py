@@ -188,6 +188,7 @@ def reset():
     [
         ("factory", "the grad mode"),
         ("factory", "the default dtype"),
+        ("training", "the current folder"),
         ("training", "the number of threads"),
         ("metric", "the default device"),
     ],
@@ -209,7 +210,7 @@ def test_a_setting_that_a_plugin_leaves_changed_changes_no_other_result(
     model = first.fits[0].key.model
     subject = {"factory": "The factory", "training": "The training", "metric": f"The metric {first.cells[0].metric}"}
     (text,) = {event.partition(": ")[2] for event in said}
-    assert text.startswith(f"{subject[where]} of {model} left {setting} of PyTorch changed.")
+    assert text.startswith(f"{subject[where]} of {model} left {setting} changed.")
     record = store.read_fit(first.fits[0].key) if where == "training" else store.read_cell(first.cells[0])
     assert record.provenance["changed_settings"] == [text]
     assert "changed_settings" not in store.read_cell(then.cells[0]).provenance

@@ -5,8 +5,12 @@ Its folder is put on ``sys.path`` by the tests that use it, in this process or a
 
 from __future__ import annotations
 
+import io
 import json
 import math
+import os
+import signal
+import sys
 import threading
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -77,6 +81,12 @@ def diverging(data_spec):
 
 
 LEFT = {
+    "the current folder": lambda: os.chdir("/"),
+    "the umask": lambda: os.umask(0o001),
+    "environment variables": lambda: os.environ.update(JEMBENCH_DATA="/nowhere", HOME="/"),
+    "handlers of signals": lambda: signal.signal(signal.SIGTERM, lambda number, frame: None),
+    "sys.path": lambda: sys.path.insert(0, "/nowhere"),
+    "stdout or stderr": lambda: setattr(sys, "stdout", io.StringIO()),
     "the grad mode": lambda: torch.set_grad_enabled(False),
     "the default dtype": lambda: torch.set_default_dtype(torch.float64),
     "the default device": lambda: torch.set_default_device("meta"),
@@ -86,7 +96,7 @@ LEFT = {
     "cuDNN's TF32": lambda: setattr(torch.backends.cudnn, "allow_tf32", not torch.backends.cudnn.allow_tf32),
     "cuDNN's benchmark": lambda: setattr(torch.backends.cudnn, "benchmark", not torch.backends.cudnn.benchmark),
 }
-"""Changes of PyTorch's settings, by their names in messages."""
+"""Changes of settings, by their names in messages."""
 
 
 class EndsAll(BaseException):
