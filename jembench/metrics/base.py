@@ -21,6 +21,7 @@ from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampl
 
 if TYPE_CHECKING:
     import numpy as np
+    from torch import Tensor
     from numpy.typing import NDArray
     from torch import Generator
 
@@ -75,6 +76,26 @@ def share(flags: Array, better: Better = "") -> Estimate:
     percent = 100.0 * flags
     resampling = Resampling(lambda drawn: percent[drawn].mean(axis=1), (len(flags),), (0.0, 100.0), len(flags))
     return Estimate(resampling, "%", better, flags=flags)
+
+
+PROBABILITIES = (
+    "the outputs are probabilities (each row lies in [0, 1] and sums to 1), and were taken for logits. Leave out the "
+    "softmax at the end, or give log-probabilities"
+)
+"""A sentence on outputs that make every metric of confidence wrong."""
+
+
+def are_probabilities(logits: Tensor) -> bool:
+    """Return whether outputs (N, K) of at least two classes lie in [0, 1] and sum to 1."""
+    if logits.shape[1] < 2:
+        return False
+    within = (logits >= 0) & (logits <= 1)
+    sums = logits.double().sum(dim=1)
+    return bool(within.all()) and bool(((sums - 1).abs() < ROUNDING).all())
+
+
+ROUNDING = 5e-3
+"""The largest error of a sum of probabilities in half precision."""
 
 
 def value_of(estimate: Estimate, rng: np.random.Generator, resamples: int) -> Value:
@@ -201,12 +222,17 @@ class Metric:
             estimates = self.estimates(arrays)
         if parts is None:
             parts = describe_test_images(len(evaluation.data.part("test").images)) | self.protocol_options
+        details = dict(details or {})
+        if "logits" in self.reads & self.requires:
+            logits = evaluation.predictions.read("logits", "test", getattr(self, "data_noise", 0.0))
+            if are_probabilities(logits):
+                details["suspicious"] = [*details.get("suspicious", ()), PROBABILITIES]
         rng = bootstrap_rng(evaluation.services.generator(f"bootstrap {self.name}"))
         return Measurement(
             protocol=protocol_id(self.name, evaluation, **{**self.protocol_options, **parts}),
             values={label: value_of(estimate, rng, self.resamples or 0) for label, estimate in estimates.items()},
             arrays=arrays,
-            details=details or {},
+            details=details,
         )
 
     def resamplings(self, arrays: Arrays) -> dict[str, Resampling]:

@@ -9,12 +9,13 @@ Legend: N examples, K classes.
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
-from jembench.errors import Diverged, SpecError
+from jembench.errors import Diverged, Remark, SpecError
 from jembench.interfaces import Value
 from jembench.metrics import classification
-from jembench.metrics.base import bootstrap_rng, value_of
+from jembench.metrics.base import PROBABILITIES, are_probabilities, bootstrap_rng, value_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,6 +155,8 @@ def _of_logits(metric: classification.Classification, logits: Array, labels: Arr
     if classes.is_floating_point() or int(classes.min()) < 0 or int(classes.max()) >= given.shape[1]:
         raise SpecError(f"The labels must be whole numbers from 0 to {given.shape[1] - 1}.")
     classification.require_finite(given, "logits", "examples")
+    if are_probabilities(given) and not isinstance(metric, classification.Accuracy):
+        warnings.warn(f"jembench.metrics: {PROBABILITIES}.", Remark, stacklevel=3)
     (estimate,) = metric.estimates(metric.scores(given.double(), classes.long())).values()
     rng = bootstrap_rng(seeds.generator(0, f"evaluation/bootstrap {metric.name}"))  # as for the fit of seed 0
     return value_of(estimate, rng, metric.resamples or 0)

@@ -139,3 +139,16 @@ def test_a_model_that_changes_the_folder_moves_no_store(loss, tmp_path, monkeypa
     assert len(list(Path("runs", "cells").iterdir())) == 1
     assert not list(Path("runs", "leases").iterdir())
     assert loss(Wandering(), "runs") == first
+
+
+@pytest.mark.parametrize(
+    ("last", "noticed"), [(nn.Softmax(1), True), (nn.LogSoftmax(1), False), (nn.Identity(), False)]
+)
+def test_a_softmax_at_the_end_is_noticed_in_the_table(last, noticed, tmp_path):
+    images, labels = torch.arange(160, dtype=torch.uint8).reshape(10, 4, 4), torch.arange(10) % 2
+    data = {"train": (images, labels), "test": (images, labels)}
+    net = nn.Sequential(nn.Flatten(), nn.Linear(16, 2), last)
+    metrics = "nll,ece:data_noise=.03"
+    found = jb.run("hybrid", models=net, datasets=data, metrics=metrics, store=tmp_path, progress=False)
+    assert [("softmax at the end" in record.reason) for record in found] == [noticed, noticed]
+    assert ("softmax at the end" in " ".join(str(found).split())) == noticed

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from jembench import metrics
-from jembench.errors import Diverged, SpecError
+from jembench.errors import Diverged, Remark, SpecError
 from jembench.metrics import functional
 
 LOGITS = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))
@@ -49,6 +49,18 @@ def test_scores_of_sets_that_overlap_have_an_interval_within_0_and_1():
 def test_what_does_not_fit_is_refused(call, error):
     with pytest.raises(error):
         call()
+
+
+@pytest.mark.parametrize("name", [name for name in metrics.__all__ if name not in ("auroc", "accuracy")])
+def test_probabilities_that_are_taken_for_logits_are_noticed(name, recwarn):
+    measure, probabilities = getattr(metrics, name), LOGITS.softmax(1)
+    for logits in (LOGITS, probabilities.log(), probabilities * 0.9, LOGITS.sigmoid(), torch.ones(60, 1)):
+        measure(logits, LABELS % logits.shape[1])
+    assert not recwarn.list
+    for given in (probabilities, probabilities.half(), probabilities.bfloat16(), torch.eye(4)[LABELS]):
+        with pytest.warns(Remark, match="Leave out the softmax"):
+            measure(given, LABELS)
+    assert metrics.accuracy(probabilities, LABELS) == metrics.accuracy(LOGITS, LABELS)
 
 
 def test_no_module_has_the_name_of_a_function():
