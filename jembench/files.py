@@ -4,6 +4,7 @@ The folders of the user's data and caches are defined here as well.
 """
 
 import errno
+import fcntl
 import functools
 import hashlib
 import os
@@ -54,11 +55,12 @@ def digest(path: Path) -> str:
         OSError: if the file cannot be read.
     """
     status = path.stat()
-    return _digest(path.absolute(), status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+    state = status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size
+    return _digest(path.absolute(), state)
 
 
 @functools.lru_cache(maxsize=100_000)
-def _digest(path: Path, modified: int, changed: int, size: int) -> str:
+def _digest(path: Path, state: tuple[int, ...]) -> str:
     with open_regular(path) as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
@@ -94,6 +96,8 @@ def write_atomically(
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary = path.with_name(f"{_PREFIX}{os.urandom(8).hex()}.tmp")
         with temporary.open("x+b") as stream:  # with the permissions of the umask
+            with suppress(OSError):  # a file system without locks
+                fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)  # see sweep
             try:
                 if isinstance(content, bytes):
                     stream.write(content)
@@ -113,12 +117,26 @@ def write_atomically(
 def sweep(folder: Path, *, below: bool = True) -> None:
     """Remove the temporary files of killed processes in ``folder`` and, with ``below``, in its subfolders.
 
-    They are those that have not changed for an hour.
+    They are those that have not changed for an hour, and that no living process has locked.
     """
-    for path in folder.glob(f"{'**/' * below}{_PREFIX}*.tmp"):
+    temporary = f"{_PREFIX}*.tmp"
+    for path in folder.rglob(temporary) if below else folder.glob(temporary):
         with suppress(OSError):  # removed by another process
-            if abs(time.time() - path.lstat().st_mtime) > ABANDONED_AFTER:
+            if abs(now(path.parent) - path.lstat().st_mtime) > ABANDONED_AFTER:
+                with open_regular(path) as stream:
+                    fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
                 path.unlink()
+
+
+def now(folder: Path) -> float:
+    """Return the time by the clock of the file system, or of this machine in a read-only folder."""
+    import tempfile  # imported here, since few commands need it
+
+    try:
+        with tempfile.TemporaryFile(dir=folder) as probe:
+            return os.fstat(probe.fileno()).st_mtime
+    except OSError:
+        return time.time()
 
 
 def copy(path: Path, to: Path, *, durable: bool = True) -> None:

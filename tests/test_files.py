@@ -2,6 +2,7 @@ import errno
 import hashlib
 import os
 import stat
+import time
 
 import pytest
 
@@ -126,6 +127,26 @@ def test_temporary_files_of_killed_processes_are_swept_after_an_hour_and_no_othe
     assert {path.name for path in (tmp_path / "cells").iterdir()} == set(names[2:])
     files.write_atomically(tmp_path / "x", lambda stream: files.sweep(tmp_path))
     assert (tmp_path / "x").exists()
+
+
+@pytest.mark.parametrize("hours", [-2, 2])
+def test_a_clock_that_is_wrong_removes_no_temporary_file_of_a_living_process(tmp_path, monkeypatch, hours):
+    fresh = tmp_path / ".jembench-fresh.tmp"
+    fresh.write_bytes(b"")  # of a machine without locks
+    at = time.time() + 3600 * hours
+    monkeypatch.setattr(time, "time", lambda: at)
+
+    def write(stream):
+        stream.write(b"half")
+        stream.flush()
+        (path,) = set(tmp_path.glob(".jembench-*")) - {fresh}
+        os.utime(path, (at, at))  # the clock of the file system was set meanwhile
+        files.sweep(tmp_path)
+        stream.write(b" and half")
+
+    files.write_atomically(tmp_path / "x", write)
+    assert (tmp_path / "x").read_bytes() == b"half and half"
+    assert fresh.exists()
 
 
 def test_a_store_in_somebody_s_folder_is_swept_no_further_than_its_own_folders(tmp_path):

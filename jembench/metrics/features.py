@@ -31,6 +31,9 @@ RECIPE: dict[str, Any] = {
     "data_noise": 0.1,  # standard deviation on [-1, 1]
 }
 
+CHECKPOINT_EVERY = 50
+"""Iterations between two checkpoints of the training of a feature network."""
+
 
 @dataclass(kw_only=True)
 class CnnFeatures:
@@ -78,8 +81,11 @@ class CnnFeatures:
                 if (contents := tensors.read(path, "")).seal.record == record:
                     break
         else:
-            tensors.write(own, _train(spec, train.images.cpu(), train.labels.cpu()).state_dict(), record)
+            unfinished = own.with_name("training.safetensors")
+            net = _train(spec, train.images.cpu(), train.labels.cpu(), unfinished, record)
+            tensors.write(own, net.state_dict(), record)
             contents = tensors.read(own, "")
+            unfinished.unlink(missing_ok=True)
         self._net = _make_net(spec)
         self._net.load_state_dict(contents.tensors)
         self._net.to(device).eval()
@@ -123,30 +129,57 @@ def _make_net(spec: DataSpec) -> Any:
     return net
 
 
-def _train(spec: DataSpec, images: Tensor, labels: Tensor) -> Any:
-    """Train on the CPU in one thread, since the order of sums, and so the weights, depend on the number of threads."""
+def _train(spec: DataSpec, images: Tensor, labels: Tensor, kept: Path, record: dict[str, Any]) -> Any:
+    """Train on the CPU in one thread, since weights depend on the order of sums.
+
+    A checkpoint in ``kept`` is written after a signal and in between, and is gone on from if it is of ``record``.
+    """
     import torch
     from torch.nn import functional as F
 
-    from jembench import progress, seeds
+    from jembench import progress, seeds, stopping
     from jembench.data.pixels import noise_to_model, to_float
     from jembench.models.devices import one_thread
+    from jembench.store import checkpoint
 
     (_, height, width), reach = spec.shape, RECIPE["shift"]
     noise = noise_to_model(RECIPE["data_noise"], spec.bounds)
-    with one_thread(), seeds.drawing(0, "feature network cnn"), torch.enable_grad():
+    with one_thread(), seeds.drawing(0, "feature network cnn"), torch.enable_grad(), stopping.deferred():
         net = _make_net(spec)
         optimiser = torch.optim.Adam(net.parameters(), lr=RECIPE["rate"])
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=RECIPE["iterations"])
-        for _ in progress.track(range(RECIPE["iterations"]), "training", "iterations"):
-            drawn = torch.randint(len(images), (RECIPE["batch"],))
-            down, right = torch.randint(2 * reach + 1, (2,)).tolist()
-            padded = F.pad(to_float(images[drawn], spec.bounds), (reach,) * 4, mode="replicate")
-            x = padded[..., down : down + height, right : right + width]
-            optimiser.zero_grad()
-            F.cross_entropy(net(x + noise * torch.randn_like(x)), labels[drawn]).backward()  # type: ignore[no-untyped-call]
-            optimiser.step()
-            schedule.step()
+        begin = 0
+        with suppress(OSError, CheckpointError):  # absent or damaged: it starts anew
+            state = checkpoint.read(kept)
+            if state.get("record") == record:
+                net.load_state_dict(state["net"])
+                optimiser.load_state_dict(state["optimiser"])
+                schedule.load_state_dict(state["schedule"])
+                torch.set_rng_state(state["random"])
+                begin = state["iteration"]
+        with progress.phase("training", RECIPE["iterations"], "iterations", begin) as shown:
+            while shown.done < RECIPE["iterations"]:
+                drawn = torch.randint(len(images), (RECIPE["batch"],))
+                down, right = torch.randint(2 * reach + 1, (2,)).tolist()
+                padded = F.pad(to_float(images[drawn], spec.bounds), (reach,) * 4, mode="replicate")
+                x = padded[..., down : down + height, right : right + width]
+                optimiser.zero_grad()
+                loss = F.cross_entropy(net(x + noise * torch.randn_like(x)), labels[drawn])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimiser.step()
+                schedule.step()
+                shown.done += 1
+                if shown.done % CHECKPOINT_EVERY == 0 or stopping.received():
+                    state = {
+                        "record": record,
+                        "net": net.state_dict(),
+                        "optimiser": optimiser.state_dict(),
+                        "schedule": schedule.state_dict(),
+                        "random": torch.get_rng_state(),
+                        "iteration": shown.done,
+                    }
+                    checkpoint.write(kept, state)
+                    stopping.check()
     return net.eval()
 
 

@@ -16,7 +16,6 @@ import os
 import platform
 import re
 import threading
-import time
 import uuid
 import warnings
 from collections.abc import Iterator
@@ -28,7 +27,7 @@ from typing import NamedTuple
 
 from jembench.catalog.validation import printable_data
 from jembench.errors import DamagedError, Fallback, StoreError
-from jembench.files import ABANDONED_AFTER, cannot_write
+from jembench.files import ABANDONED_AFTER, cannot_write, now
 from jembench.store.records import Record
 
 LIFETIME = 120.0
@@ -142,7 +141,7 @@ def sweep(folder: Path) -> None:
                 path.unlink()
     for path in folder.glob(".*"):
         with suppress(OSError):
-            if abs(_now(folder) - path.stat().st_mtime) > ABANDONED_AFTER:
+            if abs(now(folder) - path.stat().st_mtime) > ABANDONED_AFTER:
                 path.unlink()
 
 
@@ -150,22 +149,45 @@ def sweep(folder: Path) -> None:
 
 
 def _create(path: Path, token: str) -> FileIO:
-    """Create a file, locked if the file system has locks.
+    """Create a file with its content, locked if the file system has locks.
+
+    It is written under another name first: without its content, the lease of a process that was
+    killed here would count as held for ``LIFETIME``.
 
     Raises:
         FileExistsError: if there is one.
     """
-    file = path.open("x+b", buffering=0)
+    new = path.with_name(f".{uuid.uuid4().hex}")
+    file = new.open("x+b", buffering=0)
     try:
         scope = _lock(file.fileno(), fcntl.LOCK_EX)
         if scope is None:
             _note_no_locks()
-        file.write(json.dumps(_Content(token, scope or "", platform.node(), os.getpid())._asdict()).encode())
+        content = _Content(token, scope or "", platform.node(), os.getpid())
+        file.write(json.dumps(content._asdict()).encode())
+        _publish(new, path)
     except BaseException:
-        path.unlink(missing_ok=True)
         file.close()
         raise
+    finally:
+        new.unlink(missing_ok=True)
     return file
+
+
+def _publish(new: Path, path: Path) -> None:
+    """Give a file the name ``path``.
+
+    Raises:
+        FileExistsError: if another file has it.
+    """
+    try:
+        os.link(new, path)
+    except FileExistsError:
+        if not path.samefile(new):  # NFS may repeat a call that has succeeded
+            raise
+    except OSError:  # a file system without links
+        path.open("xb").close()
+        new.replace(path)
 
 
 @contextmanager
@@ -233,7 +255,7 @@ def _is_alive(file: FileIO, path: Path) -> bool:
     written = os.fstat(file.fileno()).st_mtime
     if scope and _read(file).locks == scope:
         return False
-    return abs(_now(path.parent) - written) < LIFETIME  # a clock may have been ahead when it was written
+    return abs(now(path.parent) - written) < LIFETIME  # a clock may have been ahead when it was written
 
 
 def _lock(file: int, how: int) -> str | None:
@@ -274,14 +296,3 @@ def _note_no_locks() -> None:
         Fallback,
         stacklevel=2,
     )
-
-
-def _now(folder: Path) -> float:
-    """Return the time by the clock of the file system, or by that of this machine where nothing can be written."""
-    import tempfile  # most commands take no lease
-
-    try:
-        with tempfile.TemporaryFile(dir=folder) as probe:
-            return os.fstat(probe.fileno()).st_mtime
-    except OSError:
-        return time.time()

@@ -1,15 +1,19 @@
 from __future__ import annotations
 
 import dataclasses
+import os
+import signal
 
 import pytest
 import torch
 
+from jembench import progress, stopping
 from jembench.data.factories import digits
 from jembench.errors import Unavailable
 from jembench.interfaces import DataSpec, Split
 from jembench.metrics import features
 from jembench.metrics.features import CnnFeatures
+from jembench.store import checkpoint
 
 CPU = torch.device("cpu")
 
@@ -72,6 +76,45 @@ def test_the_network_depends_on_neither_the_global_seed_nor_the_threads(toy, tmp
     finally:
         torch.set_num_threads(threads)
     assert len(identities) == 1
+
+
+@pytest.mark.parametrize(("signal_at", "killed_at", "begins"), [(7, None, 7), (None, 9, 8)])
+def test_a_training_that_was_interrupted_goes_on_to_the_same_network(
+    toy, tmp_path, monkeypatch, signal_at, killed_at, begins
+):
+    monkeypatch.setitem(features.RECIPE, "iterations", 12)
+    monkeypatch.setattr(features, "CHECKPOINT_EVERY", 4)
+    straight, seen = prepared(toy, tmp_path / "straight"), []
+    loss = torch.nn.functional.cross_entropy
+
+    def counted(*args):
+        seen.append(progress.now().done)
+        if len(seen) == signal_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if len(seen) == killed_at:
+            raise KeyboardInterrupt
+        return loss(*args)
+
+    monkeypatch.setattr(torch.nn.functional, "cross_entropy", counted)
+    with stopping.listening(), pytest.raises(stopping.INTERRUPTS):
+        prepared(toy, tmp_path / "stopped")
+    seen.clear()
+    signal_at = killed_at = None
+    assert prepared(toy, tmp_path / "stopped").identity == straight.identity
+    assert seen == list(range(begins, 12))
+    assert [path.name for path in (tmp_path / "stopped" / "toy-cnn").iterdir()] == ["weights.safetensors"]
+
+
+@pytest.mark.parametrize("content", ["of another recipe", "torn"])
+def test_an_unfinished_training_that_is_not_this_one_is_left(toy, tmp_path, short, content):
+    straight = prepared(toy, tmp_path / "straight").identity
+    path = tmp_path / "other" / "toy-cnn" / "training.safetensors"
+    if content == "torn":
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"torn")
+    else:
+        checkpoint.write(path, {"record": {}, "iteration": 2})
+    assert prepared(toy, tmp_path / "other").identity == straight
 
 
 def test_training_leaves_the_global_generator_and_the_threads_alone(toy, tmp_path, short):

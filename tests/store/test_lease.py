@@ -16,7 +16,7 @@ import pytest
 
 from jembench.errors import StoreError
 from jembench.store import lease as module
-from jembench.store.lease import lease
+from jembench.store.lease import in_work, lease
 
 HOLD = """
 import sys
@@ -57,6 +57,16 @@ while held < 8:
             time.sleep(0.001)
             os.write(log, f"end {me}\\n".encode())
             held += 1
+"""
+
+
+KILLED_WHILE_CREATING = """
+import os, signal, sys
+from pathlib import Path
+from jembench.store import lease as module
+setattr(module, sys.argv[2], lambda *arguments: os.kill(os.getpid(), signal.SIGKILL))
+with module.lease(Path(sys.argv[1])):
+    pass
 """
 
 
@@ -109,6 +119,39 @@ def test_this_process_is_excluded_while_another_holds_it(path):
         holder.communicate("end\n")
         with lease(path) as mine:
             assert mine
+
+
+@pytest.mark.parametrize("place", ["_lock", "_publish", "_read"])
+def test_a_kill_while_it_is_created_blocks_nobody(path, place):
+    with process(KILLED_WHILE_CREATING, path, place) as (killed, _):
+        killed.wait()
+    assert in_work(path.parent) == set()
+    with lease(path) as mine:
+        assert mine
+
+
+def test_it_can_be_created_where_there_are_no_links(path, monkeypatch):
+    def link(*_):
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", link)
+    with lease(path) as mine:
+        assert mine.is_mine
+        with lease(path) as again:
+            assert not again
+    assert list(path.parent.iterdir()) == []
+
+
+def test_a_link_that_a_network_file_system_makes_twice_is_one(path, monkeypatch):
+    link = os.link
+
+    def repeated(*names):
+        link(*names)
+        link(*names)
+
+    monkeypatch.setattr(os, "link", repeated)
+    with lease(path) as mine:
+        assert mine.is_mine
 
 
 def test_a_holder_that_was_killed_frees_it_at_once(path):
