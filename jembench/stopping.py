@@ -11,6 +11,8 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn
 
 from jembench.errors import OutOfTime, PluginError, ProcessLost, StoreError, error_text
 
@@ -19,7 +21,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 BURST = 1.0
 """Seconds within which signals count as one: a shell and the kernel both send SIGHUP, srun repeats SIGTERM."""
 
+_leave = os._exit
+
 _received = 0  # number of the first signal; 0: none
+_interrupted: bool | None = None  # whether SIGINT was received; None: nothing listens to it
 _deferring = 0  # number of open contexts of deferred()
 
 
@@ -28,10 +33,6 @@ class Stopped(BaseException):
 
     def __init__(self) -> None:
         super().__init__(f"{reason()}.")
-
-
-INTERRUPTS = (Stopped, KeyboardInterrupt)
-"""Exceptions that request an end, and are no failures of the code that they interrupt."""
 
 
 def received() -> int:
@@ -43,6 +44,11 @@ def check() -> None:
     """Raise :class:`Stopped` if a signal was received, even if it was deferred or its exception was caught."""
     if _received:
         raise Stopped
+
+
+def is_request(error: BaseException) -> bool:
+    """Return whether an exception is the request of a signal to end, not raised by a plugin's code."""
+    return isinstance(error, Stopped) or (isinstance(error, KeyboardInterrupt) and _interrupted is not False)
 
 
 def reason() -> str:
@@ -57,8 +63,11 @@ def listening() -> Iterator[None]:
     An error after a signal counts as its consequence, and becomes :class:`Stopped` too, unless its message is the
     reason why work ended. A signal that the process ignores from its start (``nohup``) stays ignored. In other threads
     the context has no effect.
+
+    ``os._exit`` raises SystemExit within the context, so that a plugin's code does not end the process
+    as if the command had done its work.
     """
-    global _received
+    global _received, _interrupted
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -71,7 +80,7 @@ def listening() -> Iterator[None]:
         global _received
         if _received:
             if time.monotonic() - first > BURST:
-                os._exit(128 + number)
+                _leave(128 + number)
             return
         _received, first = number, time.monotonic()
         for descriptor in terminals:
@@ -82,10 +91,26 @@ def listening() -> Iterator[None]:
         if not _deferring:
             raise Stopped
 
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        global _interrupted
+        _interrupted = True
+        signal.default_int_handler(number, frame)
+
+    process = os.getpid()
+
+    def refuse(status: int) -> NoReturn:
+        if os.getpid() != process:  # a forked process
+            _leave(status)
+        raise SystemExit(status)
+
     before = {each: signal.getsignal(each) for each in SIGNALS}
     for each, former in before.items():
         if former is not signal.SIG_IGN:
             signal.signal(each, answer)
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
+        _interrupted = False
+    os._exit = refuse
     try:
         yield
     except (OutOfTime, StoreError, ProcessLost):
@@ -95,7 +120,8 @@ def listening() -> Iterator[None]:
             raise Stopped from error
         raise
     finally:
-        _received = 0
+        os._exit = _leave
+        _received, _interrupted = 0, None
         for each, former in before.items():
             signal.signal(each, former)
 
@@ -112,9 +138,11 @@ def contained(what: str) -> Iterator[None]:
     """
     try:
         yield
-    except (Exception, *INTERRUPTS):
+    except Exception:
         raise
     except BaseException as error:
+        if is_request(error):
+            raise
         raise PluginError(
             f"{what} ends the program ({error_text(error)}). Raise an error that says what is wrong."
         ) from error

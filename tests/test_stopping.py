@@ -4,7 +4,7 @@ import signal
 import pytest
 
 from jembench import stopping
-from jembench.errors import StoreError, Unavailable
+from jembench.errors import PluginError, StoreError, Unavailable
 from jembench.running.measure import measure
 from jembench.stopping import Stopped
 
@@ -34,3 +34,35 @@ def test_a_metric_that_fails_after_a_signal_has_no_outcome(error):
 
     with pytest.raises(Stopped), stopping.listening():
         measure(Swallowing(), None)
+
+
+def exits():
+    os._exit(0)
+
+
+def interrupts():
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("end", [exits, interrupts])
+def test_code_of_a_plugin_ends_neither_the_program_nor_the_run(end):
+    leave = os._exit
+    with stopping.listening(), pytest.raises(PluginError, match=r"^It ends the program"), stopping.contained("It"):
+        end()
+    assert os._exit is leave
+
+
+def test_an_interrupt_by_the_user_ends_the_run_also_where_it_is_contained():
+    with pytest.raises(KeyboardInterrupt), stopping.listening(), stopping.contained("It"):
+        os.kill(os.getpid(), signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt), stopping.contained("It"):  # in a program of the user's own
+        interrupts()
+
+
+def test_a_forked_process_may_leave():
+    with stopping.listening():
+        child = os.fork()
+        if not child:
+            os._exit(7)
+        _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 7

@@ -21,7 +21,7 @@ from jembench.catalog import spec as specs
 from jembench.catalog import trust
 from jembench.errors import Incompatible, JembenchError, PluginError, SpecError, error_text, unknown
 from jembench.interfaces import API
-from jembench.stopping import INTERRUPTS
+from jembench.stopping import is_request
 
 _Measured = Literal["models", "samplers", "metrics", "datasets", "ood_sets", "features", "suites", "importers"]
 _Around = Literal["executors", "trackers", "formats", "figures"]
@@ -173,9 +173,9 @@ def load(component: Component) -> Any:
             loaded = attrgetter(component.attribute)(loaded)
         if component.kind != "suites" and not callable(loaded):
             raise TypeError(f"it is of type {type(loaded).__name__}, not a factory")
-    except (JembenchError, *INTERRUPTS):
-        raise
     except BaseException as error:  # also of a module that exits when it is imported
+        if isinstance(error, JembenchError) or is_request(error):
+            raise
         of, remedy = "", "Check the path; the package must be importable from here."
         if component.distribution:
             of = f" of {component.distribution} {component.version}"

@@ -13,7 +13,7 @@ from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.validation import Format, Rule
 from jembench.errors import JembenchError, PluginError, error_text
 from jembench.files import digest, same_folder
-from jembench.stopping import INTERRUPTS
+from jembench.stopping import is_request
 
 VARIABLE = "JEMBENCH_PLUGIN"
 """Environment variable: files of plugins, as for ``--plugin``."""
@@ -56,7 +56,7 @@ def add(path: Path) -> None:
         declared = validation.read(_Declared, vars(module), str(path), form=_FORM).ENTRY_POINTS
     except BaseException as error:
         sys.modules.pop(path.stem, None)
-        if isinstance(error, (JembenchError, *INTERRUPTS)):
+        if isinstance(error, JembenchError) or is_request(error):
             raise
         raise PluginError(f"The plugin {path} cannot be imported: {error_text(error)}. Correct the file.") from error
     version = f"sha256:{digest(path)[:12]}"

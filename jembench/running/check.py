@@ -20,7 +20,7 @@ from jembench.running import selection
 from jembench.running.building import make_model, make_trainer
 from jembench.running.evaluation import limited
 from jembench.running.planned import PlannedFit
-from jembench.stopping import INTERRUPTS
+from jembench.stopping import is_request
 from jembench.training import snapshots
 from jembench.training.loop import make_sampler
 
@@ -155,10 +155,9 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
                         made.check(planned)
                 except Unavailable as error:
                     reasons[name] = error
-                except (JembenchError, *INTERRUPTS):
-                    raise
-                except BaseException:  # an error of a plugin becomes the outcome of its cell
-                    pass
+                except BaseException as error:  # one of a plugin becomes the outcome of its cell
+                    if isinstance(error, JembenchError) or is_request(error):
+                        raise
         state = Ready(data.dataset, capabilities(model), iterations, reasons)
         ready |= {fit.key.id: state for fit in fits}
     return Outlook(plan, ready, datasets.absent)

@@ -19,6 +19,7 @@ from jembench.interfaces.running import Driver, Ended, Executor, Job
 from jembench.running import provenance
 from jembench.running.dispatch import Dispatch
 from jembench.running.events import VARIABLE, Events, chosen_trackers
+from jembench.stopping import contained
 from jembench.store.store import Store
 
 if TYPE_CHECKING:
@@ -92,13 +93,14 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
         carry_out=carry_out,
         waits=dispatch.note_wait,
     )
-    try:
-        with progress.phase("starting workers"):
-            executor.open(driver)
-        dispatch.run()
-    finally:
-        with progress.phase("ending workers"):
-            executor.close()
+    with contained(f"The executor {how.executor}"):
+        try:
+            with progress.phase("starting workers"):
+                executor.open(driver)
+            dispatch.run()
+        finally:
+            with progress.phase("ending workers"):
+                executor.close()
 
 
 def _call_of_workers(

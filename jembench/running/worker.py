@@ -136,10 +136,9 @@ class _Unit(FitWork):
                 possible.append(cell)
         if possible:
             try:
-                wanted: frozenset[Quantity] = frozenset()
-                for cell in possible:
-                    wanted |= getattr(cell.metric.make(), "reads", frozenset())
-                with nullcontext(True) if is_trained else self.store.lease(self.fit.key.id) as mine:
+                lease = nullcontext(True) if is_trained else self.store.lease(self.fit.key.id)
+                with lease as mine, stopping.contained(f"The model {self.fit.key.model}"):
+                    wanted = _wanted(possible)
                     trained = self.load_or_train(possible[0].limit, wanted) if mine else None
             except (StoreError, OutOfTime, ProcessLost, SpecError):
                 raise
@@ -167,7 +166,12 @@ class _Unit(FitWork):
         with progress.phase(f"measuring {without_sampler(str(cell.metric))}"):
             evaluation = trained.evaluation(used, cell.metric.code, self.work.part)
             within = isolated(f"The metric {cell.metric} of {self.fit.key.model}", self.note)
-            return measure(cell.metric.make(), evaluation, within)
+            try:
+                with stopping.contained(f"The metric {cell.metric}"):
+                    metric = cell.metric.make()
+            except Exception as error:
+                return failed(error), {}
+            return measure(metric, evaluation, within)
 
     def _measure_all(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
         """Compute the cells that no other process computes, and return whether these are all."""
@@ -233,6 +237,16 @@ class _Unit(FitWork):
         self.store.write_cell(record, arrays)
         if event := events.measurement_event(record, fit):
             self.report(event)
+
+
+def _wanted(cells: Sequence[CellPlan]) -> frozenset[Quantity]:
+    """Return the quantities that the metrics of cells read, without those that cannot be made."""
+    wanted: frozenset[Quantity] = frozenset()
+    for cell in cells:
+        # the error of a metric is the outcome of its own cell, where it happens again
+        with suppress(Exception), stopping.contained(f"The metric {cell.metric}"):
+            wanted |= getattr(cell.metric.make(), "reads", frozenset())
+    return wanted
 
 
 def serve_fits(fits: Sequence[FitPlan], device: torch.device) -> None:

@@ -5,12 +5,14 @@ import pytest
 import torch
 from PIL import Image
 
+from jembench.catalog.registry import Resolved
 from jembench.errors import JembenchError, PluginError
 from jembench.experiment.crossing import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.models import settings
 from jembench.running import driver
 from jembench.running.events import Events
+from jembench.running.fits import FitWork
 from jembench.running.local import LocalExecutor
 from jembench.store import checkpoint
 from jembench.store.store import Store
@@ -153,6 +155,38 @@ def test_a_model_that_cannot_be_trained_stops_the_run_before_anything_is_trained
         carry_out(plan(f"classifier {model}"), store)
     assert str(caught.value) == text
     assert not (store.root / "fits").exists()
+
+
+def test_a_model_that_ends_the_program_when_it_is_loaded_fails_alone(plan, store, carry_out, outcomes, monkeypatch):
+    load = FitWork._load
+
+    def exits(work, folder):
+        if work.fit.key.model.endswith("jem"):
+            raise SystemExit(0)
+        return load(work, folder)
+
+    monkeypatch.setattr(FitWork, "_load", exits)
+    whole = plan("jem classifier")
+    carry_out(whole, store)
+    found = {model: outcome for (model, *_), outcome in outcomes(whole, store).items()}
+    assert found["jem"].reason.endswith("jem ends the program (SystemExit: 0). Raise an error that says what is wrong.")
+    assert found["classifier"].status == "ok"
+
+
+def test_a_metric_that_cannot_be_made_fails_alone(plan, store, carry_out, outcomes, monkeypatch):
+    make = Resolved.make
+
+    def exits(component, *arguments):
+        if component.name.endswith("brightness"):
+            raise SystemExit(0)
+        return make(component, *arguments)
+
+    whole = plan("jem", "score brightness")
+    monkeypatch.setattr(Resolved, "make", exits)
+    carry_out(whole, store)
+    found = {metric: outcome for (*_, metric), outcome in outcomes(whole, store).items()}
+    assert found["brightness"].reason.startswith("PluginError: The metric zoo_of_tests:brightness ends the program")
+    assert found["score"].status == "ok"
 
 
 @pytest.mark.parametrize("broken", ["own/test/dark/0.png", "others/test/dark/0.png"])

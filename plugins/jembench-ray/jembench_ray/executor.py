@@ -80,6 +80,10 @@ class RayExecutor:
                 socket.create_connection((host.strip("[]"), int(port)), timeout=10).close()
             with _own_signals():
                 ray.init(address=self._address, **options)
+        except SystemExit:  # Ray's own answer to SIGTERM
+            ray.shutdown()
+            signal.raise_signal(signal.SIGTERM)
+            raise
         except Exception as error:  # also Ray's bare Exception, when a busy machine is too slow for it
             ray.shutdown()
             reason = " ".join(str(error).split()).removesuffix(".") or type(error).__name__
