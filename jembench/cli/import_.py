@@ -1,6 +1,7 @@
 """``jembench import``: weights that were trained elsewhere, as a fit of the store."""
 
 import shlex
+import unicodedata
 from pathlib import Path
 
 import click
@@ -43,9 +44,10 @@ def import_(
     """
     from jembench.running.imports import import_fit
 
+    file = _as_stored(file)
     if not file.is_file():
         raise SpecError(f"There is no file {file}. Check the path.")
-    place, name = Store(store), name or file.stem
+    place, name = Store(store), unicodedata.normalize("NFC", name or file.stem)
     with plugins_aside():
         done = import_fit(importer, file, model, dataset, name, place)
     found = done.content
@@ -66,3 +68,10 @@ def import_(
     lines.append(f"    next  {unnamed}{shlex.join(following)}")
     for line in lines:
         say(line)
+
+
+def _as_stored(file: Path) -> Path:
+    """Return a path with the name that the file has on disk, in whichever Unicode form it is."""
+    forms = (unicodedata.normalize(form, file.name) for form in ("NFC", "NFD"))
+    there = [file, *(file.with_name(name) for name in forms)] if file.name else []
+    return next((path for path in there if path.is_file()), file)

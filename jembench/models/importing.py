@@ -1,5 +1,7 @@
 """Weights that other programs wrote, read without running code from the file and checked against a model."""
 
+import argparse
+import re
 import warnings
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -23,6 +25,25 @@ _REMEDY = "Give a .safetensors file, or one that torch.save wrote of a state_dic
 _WRAPPERS = ("module.", "_orig_mod.")
 """Prefixes that nn.DataParallel and torch.compile put before every name."""
 
+_INERT: list[Any] = [argparse.Namespace]
+"""Classes of settings that files may hold beside weights: they have attributes, and run nothing."""
+
+_REPARAMETRISED = {
+    "weight_g": "parametrizations.weight.original0",
+    "weight_v": "parametrizations.weight.original1",
+}
+"""The names of ``weight_norm`` in ``torch.nn.utils``, and in ``torch.nn.utils.parametrizations``."""
+
+_SPECTRAL = {
+    "weight_orig": "parametrizations.weight.original",
+    "weight_u": "parametrizations.weight.0._u",
+    "weight_v": "parametrizations.weight.0._v",
+}
+"""The names of ``spectral_norm`` in both."""
+
+_CLASSES = ("classes", "class_names", "categories", "labels", "names", "id2label", "idx_to_class")
+"""Keys under which files name the classes in the order of the outputs."""
+
 
 def read(path: Path) -> Any:
     """Return the content of a safetensors or a PyTorch file, its tensors on the CPU.
@@ -44,7 +65,8 @@ def read(path: Path) -> Any:
                 limits.check_archive(path, archive)
         with warnings.catch_warnings(), path.open("rb") as stream:  # given a path, torch.load would go by the name
             warnings.simplefilter("ignore", UserWarning)  # of unusual files: they are read, or refused below
-            return torch.load(stream, map_location="cpu", weights_only=True)
+            with torch.serialization.safe_globals(_INERT):
+                return torch.load(stream, map_location="cpu", weights_only=True)
     except (CheckpointError, SpecError):
         raise
     except Exception as error:  # damaged bytes make the readers raise anything
@@ -73,18 +95,27 @@ def state_dict(content: Any, path: Path, entry: str = "") -> dict[str, Tensor]:
         names = ", ".join(name or "itself" for name in list(candidates)[:5])
         raise CheckpointError(f"{path} {wrong}; those in it: {names}. Name one: `jembench import weights:entry=NAME`.")
     chosen = candidates.get(entry) or next(iter(candidates.values()))
-    return {str(name): tensor for name, tensor in chosen.items()}
+    return {str(name): value for name, value in chosen.items() if isinstance(value, Tensor)}
 
 
-def _state_dicts(content: Any, place: str = "", depth: int = 3) -> Iterator[tuple[str, Mapping[Any, Tensor]]]:
-    """Yield the dictionaries of tensors in nested ones, to a limited depth: a dictionary may contain itself."""
-    if isinstance(content, Mapping) and content:
-        if all(isinstance(item, Tensor) and is_plain(item) for item in content.values()):
-            yield place, content
-        elif depth:
-            for name, part in content.items():
-                if isinstance(name, str):  # numbers name the state of an optimiser
-                    yield from _state_dicts(part, f"{place}.{name}".lstrip("."), depth - 1)
+def _state_dicts(content: Any, place: str = "", depth: int = 3) -> Iterator[tuple[str, Mapping[Any, Any]]]:
+    """Yield the dictionaries of tensors in nested ones, to a limited depth.
+
+    A dictionary may contain itself. One of tensors may also hold numbers, texts and settings; one
+    that holds others is not one of tensors itself, but for its ``_extra_state``.
+    """
+    if not isinstance(content, Mapping):
+        return
+    inner: list[tuple[str, Mapping[Any, Any]]] = []
+    for name, part in content.items() if depth else ():
+        # numbers name the state of an optimiser
+        if isinstance(name, str) and not name.endswith("_extra_state"):
+            inner += _state_dicts(part, f"{place}.{name}".lstrip("."), depth - 1)
+    yield from inner
+    tensors_of = [value for value in content.values() if isinstance(value, Tensor)]
+    has_weights = len(tensors_of) == len(content) or any(tensor.ndim for tensor in tensors_of)
+    if not inner and tensors_of and has_weights and all(map(is_plain, tensors_of)):
+        yield place, content
 
 
 def is_plain(tensor: Tensor) -> bool:
@@ -122,7 +153,9 @@ class StateDict(NamedTuple):
             raise SpecError(
                 "A plain state_dict does not say which model it is of. Name it: --model baseline:net=wrn-28-10."
             )
-        found = unwrapped(state_dict(read(path), path, self.entry))
+        content = read(path)
+        check_classes(content, data, path)
+        found = unwrapped(state_dict(content, path, self.entry))
         mine = {name.removeprefix(self.prefix): value for name, value in found.items() if name.startswith(self.prefix)}
         if not mine:
             raise CheckpointError(
@@ -131,10 +164,117 @@ class StateDict(NamedTuple):
             )
         unused = tuple(name for name in found if not name.startswith(self.prefix))
         made = as_model(registry.resolve("models", model).make(data), data, model)
-        own = unwrapped(mine)
-        as_network = {f"net.{name}": tensor for name, tensor in own.items()}
-        weights = min(own, as_network, key=lambda named: len(misfits(made, named)))
-        return Import(model=model, weights=weights, unused=unused)
+        best = _as_model_or_network(made, unwrapped(mine))
+        if misfits(made, best) and not self.prefix:
+            best, unused = _below_a_prefix(made, mine, path) or (best, unused)
+        return Import(model=model, weights=best, unused=unused)
+
+
+def _as_model_or_network(made: nn.Module, own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights under the names of a model, if they are those of it or of its network."""
+    as_network = {f"net.{name}": tensor for name, tensor in own.items()}
+    fitted = [fitting(made, named) for named in (own, as_network)]
+    return min(fitted, key=lambda named: len(misfits(made, named)))
+
+
+def _below_a_prefix(
+    made: nn.Module, weights: Mapping[str, Tensor], path: Path
+) -> tuple[dict[str, Tensor], tuple[str, ...]] | None:
+    """Return the weights below the one prefix whose names all fit a model, and the other names.
+
+    Raises:
+        CheckpointError: if there are several, such as those of an average beside the weights.
+    """
+    fits: dict[str, dict[str, Tensor]] = {}
+    for prefix in dict.fromkeys(name.partition(".")[0] + "." for name in weights if "." in name):
+        below = {name.removeprefix(prefix): tensor for name, tensor in weights.items() if name.startswith(prefix)}
+        named = _as_model_or_network(made, unwrapped(below))
+        if not misfits(made, named):
+            fits[prefix] = named
+    if len(fits) > 1:
+        raise CheckpointError(
+            f"{path} holds several sets of weights that fit, under the prefixes {', '.join(fits)}. "
+            f"Name one: `jembench import weights:prefix={min(fits)}`."
+        )
+    for prefix, named in fits.items():
+        return named, tuple(name for name in weights if not name.startswith(prefix))
+    return None
+
+
+def fitting(model: nn.Module, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights under the names that a model has for the same numbers.
+
+    Counters of batches are added: they are younger than batch norm, and change no output. The
+    norms of ``weight_norm`` and ``spectral_norm`` have other names in newer modules, and a model
+    without ``weight_norm`` gets the product.
+    """
+    own, changed = model.state_dict(), dict(weights)
+    for name in own.keys() - weights.keys():
+        if name.endswith("num_batches_tracked"):
+            changed[name] = own[name]
+    for name in weights:
+        owner, _, last = name.rpartition(".")
+        start = f"{owner}." if owner else ""
+        if last not in ("weight_g", "weight_orig"):
+            continue
+        names = _REPARAMETRISED if last == "weight_g" else _SPECTRAL
+        old, new = ([start + each for each in kind] for kind in (names, names.values()))
+        if not weights.keys() >= {*old}:
+            continue
+        if own.keys() >= {*new}:
+            changed |= {later: changed.pop(before) for before, later in zip(old, new, strict=True)}
+        elif last == "weight_g" and f"{start}weight" in own:
+            size, direction = changed.pop(old[0]), changed.pop(old[1])
+            summed = [dim for dim in range(direction.ndim) if size.ndim == 0 or size.shape[dim] == 1]
+            norm = direction.norm(dim=summed, keepdim=True)
+            changed[f"{start}weight"] = direction * (size / norm)
+    return _older(changed, own)
+
+
+def _older(weights: dict[str, Tensor], own: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return weights of newer modules under the names of older ones, where a model has those."""
+    changed = dict(weights)
+    for names in (_REPARAMETRISED, _SPECTRAL):
+        for before, later in names.items():
+            for name in weights:
+                older = name.removesuffix(later) + before
+                if name.endswith(later) and older in own and name not in own:
+                    changed[older] = changed.pop(name)
+    return changed
+
+
+def check_classes(content: Any, data: DataSpec, path: Path) -> None:
+    """Check that a file does not name the classes of the data in another order.
+
+    Raises:
+        CheckpointError: if it does.
+    """
+    order = _names_of_outputs(content)
+    theirs, ours = ([re.sub(r"[\W_]+", " ", name).casefold() for name in names] for names in (order, data.class_names))
+    if theirs != ours and sorted(theirs) == sorted(ours):
+        raise CheckpointError(
+            f"{path} names its outputs {', '.join(order[:5])}, and {data.name} has the same classes "
+            f"in the order {', '.join(data.class_names[:5])}. Its accuracy would be that of other "
+            "classes. Permute its last layer to the order of the folders, or name the folders so that "
+            "they are sorted as its outputs are."
+        )
+
+
+def _names_of_outputs(content: Any) -> list[str]:
+    """Return the names of classes in a file, in the order of the outputs; [] if it has none."""
+    if not isinstance(content, Mapping):
+        return []
+    if isinstance(numbers := content.get("class_to_idx"), Mapping):
+        content = {"classes": dict(zip(numbers.values(), numbers, strict=True))}
+    for key in _CLASSES:
+        names = content.get(key)
+        if isinstance(names, Mapping):
+            places = {str(place): name for place, name in names.items()}
+            names = [places.get(str(place)) for place in range(len(places))]
+        texts = [*names] if isinstance(names, list | tuple) else []
+        if texts and all(isinstance(text, str) for text in texts):
+            return texts
+    return []
 
 
 def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
@@ -146,15 +286,16 @@ def fit_together(imported: Import, data: DataSpec, where: Path) -> nn.Module:
         SpecError: if there is no such model.
     """
     model: nn.Module = as_model(registry.resolve("models", imported.model).make(data), data, imported.model)
-    not_finite = [f"{name} is not finite" for name in non_finite(imported.weights, model)]
-    wrong = misfits(model, imported.weights) + not_finite
+    weights = fitting(model, imported.weights)
+    not_finite = [f"{name} is not finite" for name in non_finite(weights, model)]
+    wrong = misfits(model, weights) + not_finite
     if wrong:
         raise CheckpointError(
             f"The weights in {where} do not fit {imported.model}, and nothing was imported: {'; '.join(wrong)}. Name "
             "the model that they are of with --model, and the dataset that it was trained on with --dataset; "
             "`weights:prefix=model.` removes a prefix from all names."
         )
-    model.load_state_dict(imported.weights)
+    model.load_state_dict(weights)
     return model
 
 

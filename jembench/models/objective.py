@@ -11,6 +11,7 @@ al. (2020) prints the second term with the sign of a quantity to be maximised; t
 Legend: B batch, C channels, H height, W width, K classes.
 """
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
+from jembench.errors import Remark
 from jembench.interfaces import Batch, Chains, Classifier, DataSpec, Energies, Energy, Loss, Negatives, Trainable
 from jembench.models.capabilities import capabilities
 from jembench.models.energies import JointEnergyModel, LogitModel, accepts, joint_energy, marginal_energy
@@ -114,7 +116,8 @@ class PlainClassifier(LogitModel):
 def as_model(made: Any, data: DataSpec, name: str) -> Any:
     """Return a network without the methods of a model as a classifier, after a check on two images; else ``made``.
 
-    A model that is not trained here and has only E(x, y) becomes a :class:`JointEnergyModel`.
+    A model that is not trained here and has only E(x, y) becomes a :class:`JointEnergyModel`. Weights
+    in half precision become float32, as images are.
 
     Args:
         made: by the factory of a model.
@@ -124,6 +127,8 @@ def as_model(made: Any, data: DataSpec, name: str) -> Any:
     Raises:
         PluginError: if it fails on the images, or does not give a logit per class.
     """
+    if isinstance(made, nn.Module):
+        _to_full_precision(made, name)
     if not isinstance(made, nn.Module) or isinstance(made, Trainable):
         return made
     if capabilities(made):
@@ -131,3 +136,13 @@ def as_model(made: Any, data: DataSpec, name: str) -> Any:
         return JointEnergyModel(made, data.num_classes) if is_joint else made
     check_net(name, made, data)
     return PlainClassifier(made)
+
+
+def _to_full_precision(model: nn.Module, name: str) -> None:
+    """Convert weights in half precision to float32, with a remark."""
+    halves = {weight.dtype for weight in model.parameters()} & {torch.float16, torch.bfloat16}
+    if halves:
+        model.float()
+        kinds = ", ".join(sorted(str(kind).removeprefix("torch.") for kind in halves))
+        text = f"The weights of {name} are {kinds}, and are computed with in float32."
+        warnings.warn(text, Remark, stacklevel=3)

@@ -1,6 +1,7 @@
 """The import of weights that were trained elsewhere, as a fit of the store."""
 
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -52,7 +53,7 @@ def import_fit(importer: str, file: Path, model: str | None, dataset: str, name:
     fit = plan_fit(content.model, dataset, PRETRAINED, [f"source={sha256[:12]}", *chains])
     taken = name in {component.name for component in discovery.components("models")}
     taken = taken or any(record.key.id != fit.key.id for record in imports(store, name))
-    if taken or spec.parse(name) != spec.Spec(name, ()) or ":" in name:
+    if taken or not _is_name(name):
         other = "cannot be a name: it has more than letters, digits, - and _"
         wrong = "is the name of another model" if taken else other
         raise SpecError(f"{name!r} {wrong}. Choose another with --name.")
@@ -66,6 +67,13 @@ def import_fit(importer: str, file: Path, model: str | None, dataset: str, name:
     about = {**record.provenance, "imported": source}
     store.write_fit(record._replace(status="imported", files=fits.digests(folder), provenance=about))
     return Imported(fit, content, sum(parameter.numel() for parameter in made.parameters()))
+
+
+def _is_name(text: str) -> bool:
+    """Return whether a text is a spec without options."""
+    with suppress(SpecError):
+        return ":" not in text and spec.parse(text) == spec.Spec(text, ())
+    return False
 
 
 def _chains(content: Import, data: DataSpec, file: Path) -> Mapping[str, Tensor]:

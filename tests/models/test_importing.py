@@ -1,3 +1,4 @@
+import argparse
 import json
 import pickle
 import random
@@ -40,8 +41,15 @@ ADAM = {"state": {0: {"step": torch.ones(()), "exp_avg": torch.ones(2)}}, "param
         lambda w: {"state_dict": w, "epoch": 3},
         lambda w: {"ema": w, "optimizer": ADAM, "best": torch.ones(())},
         lambda w: {"model": {"state_dict": w}, "optimizer": ADAM},
+        lambda w: {**w, "epoch": 3, "config": {"net": "wrn", "widths": [1, 2]}, "note": None},
+        lambda w: {"state_dict": {**w, "calls": 3}, "loss": torch.ones(()), "best": 0.5},
+        lambda w: {"model": w, "args": argparse.Namespace(lr=0.1), "replay_buffer": torch.ones(5, 2)},
+        lambda w: {**w, "_extra_state": {"scale": torch.ones(2)}},
     ],
-    ids=["itself", "in a dictionary", "beside an optimiser", "deeper"],
+    ids=[
+        *("itself", "in a dictionary", "beside an optimiser", "deeper"),
+        *("with settings", "with a counter", "with arguments", "with extra state"),
+    ],
 )
 def test_the_one_state_dictionary_wherever_it_lies(path, wrapped):
     torch.save(wrapped(WEIGHTS), path)
@@ -156,7 +164,7 @@ def test_whatever_is_damaged_is_an_error_of_the_file(zipped, path):
 
 @pytest.mark.parametrize(
     "content",
-    [[1, 2], {}, {"a": torch.ones(1), "epoch": 3}, {"state_dict": {"a": torch.ones(1), "calls": 3}}, {0: WEIGHTS}],
+    [[1, 2], {}, {"epoch": 3, "loss": torch.ones(())}, {"state_dict": {"calls": 3}}, {0: WEIGHTS}],
 )
 def test_content_without_a_state_dictionary_is_refused(content, path):
     with pytest.raises(CheckpointError, match="holds no state_dict, a dictionary of dense tensors alone"):
