@@ -21,9 +21,8 @@ from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampl
 
 if TYPE_CHECKING:
     import numpy as np
-    from torch import Tensor
     from numpy.typing import NDArray
-    from torch import Generator
+    from torch import Generator, Tensor
 
     Array = NDArray[Any]
 else:

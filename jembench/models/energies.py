@@ -12,7 +12,7 @@ Legend: B batch, C channels, H height, W width, K classes.
 """
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -35,6 +35,13 @@ def joint_energy(logits: Float[Tensor, "B K"], y: Int[Tensor, " B"]) -> Float[Te
     return -at_least_float32(logits).gather(1, y[:, None]).squeeze(1)
 
 
+def logits_in(output: Any) -> Any:
+    """Return the logits in the output of a network: itself, or its item or attribute ``logits``."""
+    if isinstance(output, Mapping):
+        return output.get("logits", output)
+    return getattr(output, "logits", output)
+
+
 class LogitModel(nn.Module):
     """The energy-based reading of a classifier: any network with K outputs gives E(x) and E(x, y).
 
@@ -43,7 +50,7 @@ class LogitModel(nn.Module):
     off for itself or the recipe says ``compute.precision = "float32"``.
 
     Args:
-        net: (B, C, H, W) -> (B, K), or to an object with these as ``logits``, as Hugging Face's classifiers return.
+        net: (B, C, H, W) -> (B, K), or to what :func:`logits_in` takes them from.
     """
 
     def __init__(self, net: nn.Module) -> None:
@@ -51,8 +58,7 @@ class LogitModel(nn.Module):
         self.net = net
 
     def forward(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:
-        output = self.net(x)
-        logits: Tensor = getattr(output, "logits", output)
+        logits: Tensor = logits_in(self.net(x))
         return logits
 
     def logits(self, x: Float[Tensor, "B C H W"]) -> Float[Tensor, "B K"]:

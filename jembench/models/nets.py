@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from jembench.catalog import discovery
 from jembench.errors import PluginError, SpecError, error_text
 from jembench.interfaces import DataSpec
+from jembench.models.energies import logits_in
 from jembench.models.execution import in_full, mode
 from jembench.models.wide_resnet import MOMENTUM, ResidualNet, Shape
 
@@ -125,8 +126,7 @@ def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
     expected = (2, data.num_classes)
     try:
         with torch.no_grad(), mode(net, train=False):
-            output = net(images)
-            output = getattr(output, "logits", output)
+            output = logits_in(net(images))
     except Exception as error:
         raise PluginError(
             f"The net {path} fails on two float32 images of {data.name}, shape {tuple(images.shape)}: "

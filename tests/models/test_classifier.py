@@ -1,7 +1,12 @@
+from collections import namedtuple
+from types import SimpleNamespace
+
+import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from jembench.errors import PluginError
 from jembench.interfaces import Batch
 from jembench.models.capabilities import capabilities
 from jembench.models.objective import as_model
@@ -13,6 +18,39 @@ def test_a_network_is_a_classifier_with_an_energy(net, data):
     assert capabilities(model) == {"logits", "energy"}
     assert torch.equal(model.logits(x), net(x))
     assert torch.equal(model.energy(x), -net(x).logsumexp(1))
+
+
+class Wrapped(nn.Module):
+    """A network whose logits lie in a container."""
+
+    def __init__(self, net, wrap):
+        super().__init__()
+        self.inner, self.wrap = net, wrap
+
+    def forward(self, x):
+        return self.wrap(self.inner(x))
+
+
+WithAuxiliary = namedtuple("WithAuxiliary", ["logits", "aux_logits"])  # as torchvision's in training
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        lambda logits: {"features": -logits, "logits": logits},
+        lambda logits: WithAuxiliary(logits, -logits),
+        lambda logits: SimpleNamespace(logits=logits, hidden_states=None),
+    ],
+)
+def test_logits_are_found_in_a_container(wrap, net, data):
+    x = torch.rand(4, *data.shape)
+    assert torch.equal(as_model(Wrapped(net, wrap), data, "mine").logits(x), net(x))
+
+
+@pytest.mark.parametrize("wrap", [lambda logits: (logits, -logits), lambda logits: {"out": logits}])
+def test_a_container_without_the_name_is_refused(wrap, net, data):
+    with pytest.raises(PluginError, match=r"gives (tuple|dict) for two images .* must give logits of"):
+        as_model(Wrapped(net, wrap), data, "mine")
 
 
 def test_it_is_trained_by_cross_entropy(net, data):

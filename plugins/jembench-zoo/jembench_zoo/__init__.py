@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from jembench_zoo.networks import LibraryClassifier
 
 
-_OF_FOLDER = ("config.json", "preprocessor_config.json", "*.safetensors", "*.bin")
+_OF_FOLDER = (
+    *("config.json", "preprocessor_config.json", "processor_config.json"),
+    *("*.safetensors", "*.bin"),
+)
 """The files of a folder of transformers that decide what a network computes."""
 
 
@@ -21,17 +24,16 @@ def _weights_file(text: str) -> Mapping[str, Path]:
     if text in ("none", "cache"):
         return {}
     path = Path(text).expanduser()
-    if not path.is_dir():
-        return {"": path}
-    files = [file for pattern in _OF_FOLDER for file in path.glob(pattern)]
-    return {file.name: file for file in files} or {"": path / "model.safetensors"}
+    return _files_of(path) or {"": path / "model.safetensors" if path.is_dir() else path}
 
 
-def _config_file(text: str) -> Mapping[str, Path]:
+def _files_of(folder: str | Path) -> Mapping[str, Path]:
     """Return the files of a folder; one alone has no name, which is part of the identity."""
-    folder = Path(text).expanduser()
-    files = {name: folder / name for name in _OF_FOLDER[:2] if (folder / name).is_file()}
-    return files if len(files) > 1 else dict(zip([""], files.values(), strict=False))
+    place = Path(folder).expanduser()
+    files = [file for pattern in _OF_FOLDER for file in sorted(place.glob(pattern))]
+    if len(files) == 1:
+        return {"": files[0]}
+    return {file.name: file for file in files}
 
 
 Weights = Annotated[str, Content(_weights_file)]
@@ -53,7 +55,7 @@ def torchvision(data: DataSpec, *, model: str, weights: Weights = "none", size: 
 
 
 def hf(
-    data: DataSpec, *, model: Annotated[str, Content(_config_file)], weights: Weights = "none", size: Size = None
+    data: DataSpec, *, model: Annotated[str, Content(_files_of)], weights: Weights = "none", size: Size = None
 ) -> LibraryClassifier:
     """An image classifier of transformers: a repository in its cache, a folder, or a type of model (``vit``)."""
     from jembench_zoo import networks

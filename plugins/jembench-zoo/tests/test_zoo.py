@@ -120,6 +120,22 @@ def test_content_of_a_file_is_the_identity(tmp_path):
 
 
 @pytest.mark.parametrize(
+    "changed", ["config.json", "preprocessor_config.json", "model.safetensors", "model-2.safetensors"]
+)
+@pytest.mark.parametrize("text", ["hf:{0},weights=cache", "hf:vit,weights={0}"])
+def test_every_file_of_a_folder_is_the_identity(tmp_path, text, changed):
+    for name in ("config.json", "preprocessor_config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes(b"{}")
+    before = registry.resolve("models", text.format(tmp_path)).id
+    (tmp_path / "README.md").write_bytes(b"")
+    registry.content_of.cache_clear()
+    assert registry.resolve("models", text.format(tmp_path)).id == before
+    (tmp_path / changed).write_bytes(b"changed")
+    registry.content_of.cache_clear()
+    assert registry.resolve("models", text.format(tmp_path)).id != before
+
+
+@pytest.mark.parametrize(
     ("name", "library", "extra"),
     [
         ("timm:resnet18", "timm", "timm"),
