@@ -1,9 +1,11 @@
 """Independent generators for each purpose, so that additional random numbers of one purpose change no other."""
 
 import hashlib
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import numpy as np
 import torch
 from torch import Generator
 
@@ -26,11 +28,13 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Generator:
 
 @contextmanager
 def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iterator[None]:
-    """Seed PyTorch's global generators for one purpose, and restore their state afterwards.
+    """Seed the global generators for one purpose, and restore their state afterwards.
 
-    Initialisers of layers and dropout use these: the CPU's generator and, if ``device`` is a CUDA device, its own. The
-    host does not wait for the device; a CUDA graph that is replayed in the context uses the seed as well.
+    Initialisers of layers and dropout use those of PyTorch: the CPU's and, if ``device`` is a CUDA device, its own.
+    Networks may also draw from those of Python and NumPy. The host does not wait for the device; a CUDA graph that is
+    replayed in the context uses the seed as well.
     """
+    python_state, numpy_state = random.getstate(), np.random.get_state()  # noqa: NPY002
     generators, device = [torch.default_generator], torch.device(device)
     if device.type == "cuda":
         torch.cuda.init()  # type: ignore[no-untyped-call]  # creates the generators
@@ -40,8 +44,12 @@ def drawing(seed: int, purpose: str, device: torch.device | str = "cpu") -> Iter
     derived = derive(seed, purpose)
     for generator in generators:
         generator.manual_seed(derived)
+    random.seed(derived)
+    np.random.seed(derived % 2**32)  # noqa: NPY002
     try:
         yield
     finally:
+        random.setstate(python_state)
+        np.random.set_state(numpy_state)  # noqa: NPY002
         for generator, state in zip(generators, states, strict=True):
             generator.set_state(state)

@@ -7,14 +7,14 @@ Legend: N images, C channels, H height, W width, K classes.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import cast
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from jembench.interfaces import Classifier, DataSpec
-from jembench.models.execution import at_least_float32, frozen, mode
+from jembench.interfaces import DataSpec
+from jembench.models.energies import logits_function
+from jembench.models.execution import frozen, mode
 
 Images = Float[Tensor, "N C H W"]
 """Images, in [0, 1] where nothing else is said."""
@@ -33,7 +33,7 @@ def settled(model: nn.Module, device: torch.device) -> Iterator[None]:
 def logits_of(model: nn.Module, data: DataSpec, x: Images) -> Float[Tensor, "N K"]:
     """Return f(x) of images in [0, 1], in float32 or float64."""
     low, high = data.bounds
-    return at_least_float32(cast(Classifier, model).logits(x * (high - low) + low))
+    return logits_function(model, data.num_classes)(x * (high - low) + low)
 
 
 def gradient_of(loss: Callable[[Tensor], tuple[Tensor, Tensor]], x: Images) -> tuple[Images, Tensor]:

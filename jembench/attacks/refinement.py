@@ -7,15 +7,15 @@ Legend: N images, C channels, H height, W width, K classes.
 """
 
 import math
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
 from torch import Generator, Tensor, nn
 
 from jembench.attacks.gradient import Images, gradient_of, settled
-from jembench.interfaces import ChainState, Classifier, Sampler
-from jembench.models.energies import energy_function
+from jembench.interfaces import ChainState, Sampler
+from jembench.models.energies import energy_function, logits_function
 
 Way = Literal["through", "bpda"]
 """The treatment of the chain by gradients."""
@@ -71,7 +71,7 @@ class Refined(nn.Module):
             if self.noise:
                 drawn = torch.randn(copies.shape, generator=self.generator, device=x.device, dtype=x.dtype)
                 copies = copies + self.noise * drawn
-            log_p = cast(Classifier, self.model).logits(self._refine(copies)).log_softmax(dim=1)
+            log_p = logits_function(self.model, 0)(self._refine(copies)).log_softmax(dim=1)
         log_p = log_p.view(len(x), self.copies, log_p.shape[1])
         return log_p.logsumexp(dim=1) - math.log(self.copies) if self.smooth else log_p.mean(dim=1)
 

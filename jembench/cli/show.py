@@ -14,6 +14,7 @@ from jembench.experiment.twins import differences
 from jembench.report.formats import TERMINAL
 from jembench.report.select import outcomes
 from jembench.store.outcome import Cell
+from jembench.store.pictures import SAMPLES
 from jembench.store.store import Store
 
 
@@ -25,11 +26,11 @@ def results(ctx: click.Context, plan: Plan, store: Store, found: Results, format
     """
     click.echo(found.table(format), nl=False)
     if format == TERMINAL:
-        sampled = [fit for fit in plan.fits if (store.fit_folder(fit.key) / "samples.png").exists()]
+        sampled = [fit for fit in plan.fits if (store.fit_folder(fit.key) / SAMPLES).exists()]
         click.echo()
         if sampled:
             more = f" and {len(sampled) - 1} more" if len(sampled) > 1 else ""
-            say(f" samples  {store.fit_folder(sampled[0].key) / 'samples.png'}{more}")
+            say(f" samples  {store.fit_folder(sampled[0].key) / SAMPLES}{more}")
         say(f" results  {store.root / 'cells'}: {outcomes(len(found.cells))} with provenance")
         for name, command in _following(ctx, plan, sampled, found):
             say(f"{name:>8}  {shlex.join(['jembench', *command])}")

@@ -7,6 +7,7 @@ import math
 import textwrap
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -77,19 +78,35 @@ def pictures(images: Pixels, grids: Mapping[str, Indices]) -> dict[str, NDArray[
     return {"images": images[shown], "shown": shown, **compact}
 
 
-def write_png(path: Path, images: Pixels, grid: Indices, option: str = "--store", title: str = "") -> None:
+def write_png(
+    path: Path,
+    images: Pixels,
+    grid: Indices,
+    option: str = "--store",
+    title: str = "",
+    texts: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Write a grid of images (N, C, H, W) on a grey ground, below a title in lines of its width.
 
-    ``option`` is the option of the command line that determines ``path``, for errors.
+    Args:
+        path: of the file.
+        images: uint8.
+        grid: (R, S), with -1 for an empty place.
+        option: of the command line that determines ``path``, for errors.
+        title: above the images; "": none.
+        texts: of the file's metadata, by their keywords.
 
     Raises:
         StoreError: if the file cannot be written.
     """
-    from PIL import Image, ImageDraw
+    from PIL import Image, ImageDraw, PngImagePlugin
 
     pixels = sheet(images, grid, GAP, GROUND, SMALLEST)
     lines = textwrap.wrap(title, pixels.shape[1] // 6)  # a character of Pillow's font is 6 pixels wide
     pixels = np.pad(pixels, ((GAP + LINE * len(lines), GAP), (GAP, GAP), (0, 0)), constant_values=GROUND)
     picture = Image.fromarray(pixels[..., 0] if images.shape[1] < 3 else pixels)
     ImageDraw.Draw(picture).multiline_text((GAP, GAP), "\n".join(lines), "white")
-    write_atomically(path, lambda stream: picture.save(stream, format="PNG"), option)
+    about = PngImagePlugin.PngInfo()
+    for keyword, text in texts.items():
+        about.add_text(keyword, text)
+    write_atomically(path, lambda stream: picture.save(stream, "PNG", pnginfo=about), option)

@@ -52,7 +52,6 @@ class Metric(Protocol):
 
     - ``reads: frozenset[Quantity]``: the quantities of test images or out-of-distribution images that it reads; then
       one pass computes all quantities that the metrics of a run need;
-    - ``resamples: int``: of the bootstrap; a worker on a GPU leaves it to a worker without one;
     - ``parts: int``, of a long metric: with several workers it is a unit of work of its own, divided into at most as
       many shares (see ``Services.share``).
     """

@@ -138,8 +138,8 @@ class Event:
     ``measured``  the outcome of ``metric`` is in the store: ``values`` has ``status``, ``seconds``, and by label each
                   value with the ends of its interval (``fid``, ``fid/low``, ``fid/high``); ``text`` is the reason if
                   there is no value; ``done`` is the number of iterations of the training
-    ``warning``   something failed that no outcome records, a plugin left a setting of PyTorch changed, or training
-                  starts from the weights of another fit: ``text``
+    ``warning``   something failed that no outcome records, a plugin left a setting of PyTorch changed, training starts
+                  from the weights of another fit, or outputs are random or depend on the batch: ``text``
     ``ended``     the unit has ended: ``values`` has ``how`` (see :class:`Ended`; or "dropped": a unit that it needs
                   failed), ``text`` the message
     ``finished``  the last event of this process; it has no ``fit``

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple,
 
 from jembench.catalog.spec import Scalar, Spec, format_value
 from jembench.catalog.validation import Range
-from jembench.errors import SpecError
+from jembench.errors import PluginError, SpecError
 from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling, Value
 
 if TYPE_CHECKING:
@@ -196,8 +196,16 @@ class Metric:
             Unavailable: if something is missing; the message says the remedy.
             NotApplicable: if the metric is not defined for this model or dataset.
             Diverged: if an output of the model is not finite.
+            PluginError: if an array has not a row for each test image.
         """
-        return self.measurement(evaluation, self.arrays(evaluation))
+        arrays = self.arrays(evaluation)
+        count = len(evaluation.data.part("test").images)
+        for name, array in arrays.items():
+            if len(array) != count:
+                raise PluginError(
+                    f"{self.name} gives {len(array)} rows of {name} for {count} test images; give a row for each."
+                )
+        return self.measurement(evaluation, arrays)
 
     def measurement(
         self,

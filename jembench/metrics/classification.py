@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, NamedTuple
 
 from jembench.catalog.spec import Scalar
 from jembench.catalog.validation import Range
-from jembench.errors import Diverged, NotApplicable
+from jembench.errors import Diverged, NotApplicable, PluginError
 from jembench.interfaces import Evaluation, Measurement, Need, Quantity, Resampling
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images, mean, share
 
@@ -401,11 +401,22 @@ def labelled_logits(evaluation: Evaluation, images: str, noise: float, logits: T
     Raises:
         NotApplicable: if the images have no labels.
         Diverged: if a logit is not finite.
+        PluginError: if the logits are not real numbers (N, K).
     """
     labels = evaluation.data.part(images).labels
     if labels is None:
         raise NotApplicable(f"The images of {images} have no labels of the classes of {evaluation.data.spec.name}.")
-    logits = (evaluation.predictions.read("logits", images, noise) if logits is None else logits).cpu().double()
+    logits = (evaluation.predictions.read("logits", images, noise) if logits is None else logits).cpu()
+    if not logits.is_floating_point():
+        raise PluginError(f"The logits of the {images} images are {logits.dtype}, no real floating-point numbers.")
+    logits = logits.double()
+    rows = len(logits) if logits.ndim == 2 else 0
+    classes = int(labels.max()) + 1 if len(labels) else 0
+    if rows != len(labels) or logits.shape[1] < classes:
+        raise PluginError(
+            f"The logits of {len(labels)} {images} images have the shape {tuple(logits.shape)}; they must have a row "
+            "for each image and a column for each class."
+        )
     require_finite(logits, "logits", f"{images} images of {evaluation.data.spec.name}")
     return [logits, labels.cpu()]
 

@@ -14,6 +14,7 @@ from jembench.catalog import registry
 from jembench.catalog.options import Names
 from jembench.catalog.registry import Resolved
 from jembench.catalog.spec import Scalar, Spec, format_value
+from jembench.errors import PluginError
 from jembench.interfaces import DataSpec, Evaluation, Measurement, Need, OODScore, Planned, Quantity, Resampling
 from jembench.interfaces.metrics import FittedScore
 from jembench.metrics.base import Array, Arrays, Estimate, Metric, NotNegative, describe_test_images
@@ -67,8 +68,16 @@ class Scored(Metric):
 
         Raises:
             Diverged: if a score is not finite.
+            PluginError: if there is not a real number for each image.
         """
-        scores = scorer.scores(evaluation, images, noise).cpu().double()
+        scores = scorer.scores(evaluation, images, noise)
+        expected = (len(evaluation.data.images(images)),)
+        if tuple(scores.shape) != expected or scores.is_complex():
+            raise PluginError(
+                f"The score {self.score} gives {tuple(scores.shape)} {scores.dtype} for the images of {images}; "
+                f"it must give a real number an image, {expected}."
+            )
+        scores = scores.cpu().double()
         require_finite(
             scores,
             f"scores {self.score}",

@@ -97,23 +97,69 @@ def accepts(method: Callable[..., Any], arguments: int) -> bool:
     return False
 
 
+def checked(output: Any, x: Tensor, method: Callable[..., Any], classes: int | None) -> Tensor:
+    """Return an output of a network, checked, as a copy in float32 or float64.
+
+    The copy is on the device of the images: a network may write its next output over this one.
+
+    Args:
+        output: of the method for the images x (B, C, H, W).
+        x: the images.
+        method: of a model.
+        classes: K of logits (B, K), or 0 if any number will do; None: the output is energies (B,).
+
+    Raises:
+        PluginError: if it is no dense tensor of real floating-point numbers of that shape.
+    """
+    wanted = "(B,), by squeeze(1)" if classes is None else f"(B, {classes or 'K'})"
+    if not isinstance(output, Tensor) or output.layout is not torch.strided:
+        kind = type(output).__name__
+        raise PluginError(f"{_name(method)} returns a {kind} for {len(x)} images; return a dense tensor {wanted}.")
+    columns = () if classes is None else (classes or output.shape[-1],) if output.ndim else (1,)
+    if output.shape != (len(x), *columns):
+        found = tuple(output.shape)
+        raise PluginError(f"{_name(method)} returns {found} for {len(x)} images; return {wanted}.")
+    if not output.is_floating_point():
+        kind = str(output.dtype).removeprefix("torch.")
+        raise PluginError(f"{_name(method)} returns {kind} numbers; return real floating-point ones, such as float32.")
+    return at_least_float32(output.to(x.device)).clone()
+
+
+def _name(method: Callable[..., Any]) -> str:
+    """Return the name of a method for errors, with the class of the network that a user wrote."""
+    if not inspect.ismethod(method):
+        return "The network"
+    model = method.__self__
+    owner = model.net if isinstance(model, LogitModel) else model
+    return f"{type(owner).__name__}.{method.__name__}"
+
+
+def logits_function(model: Any, classes: int) -> Callable[[Tensor], Tensor]:
+    """Return the function from x to the logits f(x), (B, K) in float32 or float64.
+
+    It calls the model with a copy of x, which a network may change in place, and raises PluginError
+    for a result of another shape or type. ``classes`` is K; 0: any number.
+    """
+    return lambda x: checked(model.logits(x.clone()), x, model.logits, classes)
+
+
 def energy_function(model: Any) -> Callable[..., Tensor]:
     """Return the function from x, and labels y if given, to E(x) or E(x, y), (B,) in float32 or float64.
 
-    The model's method is ``energy(x)``, ``energy(x, y=None)``, or ``log_prob`` in either form, with E = -log p. The
-    function raises NotApplicable for labels that it does not take, and PluginError for a result of another shape.
+    The model's method is ``energy(x)``, ``energy(x, y=None)``, or ``log_prob`` in either form, with E = -log p. It is
+    called with a copy of x, which a network may change in place. The function raises NotApplicable for labels that it
+    does not take, and PluginError for a result of another shape or type.
     """
     is_density = isinstance(model, Density)
     method = model.log_prob if is_density else model.energy
-    name, takes_labels = f"{type(model).__name__}.{method.__name__}", accepts(method, 2)
+    takes_labels = accepts(method, 2)
 
     def energy(x: Tensor, y: Tensor | None = None) -> Tensor:
         if y is not None and not takes_labels:
-            raise NotApplicable(f"{name}(x) takes no labels, so that E(x, y) is not defined.")
-        value: Tensor = method(x) if y is None else method(x, y)
-        if value.shape != x.shape[:1]:
-            raise PluginError(f"{name} returns {tuple(value.shape)} for {len(x)} images; return (B,), by squeeze(1).")
-        return at_least_float32(-value if is_density else value)
+            raise NotApplicable(f"{_name(method)}(x) takes no labels, so that E(x, y) is not defined.")
+        copy = x.clone()
+        value = checked(method(copy) if y is None else method(copy, y), x, method, None)
+        return -value if is_density else value
 
     return energy
 

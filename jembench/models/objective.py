@@ -21,10 +21,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from jembench.errors import Remark
+from jembench.errors import PluginError, Remark
 from jembench.interfaces import Batch, Chains, Classifier, DataSpec, Energies, Energy, Loss, Negatives, Trainable
 from jembench.models.capabilities import capabilities
-from jembench.models.energies import JointEnergyModel, LogitModel, accepts, joint_energy, marginal_energy
+from jembench.models.energies import (
+    JointEnergyModel,
+    LogitModel,
+    accepts,
+    joint_energy,
+    logits_function,
+    marginal_energy,
+)
 from jembench.models.execution import at_least_float32
 from jembench.models.nets import check_net
 
@@ -85,6 +92,26 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
     return Loss(torch.stack(terms).sum(), detached, energies, of_chains)
 
 
+def checked_loss(loss: Loss, model: Any) -> Loss:
+    """Return a loss, after a check of its shapes, which PyTorch would broadcast without an error.
+
+    Raises:
+        PluginError: if the total or a part is no single real number, or the energies are not (B,).
+    """
+    expected = {"total": (loss.total, 0)} | {name: (part, 0) for name, part in loss.parts.items()}
+    if loss.energies is not None:
+        expected |= {"energies.data": (loss.energies.data, 1)}
+        expected |= {"energies.samples": (loss.energies.samples, 1)}
+    for name, (value, dimensions) in expected.items():
+        if value.ndim != dimensions or value.is_complex():
+            wanted = "(B,)" if dimensions else "()"
+            raise PluginError(
+                f"The loss of {type(model).__name__} has {name} of shape {tuple(value.shape)}, "
+                f"{value.dtype}; it must be {wanted} and real."
+            )
+    return loss
+
+
 def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Return f(x) of several batches, in one pass of all of them unless the network has batch norm.
 
@@ -93,9 +120,10 @@ def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor,
     samples, labelled images in the code of JEM, and labelled images, samples for the loss of p(x|y) alone. In the code
     of JEM++ and SADA-JEM the data pass before the chains (``Batch.logits``), which also change the running statistics.
     """
+    logits = logits_function(model, 0)
     if has_batch_norm(model):
-        return tuple(map(model.logits, images))
-    return torch.split(model.logits(torch.cat(list(images))), [len(x) for x in images])
+        return tuple(map(logits, images))
+    return torch.split(logits(torch.cat(list(images))), [len(x) for x in images])
 
 
 def has_batch_norm(model: Classifier) -> bool:

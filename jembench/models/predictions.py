@@ -14,11 +14,11 @@ from torch import Tensor, nn
 
 from jembench import progress, seeds
 from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
-from jembench.interfaces import Classifier, DataSpec, GradEnergy, Quantity
+from jembench.interfaces import DataSpec, GradEnergy, Quantity
 from jembench.limits import Limit
 from jembench.models.capabilities import require_gradients
-from jembench.models.energies import LogitModel, energy_function, marginal_energy
-from jembench.models.execution import at_least_float32, frozen, mode
+from jembench.models.energies import LogitModel, energy_function, logits_function, marginal_energy
+from jembench.models.execution import frozen, mode
 
 Done = TypeVar("Done")
 
@@ -42,6 +42,7 @@ def read(
     data: DataSpec,
     device: torch.device,
     wanted: Set[Quantity],
+    seed: int = 0,
 ) -> Readings:
     """Return every wanted quantity of every image, each image passing through the network once, in evaluation mode.
 
@@ -50,8 +51,12 @@ def read(
     The norm is that of dE/dx in the model's own units of x, as in Grathwohl et al. (2020), section 5.3. Images are
     pixel levels, or already in the model's units.
 
+    The random numbers of a network that draws some, such as those of dropout, depend on the seed and on the number of
+    images per pass.
+
     Raises:
         NotApplicable: if gradients are wanted and the model has none.
+        PluginError: if an output has another shape, or is no tensor of real floating-point numbers.
         torch.OutOfMemoryError: if a batch is too large for the device; JEMBENCH_BATCH sets its size.
     """
     if "grad-norm" in wanted:
@@ -59,7 +64,9 @@ def read(
 
     def of_part(part: slice) -> Readings:
         x = images[part].to(device)
-        return one_pass(model, x if x.is_floating_point() else to_float(x, data.bounds), wanted)
+        x = x if x.is_floating_point() else to_float(x, data.bounds)
+        with seeds.drawing(seed, f"evaluation/pass {part.start}", device):
+            return one_pass(model, x, wanted, classes=data.num_classes)
 
     with mode(model, train=False), frozen(cast(nn.Module, model)):
         parts = in_parts(of_part, len(images), device, data.shape)
@@ -123,14 +130,27 @@ def batched(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:
     return evaluate
 
 
-def one_pass(model: Any, x: Float[Tensor, "B C H W"], wanted: Set[Quantity], *, graph: bool = False) -> Readings:
-    """Return quantities of images in the model's units, with their graph if ``graph`` is true."""
+def one_pass(
+    model: Any,
+    x: Float[Tensor, "B C H W"],
+    wanted: Set[Quantity],
+    *,
+    classes: int = 0,
+    graph: bool = False,
+) -> Readings:
+    """Return quantities of images in the model's units, with their graph if ``graph`` is true.
+
+    ``classes`` is the number of logits that the model must give; 0: any.
+
+    Raises:
+        PluginError: if an output has another shape, or is no tensor of real floating-point numbers.
+    """
     # an autocast context of the caller would also affect the backward pass
     with torch.set_grad_enabled(graph or "grad-norm" in wanted), torch.autocast(x.device.type, enabled=False):
-        x = x if graph else x.requires_grad_("grad-norm" in wanted)
+        x = x if graph else x.detach().requires_grad_("grad-norm" in wanted)
         readings: Readings = {}
         if "logits" in wanted or (wanted and energy_follows_from_logits(model)):
-            readings["logits"] = at_least_float32(cast(Classifier, model).logits(x))
+            readings["logits"] = logits_function(model, classes)(x)
         if wanted & {"energy", "grad-norm"}:
             logits = readings["logits"] if energy_follows_from_logits(model) else None
             readings["energy"] = energy_function(model)(x) if logits is None else marginal_energy(logits)

@@ -146,7 +146,7 @@ def rows(cells: Iterable[Cell], names: Names = NO_NAMES) -> list[Row]:
             status=outcome.status,
             protocol=outcome.protocol,
             reason="; ".join(filter(None, remarks)),
-            notes=(*_added(fit, name), *_training(cell)),
+            notes=(*_added(fit, name), *_training(cell), *_outputs(cell)),
             dataset_name=datasets[fit.dataset],
             chance=outcome.details.get("chance"),
             cell=cell,
@@ -214,6 +214,11 @@ def _training(cell: Cell) -> Iterator[str]:
         yield f"{training} diverged and was repaired {'; '.join(repairs)}{end}"
     elif (iteration := stability.get("diverged_at")) is not None:
         yield f"{training} diverged at iteration {iteration} ({stability['reason']}) and was not repaired"
+
+
+def _outputs(cell: Cell) -> Iterator[str]:
+    """Yield the remarks on outputs of the model that are random or depend on other images."""
+    yield from cell.provenance.get("outputs", ())
 
 
 # --- over seeds -------------------------------------------------------------------------------------------------------

@@ -14,10 +14,10 @@ from jembench import progress
 from jembench.catalog import registry
 from jembench.catalog.spec import slug
 from jembench.data.pixels import content_hash
-from jembench.errors import CheckpointError, Fallback
+from jembench.errors import CheckpointError, Fallback, PluginError
 from jembench.interfaces import Dataset, FeatureNetwork, Features
 from jembench.store import tensors
-from jembench.store.store import Store
+from jembench.store.store import OF_IMAGES, Store
 
 WAIT = 0.2
 """Seconds between two attempts to get a lease that another process holds."""
@@ -39,8 +39,8 @@ def when_free(store: Store, lease: str) -> Iterator[None]:
 class TensorCache:
     """A cache of tensors on disk, with one file per name.
 
-    The folder identifies everything that the tensors depend on, so that a file is never read for other weights or
-    images.
+    The folder and the name identify everything that the tensors depend on, and each file records them, so that no file
+    is read for other weights or images.
 
     Args:
         folder: of the files; None: nothing is cached.
@@ -49,10 +49,10 @@ class TensorCache:
     folder: Path | None
 
     def recall(self, name: str) -> dict[str, Tensor]:
-        """Return the tensors of a name; empty, with a warning, if the file is damaged."""
+        """Return the tensors of a name; empty, with a warning, for a damaged or exchanged file."""
         path = self._path(name)
         try:
-            return tensors.read(path, "It is computed again.").tensors if path and path.exists() else {}
+            return tensors.read(path, "It is computed again.", placed=True).tensors if path and path.exists() else {}
         except CheckpointError as error:
             warnings.warn(str(error), Fallback, stacklevel=2)
             return {}
@@ -65,7 +65,7 @@ class TensorCache:
         """
         path = self._path(name)
         if path and (path.is_file() or not path.exists()):
-            tensors.write(path, values, {})
+            tensors.write(path, values, {}, placed=True)
 
     def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """Return the tensors of a name, computed and kept if they are not cached."""
@@ -117,6 +117,25 @@ class FeatureBank:
         network = self.network(spec)
         name = f"{slug(network.identity)}-{content_hash(images)}"
         if name not in self._features:
-            cache = TensorCache(self.store.features / "of-images")
-            self._features[name] = Features(**cache.once(name, lambda: network.features(images)._asdict()))
+            cache = TensorCache(self.store.features / OF_IMAGES)
+
+            def compute() -> dict[str, Tensor]:
+                return _checked(network.features(images), len(images), spec)._asdict()
+
+            self._features[name] = Features(**cache.once(name, compute))
         return self._features[name]
+
+
+def _checked(features: Features, count: int, spec: str) -> Features:
+    """Return the features of a number of images, after a check of their shapes and types.
+
+    Raises:
+        PluginError: if there is no row of real floating-point numbers for each image.
+    """
+    for name, values in features._asdict().items():
+        if values.ndim != 2 or len(values) != count or not values.is_floating_point():
+            raise PluginError(
+                f"The feature network {spec} gives {name} {tuple(values.shape)} {values.dtype} for {count} images; "
+                f"it must give a row of real floating-point numbers an image, ({count}, D)."
+            )
+    return features

@@ -22,11 +22,12 @@ from jembench.catalog.spec import Spec, format_value
 from jembench.data.holdout import Holdout
 from jembench.data.ood_sets.resolve import resolve
 from jembench.data.pixels import content_hash, to_float, to_uint8
-from jembench.errors import NotApplicable, SpecError
+from jembench.errors import NotApplicable, PluginError, SpecError
 from jembench.interfaces import Dataset, DataSpec, FeatureNetwork, Features, Generative, Split
 from jembench.interfaces.data import Truth
 from jembench.interfaces.evaluation import KEPT, Evaluation, Quantity, Samples, Source, TrainingRecord
 from jembench.interfaces.samplers import ChainState, Sampler
+from jembench.metrics.classification import require_finite
 from jembench.models import predictions
 from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank, TensorCache
@@ -35,6 +36,16 @@ from jembench.sampling import chain
 from jembench.training import snapshots
 
 _HELD = ("train", "validation")
+
+_IN_WORDS: Mapping[Quantity, str] = {
+    "logits": "logits",
+    "energy": "energies",
+    "grad-norm": "gradient norms",
+}
+_REMEDY = (
+    "the model has diverged, or overflows in float32. Train it again with another seed or a lower learning rate, or "
+    "leave out what needs these values."
+)
 
 _UNKNOWN = TrainingRecord()
 _NO_CACHE = TensorCache(None)
@@ -97,6 +108,15 @@ class TrainedFit:
             services=access,
         )
 
+    def once(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
+        """Return the tensors of a name, cached; the random numbers of a network depend on the name."""
+
+        def seeded() -> dict[str, Tensor]:
+            with seeds.drawing(self.seed, f"evaluation/{name}", self.device):
+                return compute()
+
+        return self.cache.once(name, seeded)
+
     def samples(self, source: Source = KEPT) -> Samples:
         """Return generated images, computed once: direct samples, the kept chains, or the ends of new ones."""
         if source not in self.drawn:
@@ -119,10 +139,18 @@ class TrainedFit:
         generator = self.generator("samples", self.device)
         classes = self.dataset.spec.num_classes
         y = torch.arange(FRESH_SAMPLES, device=self.device) % classes if classes else None
-        try:
-            x = model.sample(FRESH_SAMPLES, y, generator=generator)
-        except SpecError:  # of a model without classes
-            x, y = model.sample(FRESH_SAMPLES, generator=generator), None
+        with seeds.drawing(self.seed, "evaluation/samples", self.device):
+            try:
+                x = model.sample(FRESH_SAMPLES, y, generator=generator)
+            except SpecError:  # of a model without classes
+                x, y = model.sample(FRESH_SAMPLES, generator=generator), None
+        expected = (FRESH_SAMPLES, *self.dataset.spec.shape)
+        if not isinstance(x, Tensor) or x.shape != expected or not x.is_floating_point():
+            found = f"{tuple(x.shape)} {x.dtype}" if isinstance(x, Tensor) else type(x).__name__
+            raise PluginError(
+                f"{type(model).__name__}.sample returns {found}; return images of real floating-point numbers, "
+                f"{expected}, within {self.dataset.spec.bounds}."
+            )
         return self._as_samples(ChainState(x, y), "direct")
 
     def _fresh(self, source: Source) -> Samples:
@@ -150,7 +178,7 @@ class TrainedFit:
             images, labels, *_ = self._as_samples(end, name)
             return {"images": images} | ({} if labels is None else {"labels": labels})
 
-        drawn = self.cache.once(drawn_name(n, steps, conditional, named), run)
+        drawn = self.once(drawn_name(n, steps, conditional, named), run)
         if selected:  # under one protocol, although the seeds may have selected several lengths
             name = _spec(named, options | {"steps": "selected"})
         return Samples(drawn["images"], drawn.get("labels"), name)
@@ -217,7 +245,11 @@ class FitAccess:
     def read(self, quantity: Quantity, images: str | Tensor = "test", noise: float = 0.0) -> Tensor:
         """Return a quantity of images.
 
-        For test images and OOD sets, the same pass computes all quantities that the metrics of the run need.
+        For test images and OOD sets, the same pass computes all quantities that the metrics of the run need. If one
+        of these fails, this quantity is read alone.
+
+        Raises:
+            Diverged: if the quantity of an image is not finite.
         """
         fit, pixels = self.fit, self._pixels(images)
         content = _cache_name("", pixels, noise)
@@ -226,10 +258,19 @@ class FitAccess:
             known.update(cast(dict[Quantity, Tensor], fit.cache.recall(content)))
         if quantity not in known:
             together = isinstance(images, str) and images not in _HELD
-            wanted = {quantity} | (fit.wanted if together else set())
+            wanted = ({quantity} | (fit.wanted if together else set())) - known.keys()
             shown = predictions.noisy(pixels, noise, self.spec.bounds) if noise else pixels
-            known.update(predictions.read(fit.model, shown, self.spec, fit.device, wanted - known.keys()))
+            seed = seeds.derive(fit.seed, f"evaluation/{content}")
+            try:
+                readings = predictions.read(fit.model, shown, self.spec, fit.device, wanted, seed)
+            except Exception:  # of one of several quantities, which fails the metrics that read it
+                if len(wanted) == 1:
+                    raise
+                readings = predictions.read(fit.model, shown, self.spec, fit.device, {quantity}, seed)
+            known.update(readings)
             fit.cache.keep(content, cast(dict[str, Tensor], known))
+        shown_as = f"{images} images" if isinstance(images, str) else "images"
+        require_finite(known[quantity], _IN_WORDS[quantity], shown_as, _REMEDY)
         return known[quantity]
 
     def _pixels(self, images: str | Tensor) -> Tensor:
@@ -247,7 +288,9 @@ class FitAccess:
             end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
             return {"energy": gradient(end.x, None)[0].cpu()}
 
-        return fit.cache.once(_cache_name(f"refined-{steps}-", pixels, noise), refine)["energy"]
+        energy = fit.once(_cache_name(f"refined-{steps}-", pixels, noise), refine)["energy"]
+        require_finite(energy, "refined energies", "images", _REMEDY)
+        return energy
 
     def generator(self, purpose: str) -> Generator:
         """Return a generator on the CPU for one purpose."""
@@ -267,7 +310,7 @@ class FitAccess:
 
     def remembered(self, name: str, compute: Callable[[], dict[str, Tensor]]) -> dict[str, Tensor]:
         """Return the result of ``compute``, cached on disk under the name and the version of the metric's code."""
-        return self.fit.cache.once(f"{name}-{self.code}" if self.code else name, compute)
+        return self.fit.once(f"{name}-{self.code}" if self.code else name, compute)
 
     def out_of_time(self) -> bool:
         """Return whether the deadline has passed."""

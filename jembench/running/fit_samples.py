@@ -1,6 +1,8 @@
 """The generated images of a trained model: how it gives them, and a picture of them."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Literal
 
 import torch
@@ -75,12 +77,19 @@ def drawn_name(n: int, steps: int, conditional: bool, sampler: registry.Resolved
 
 
 def write_samples(
-    evaluation: Evaluation, samples: Samples, path: Path, columns: int = 10, option: str = "--store", title: str = ""
+    evaluation: Evaluation,
+    samples: Samples,
+    path: Path,
+    columns: int = 10,
+    option: str = "--store",
+    title: str = "",
+    texts: Mapping[str, str] = MappingProxyType({}),
 ) -> bool:
     """Write a picture of a model's images, chosen at random, with a row per class.
 
     The class is the one that an image was drawn for, or else the predicted one; without classes the images are in no
-    order. ``option`` is the option of the command line that determines ``path``, for errors. ``title`` stands above.
+    order. ``option`` is the option of the command line that determines ``path``, for errors. ``title`` stands above,
+    and ``texts`` are in the file's metadata.
 
     Returns:
         True if there is a row per class.
@@ -93,5 +102,5 @@ def write_samples(
         chosen = grid.arranged(order, columns=columns)
     else:
         chosen = grid.first_of_classes(order, classes.numpy(), evaluation.data.spec.num_classes, columns)
-    grid.write_png(path, samples.images.numpy(), chosen, option, title)
+    grid.write_png(path, samples.images.numpy(), chosen, option, title, texts)
     return classes is not None

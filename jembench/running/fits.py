@@ -31,7 +31,7 @@ from jembench.running.events import Report
 from jembench.running.selection import selector
 from jembench.store import checkpoint, tensors
 from jembench.store.checkpoint import load_weights
-from jembench.store.fits import HISTORY, RECORD, FitRecord, age
+from jembench.store.fits import HISTORY, INTERVENTIONS, RECORD, FitRecord, age
 from jembench.store.store import Store
 from jembench.training import processes, snapshots
 from jembench.training.fit import train
@@ -250,7 +250,8 @@ def _read_kept(folder: Path, name: str, record: FitRecord) -> tuple[Any, str]:
 
 
 def digests(folder: Path) -> dict[str, str]:
-    """Return the digests of the files of a training: weights, chains and history."""
+    """Return the digests of the files of a training: weights, chains, history and interventions."""
     left = [path for path in folder.glob("*.safetensors") if not path.name.startswith("checkpoint")]
-    history = [path for path in [folder / HISTORY] if path.exists()]
-    return {path.name: tensors.read_seal(path).digest for path in left} | {path.name: digest(path) for path in history}
+    others = [folder / name for name in (HISTORY, INTERVENTIONS) if (folder / name).exists()]
+    sealed = {path.name: tensors.read_seal(path).digest for path in left}
+    return sealed | {path.name: digest(path) for path in others}

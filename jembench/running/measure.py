@@ -4,11 +4,15 @@ import dataclasses
 import math
 import time
 import traceback
+import unicodedata
+from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
+from torch import Tensor
 
 from jembench import stopping
 from jembench.errors import DamagedError, NotApplicable, OutOfTime, StoreError, Unavailable, error_text
@@ -17,6 +21,9 @@ from jembench.interfaces.metrics import Metric
 from jembench.stopping import contained
 from jembench.store.outcome import Outcome, check
 from jembench.store.records import REMEDY
+
+ROUNDING = 1e-9
+"""The relative error up to which a value may lie outside of its interval: its ends are computed apart."""
 
 Arrays = Mapping[str, np.ndarray[Any, Any]]
 """Per-example values by label."""
@@ -66,14 +73,21 @@ def _checked(measurement: Measurement) -> tuple[Outcome, Arrays]:
         raise ValueError("the metric measured nothing")
     arrays = {label: np.asarray(array) for label, array in measurement.arrays.items()}
     for label, array in arrays.items():
-        if array.dtype.hasobject:
-            raise TypeError(f"the array {label} holds objects, not numbers")
+        _check_array(label, array)
+    _check_labels(measurement.values)
+    _check_labels(measurement.arrays)
     values, not_finite = {}, []
     for label, value in measurement.values.items():
-        low, high = (None if end is None else float(end) for end in (value.low, value.high))
-        values[label] = Value(float(value.value), low, high, int(value.n), value.unit, value.better)
-        if not all(math.isfinite(number) for number in (values[label].value, low, high) if number is not None):
+        number = _number(value.value, label)
+        low = None if value.low is None else _number(value.low, label)
+        high = None if value.high is None else _number(value.high, label)
+        if not isinstance(_plain(value.n), Integral) or isinstance(value.n, bool):
+            raise TypeError(f"{label} has n = {value.n!r}, which is no whole number")
+        values[label] = Value(number, low, high, int(value.n), value.unit, value.better)
+        if not all(math.isfinite(each) for each in (number, low, high) if each is not None):
             not_finite.append(label)
+        else:
+            _check_interval(label, values[label])
     outcome = Outcome(status="ok", protocol=measurement.protocol, values=values, details=measurement.details)
     try:
         check(outcome)
@@ -84,6 +98,52 @@ def _checked(measurement: Measurement) -> tuple[Outcome, Arrays]:
             outcome, status="failed", reason=f"{', '.join(not_finite)} is not a finite number"
         )
     return outcome, arrays
+
+
+def _plain(value: Any) -> Any:
+    """Return the number in a scalar of NumPy or PyTorch, and any other value unchanged."""
+    is_scalar = isinstance(value, np.generic | np.ndarray | Tensor) and value.ndim == 0
+    return value.item() if is_scalar else value
+
+
+def _number(value: Any, label: str) -> float:
+    plain = _plain(value)
+    if isinstance(plain, bool) or not isinstance(plain, Real):
+        raise TypeError(f"{label} has {value!r:.100} in the place of a real number")
+    return float(plain)
+
+
+def _check_interval(label: str, value: Value) -> None:
+    """Check that an interval holds its value, up to rounding."""
+    least = -math.inf if value.low is None else value.low
+    most = math.inf if value.high is None else value.high
+    rounding = ROUNDING * abs(value.value)
+    if not least - rounding <= value.value <= most + rounding:
+        raise ValueError(f"{label} is {value.value:g}, outside of its interval from {value.low} to {value.high}")
+
+
+def _check_labels(labels: Mapping[str, Any]) -> None:
+    """Check that labels are different texts of one line."""
+    if not isinstance(labels, Mapping):
+        raise TypeError(f"its values or arrays are a {type(labels).__name__}, and must be a mapping from labels")
+    for label in labels:
+        if not isinstance(label, str) or not label.strip() or not label.isprintable():
+            raise ValueError(f"the label {label!r:.100} is no line of printable text")
+    forms = Counter(" ".join(unicodedata.normalize("NFC", label).split()) for label in labels)
+    twice = [form for form, count in forms.items() if count > 1]
+    if twice:
+        raise ValueError(f"two labels read {twice[0]!r}")
+
+
+def _check_array(label: object, array: np.ndarray[Any, Any]) -> None:
+    """Check that an array holds real, finite numbers."""
+    if array.dtype.hasobject:
+        raise TypeError(f"the array {label} holds objects, not numbers")
+    if array.dtype.kind not in "biuf":
+        raise TypeError(f"the array {label} holds {array.dtype}, not real numbers")
+    strange = int(np.count_nonzero(~np.isfinite(array)))
+    if strange:
+        raise ValueError(f"the array {label} holds {strange} numbers that are NaN or infinite")
 
 
 def not_applicable(reason: Unavailable) -> Outcome:

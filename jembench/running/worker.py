@@ -8,16 +8,18 @@ from types import MappingProxyType
 
 import torch
 
-from jembench import progress, stopping
+from jembench import progress, seeds, stopping
 from jembench.catalog.discovery import Component
-from jembench.errors import OutOfTime, ProcessLost, SpecError, StoreError, error_text
+from jembench.errors import OutOfTime, PluginError, ProcessLost, SpecError, StoreError, error_text
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.sweep import without_sampler
 from jembench.experiment.works import Work, planned
 from jembench.interfaces import Evaluation, Event, Quantity
 from jembench.interfaces.running import Ended
 from jembench.models import devices
+from jembench.models.capabilities import readable
 from jembench.models.settings import isolated
+from jembench.models.steadiness import unsteady
 from jembench.running import events, provenance
 from jembench.running.building import make_model, make_trainer
 from jembench.running.caches import FeatureBank
@@ -27,13 +29,11 @@ from jembench.running.events import Events
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork
 from jembench.running.measure import Arrays, failed, measure, not_applicable
+from jembench.store import pictures
 from jembench.store.latest import DATASET
 from jembench.store.outcome import Cell, Outcome
 from jembench.store.store import Store
 from jembench.training import processes
-
-SAMPLES = "samples.png"
-"""The name of the picture of a fit's samples, in its folder."""
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,7 @@ class _Unit(FitWork):
     ready: Ready
     work: Work
     cells: Sequence[CellPlan]  # with those that other units compute later
+    outputs: list[str] = field(default_factory=list, init=False)  # remarks on the outputs of the model
 
     def compute(self) -> Ended:
         """Train the fit if a cell needs it, and compute the cells or attack a part of the images.
@@ -124,7 +125,7 @@ class _Unit(FitWork):
             or on some of the cells.
         """
         is_trained = self.store.is_trained(self.fit.key)
-        picture = self.store.fit_folder(self.fit.key) / SAMPLES
+        picture = self.store.fit_folder(self.fit.key) / pictures.SAMPLES
         has_picture = is_trained and picture.exists()
         possible, all_mine = [], True
         for cell in self.cells:
@@ -154,12 +155,32 @@ class _Unit(FitWork):
                 if not has_picture and "samples" in self.ready.has:
                     self._draw_picture(trained.evaluation(), picture)
                 own = {cell.id for cell in self.work.cells}
-                all_mine = self._measure_all([cell for cell in possible if cell.id in own], trained)
+                own_cells = [cell for cell in possible if cell.id in own]
+                self._look_for_unsteady_outputs(own_cells, trained)
+                all_mine = self._measure_all(own_cells, trained)
             else:
                 for cell in possible:  # the results are kept for the unit that measures, where an error happens again
                     self._measure(cell, trained, set())
         stopping.check()
         return Ended(id=self.work.id, how="done" if all_mine else "busy")
+
+    def _look_for_unsteady_outputs(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
+        """Report outputs that are random or depend on the batch, and add the remark to the cells of the unit."""
+        needs: set[str] = set()
+        for cell in cells:
+            with suppress(Exception), stopping.contained("The metric"):  # a failure is its outcome
+                needs |= cell.metric.make().requires
+        quantities = readable(trained.model, {"logits", "energy"})
+        wanted = {name for name in quantities if name in needs or (name == "energy" and "log_prob" in needs)}
+        if not wanted:
+            return
+        images, spec, remark = trained.test.images, trained.dataset.spec, ""
+        within = isolated(f"The network of {self.fit.key.model}", self.note)
+        with suppress(PluginError), progress.phase("comparing passes"), within:  # metrics fail by it
+            remark = unsteady(trained.model, images, spec, trained.device, wanted)
+        if remark:
+            self.outputs.append(remark)
+            self.report(Event(kind="warning", text=remark))
 
     def _measure(self, cell: CellPlan, trained: TrainedFit, used: set[Component]) -> tuple[Outcome, Arrays]:
         """Compute a cell, or its part of it; ``used`` gets the components that the metric asks for."""
@@ -171,7 +192,8 @@ class _Unit(FitWork):
                     metric = cell.metric.make()
             except Exception as error:
                 return failed(error), {}
-            return measure(metric, evaluation, within)
+            with seeds.drawing(self.fit.seed, f"evaluation/{cell.metric}", self.bank.device):
+                return measure(metric, evaluation, within)
 
     def _measure_all(self, cells: Sequence[CellPlan], trained: TrainedFit) -> bool:
         """Compute the cells that no other process computes, and return whether these are all."""
@@ -202,7 +224,8 @@ class _Unit(FitWork):
     def _draw_picture(self, evaluation: Evaluation, picture: Path) -> None:
         try:
             with progress.phase("drawing samples"), isolated(f"The samples of {self.fit.key.model}", self.note):
-                write_samples(evaluation, evaluation.samples(), picture)
+                texts = {pictures.KEY: pictures.seal_for(picture.parent)}
+                write_samples(evaluation, evaluation.samples(), picture, texts=texts)
         except StoreError:
             raise
         except Exception as error:
@@ -227,6 +250,8 @@ class _Unit(FitWork):
                 "evaluation": {"precision": "float32"},
             },
         }
+        if self.outputs:
+            about["outputs"] = list(self.outputs)
         record = Cell(
             id=cell.id,
             fit=self.fit.key,

@@ -23,29 +23,36 @@ REMEDY = (
 )
 
 
-def write(path: Path, state: Any, *, age: int = 0) -> None:
-    """Write a state, atomically; ``age`` orders several of one run (see :func:`age_of`).
+def write(path: Path, state: Any, *, age: int = 0, placed: bool = False) -> None:
+    """Write a state, atomically.
+
+    Args:
+        path: of the file.
+        state: to write.
+        age: orders several of one run (see :func:`age_of`).
+        placed: True to record the place of the file too, which :func:`read` compares.
 
     Raises:
         StoreError: if the file cannot be written; the previous file is kept.
     """
     found: dict[str, Tensor] = {}
     record = {"schema": SCHEMA, "age": age, "state": _pack(state, "", found)}
-    tensors.write(path, found, record)
+    tensors.write(path, found, record, placed=placed)
 
 
-def read(path: Path, remedy: str = REMEDY) -> Any:
+def read(path: Path, remedy: str = REMEDY, *, placed: bool = False) -> Any:
     """Read a state back, its tensors on the CPU.
 
     Raises:
-        CheckpointError: if the file is damaged, or was written by a newer version; it ends with ``remedy``.
+        CheckpointError: if the file is damaged, was written by a newer version or, with ``placed``, in another place;
+            it ends with ``remedy``.
     """
-    return read_with_digest(path, remedy)[0]
+    return read_with_digest(path, remedy, placed=placed)[0]
 
 
-def read_with_digest(path: Path, remedy: str = REMEDY) -> tuple[Any, str]:
+def read_with_digest(path: Path, remedy: str = REMEDY, *, placed: bool = False) -> tuple[Any, str]:
     """Return a state, as :func:`read` does, and the digest of the file: the SHA-256 of its tensors and its record."""
-    contents = tensors.read(path, remedy)
+    contents = tensors.read(path, remedy, placed=placed)
     record = contents.seal.record
     try:
         if int(record["schema"]) > SCHEMA:

@@ -21,6 +21,8 @@ WEIGHTS = ("model.safetensors", "sampler.safetensors")
 HISTORY = "history.csv"
 """The file of a fit's folder with the losses and energies of its training."""
 
+INTERVENTIONS = "interventions.json"
+"""The file of a fit's folder with the interventions of the guard, if there were any."""
 
 UNREADABLE = (OSError, StoreError, CheckpointError)
 """The errors of reading a record or a file of tensors that is missing, damaged or of a newer version."""

@@ -126,6 +126,7 @@ class _Provenance(NamedTuple):
     limit: Annotated[int, Range(least=1)] | None = None
     interventions: tuple[str, ...] = ()
     stability: Stability | None = None
+    outputs: tuple[str, ...] = ()  # remarks on the outputs of the model
     time: str = ""
 
 

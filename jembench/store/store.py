@@ -37,6 +37,9 @@ from jembench.store.works import WorkFiles
 if TYPE_CHECKING:
     import numpy as np
 
+OF_IMAGES = "of-images"
+"""The folder of the features of images, among those of feature networks."""
+
 LEASES = "leases"
 """The folder of leases."""
 

@@ -19,6 +19,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 from jembench.catalog.validation import printable_data
 from jembench.errors import CheckpointError
 from jembench.files import open_regular, read_bytes, write_atomically
+from jembench.store.layout import id_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,19 +52,22 @@ class Contents(NamedTuple):
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) -> None:
+def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], *, placed: bool = False) -> None:
     """Write tensors and a record, atomically.
 
     Args:
         path: of the file.
         tensors: on any device. Those that share memory are written one by one.
         record: JSON.
+        placed: True to add the place of the file to the record, which readers compare.
 
     Raises:
         StoreError: if the file cannot be written; the previous file is kept.
     """
     from safetensors.torch import save
 
+    if placed:
+        record = {**record, "place": _place(path)}
     apart: dict[str, Tensor] = {}
     taken: set[int] = set()
     for key, value in tensors.items():
@@ -82,6 +86,11 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any]) 
     write_atomically(path, lambda stream: (stream.write(start), stream.write(data)))
 
 
+def _place(path: Path) -> str:
+    """Return the name of a file with the id of its folder, whose name may differ between stores."""
+    return f"{id_of(path.parent)}/{path.name}"
+
+
 def _digest(layout: Mapping[str, Any], record: Mapping[str, Any], data: memoryview) -> str:
     found = hashlib.sha256(_JSON.encode([layout, record]).encode())
     found.update(data)
@@ -91,33 +100,34 @@ def _digest(layout: Mapping[str, Any], record: Mapping[str, Any], data: memoryvi
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read(path: Path, remedy: str) -> Contents:
+def read(path: Path, remedy: str, *, placed: bool = False) -> Contents:
     """Read tensors to the CPU, and the record, after the digest was checked on the bytes that they are made of.
 
     Args:
         path: of the file.
         remedy: a sentence for the error, for users: how to replace a damaged file.
+        placed: True if the file was written with its place.
 
     Raises:
-        CheckpointError: if the file cannot be read, or is not the one that was written.
+        CheckpointError: if the file cannot be read, or is not the one that was written, or written there.
     """
     from safetensors import SafetensorError
     from safetensors.torch import load
 
-    content, seal = _checked(path, remedy)
+    content, seal = _checked(path, remedy, placed=placed)
     try:
         return Contents(load(content), seal)
     except (SafetensorError, KeyError, ValueError, RuntimeError, MemoryError) as error:
         raise _damaged(path, error, remedy) from error
 
 
-def check(path: Path, remedy: str = "") -> Seal:
+def check(path: Path, remedy: str = "", *, placed: bool = False) -> Seal:
     """Check a file's digest. Imports no torch.
 
     Raises:
         CheckpointError: as :func:`read`, and if the file carries none.
     """
-    seal = _checked(path, remedy)[1]
+    seal = _checked(path, remedy, placed=placed)[1]
     if not seal.digest:
         raise _damaged(path, "it has no digest", remedy)
     return seal
@@ -145,8 +155,8 @@ def age_of(path: Path) -> int:
         return -1
 
 
-def _checked(path: Path, remedy: str) -> tuple[bytes, Seal]:
-    """Return the bytes of a file and its seal, after the digest, if there is one, was checked."""
+def _checked(path: Path, remedy: str, *, placed: bool) -> tuple[bytes, Seal]:
+    """Return the bytes of a file and its seal, after a check of the digest, if any, and of its place."""
     try:
         content = read_bytes(path)
     except (OSError, MemoryError) as error:
@@ -156,6 +166,8 @@ def _checked(path: Path, remedy: str) -> tuple[bytes, Seal]:
         layout, seal = _header(stream)
         if seal.digest not in ("", _digest(layout, seal.record, memoryview(content)[stream.tell() :])):
             raise ValueError("its content does not match its digest")
+        if placed and seal.record.get("place") != _place(path):
+            raise ValueError("it was written under another name or in another folder")
     except (ValueError, RecursionError) as error:
         raise _damaged(path, error, remedy) from error
     return content, seal._replace(record=printable_data(seal.record))

@@ -12,13 +12,13 @@ from typing import Any, Literal, NamedTuple, NoReturn, TypeVar
 
 from jembench.errors import StoreError
 from jembench.files import digest
-from jembench.store import fits, manifest, records, tensors
+from jembench.store import fits, manifest, pictures, records, tensors
 from jembench.store.fits import UNREADABLE
 from jembench.store.layout import PARTS, id_of, listed
 from jembench.store.lease import in_work
 from jembench.store.manifest import CARD, MANIFEST
 from jembench.store.outcome import Cell
-from jembench.store.store import LEASES, Store, read_cell
+from jembench.store.store import LEASES, OF_IMAGES, Store, read_cell
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ Check = Callable[[], Any]
 Kind = Literal[
     "cell", "arrays", "record", "training", "checkpoint", "picture", "readings", "features", "other", "stray"
 ]
-"""``stray``: no file of a store; ``training``: left by a training; ``picture``: nothing is read from it."""
+"""``stray``: no file of a store; ``training``: left by a training; ``picture``: of samples, or another one."""
 
 _HASH = re.compile("[0-9a-f]{16}")
 """The name of a folder of predictions."""
@@ -73,13 +73,16 @@ def walk(store: Store) -> Iterator[Item]:
             if path.suffix != ".safetensors":
                 yield _stray(path)
             elif owner:
-                yield Item(path, "readings", owner, partial(_check_file, path))
+                yield Item(path, "readings", owner, partial(tensors.check, path, placed=True))
             else:
                 yield Item(path, "readings", "", partial(_is_stray, "no model in the store has these weights"))
     for folder in _list(store.features):
         for path in _list(folder) if folder.is_dir() else [folder]:
-            is_one = folder.is_dir() and path.suffix == ".safetensors"
-            yield Item(path, "features", folder.name, partial(_check_file, path)) if is_one else _stray(path)
+            if not folder.is_dir() or path.suffix != ".safetensors":
+                yield _stray(path)
+            else:
+                check = partial(tensors.check, path, placed=folder.name == OF_IMAGES)
+                yield Item(path, "features", folder.name, check)
     parts = {*PARTS, LEASES, "works", *([CARD] if (root / MANIFEST).exists() else [])}
     for path in _list(root):
         if path.name == MANIFEST:
@@ -102,15 +105,16 @@ def _fit(store: Store, folder: Path, *, is_busy: bool) -> Iterator[Item]:
     for path in sorted({*found, *(folder / name for name in written)} - {folder / fits.RECORD}):
         expected = written.get(path.name)
         if path.suffix == ".png":
-            yield Item(path, "picture", fit, lambda: None)
-        elif path.name == "interventions.json":
-            yield Item(path, "training", fit, partial(records.read, path))
-        elif path.name != fits.HISTORY and path.suffix != ".safetensors":
+            is_sealed = path.name == pictures.SAMPLES
+            looked_at: Check = partial(pictures.check, path) if is_sealed else lambda: None
+            yield Item(path, "picture", fit, looked_at)
+        elif path.name not in (fits.HISTORY, fits.INTERVENTIONS) and path.suffix != ".safetensors":
             yield _stray(path)
         elif path.name.startswith("checkpoint-"):
-            yield Item(path, "checkpoint", "" if has_ended else fit, partial(_check_file, path, expected))
+            yield Item(path, "checkpoint", "" if has_ended else fit, partial(tensors.check, path, placed=True))
         else:
-            yield Item(path, "training", fit, partial(_check_file, path, expected))
+            placed = path.name.startswith("buffer-")
+            yield Item(path, "training", fit, partial(_check_file, path, expected, placed=placed))
 
 
 def _cell(path: Path, cells: dict[str, Cell | None]) -> Item:
@@ -169,9 +173,12 @@ def _fail(error: Exception) -> NoReturn:
     raise error
 
 
-def _check_file(path: Path, written: str | None = None) -> None:
-    """Check a file of tensors or a history; ``written``: the digest in the record of its fit."""
-    found = digest(path) if path.name == fits.HISTORY else tensors.check(path).digest
+def _check_file(path: Path, written: str | None = None, *, placed: bool = False) -> None:
+    """Check a file of a training; ``written``: the digest in the record of its fit."""
+    if path.name == fits.INTERVENTIONS:
+        records.read(path)
+    is_sealed = path.suffix == ".safetensors"
+    found = tensors.check(path, placed=placed).digest if is_sealed else digest(path)
     if written not in (None, found):
         raise StoreError(f"{path} is not the file that the training left.")
 
@@ -192,7 +199,7 @@ class Finding(NamedTuple):
 
 
 def verify(store: Store) -> list[Finding]:
-    """Check every file of a store but pictures; ``stray`` are those that belong to nothing in it.
+    """Check every file of a store; ``stray`` are those that belong to nothing in it.
 
     Returns:
         A finding for each file, in the order of their names.
@@ -203,13 +210,12 @@ def verify(store: Store) -> list[Finding]:
     """
     findings = []
     for item in walk(store):
-        if item.kind != "picture":
-            name = str(item.path.relative_to(store.root))
-            try:
-                item.check()
-                findings.append(Finding(name, "ok"))
-            except _Stray as reason:
-                findings.append(Finding(name, "stray", str(reason)))
-            except UNREADABLE as error:
-                findings.append(Finding(name, "damaged", str(error)))
+        name = str(item.path.relative_to(store.root))
+        try:
+            item.check()
+            findings.append(Finding(name, "ok"))
+        except _Stray as reason:
+            findings.append(Finding(name, "stray", str(reason)))
+        except UNREADABLE as error:
+            findings.append(Finding(name, "damaged", str(error)))
     return sorted(findings)

@@ -25,7 +25,7 @@ class Checkpoints:
         """Remove all checkpoints, and keep the state before the first iteration, until :meth:`tidy`."""
         for path in self._newest_first():
             path.unlink()
-        checkpoint.write(self._start, state)
+        checkpoint.write(self._start, state, placed=True)
 
     def write(self, state: Any, iteration: int, *, over_newest: bool = False) -> None:
         """Keep a state in place of the older of the two, or of the newest.
@@ -35,7 +35,7 @@ class Checkpoints:
         """
         choose = max if over_newest else min
         path = choose(self._turns, key=lambda path: self._age(path) if path.exists() else -2)
-        checkpoint.write(path, state, age=iteration)
+        checkpoint.write(path, state, age=iteration, placed=True)
         self._damaged.discard(path)
 
     def newest(self) -> Any | None:
@@ -48,7 +48,8 @@ class Checkpoints:
         # damaged ones first, for the warning
         for path in sorted(self._newest_first(), key=lambda path: self._age(path) >= 0):
             try:
-                state = checkpoint.read(path, f"Remove the folder {path.parent} to train the model again.")
+                remedy = f"Remove the folder {path.parent} to train the model again."
+                state = checkpoint.read(path, remedy, placed=True)
             except CheckpointError as error:
                 failures.append(error)
                 self._damaged.add(path)

@@ -22,6 +22,7 @@ from jembench.interfaces.evaluation import Stability
 from jembench.interfaces.running import EventKind
 from jembench.progress import Phase
 from jembench.store import checkpoint, records, tensors
+from jembench.store.fits import HISTORY, INTERVENTIONS, WEIGHTS, weights_digest
 from jembench.training import guard, snapshots
 from jembench.training.checkpoints import Checkpoints
 from jembench.training.guard import Divergence, Intervention, Starts
@@ -39,7 +40,7 @@ LOSSES = {
 }
 """Columns of the history that stand beside the progress, with their words."""
 
-_MODEL, _SAMPLER, _INTERVENTIONS = "model.safetensors", "sampler.safetensors", "interventions.json"
+_MODEL, _SAMPLER = WEIGHTS
 
 
 class Selected(NamedTuple):
@@ -180,7 +181,7 @@ def _resume(run: _Run) -> None:
     group, state = run.trainer.group, run.checkpoints.newest()
     chosen = [run.folder / name for name in (_MODEL, _SAMPLER)]
     if state is None or (state["best"] and not all(path.exists() for path in chosen)):
-        (run.folder / _INTERVENTIONS).unlink(missing_ok=True)
+        (run.folder / INTERVENTIONS).unlink(missing_ok=True)
         run.trainer.prepare()
         state = _state(run)
         run.checkpoints.begin(state)
@@ -207,7 +208,7 @@ def _load(run: _Run, state: Mapping[str, Any]) -> None:
         run.window = None  # its iterations belong to the attempt before
         trainer.group.call(trainer.adjust, guard.adjustment(run.interventions))
     run.best = state["best"]
-    if run.best and checkpoint.age_of(run.folder / _MODEL) != run.best["iteration"]:
+    if run.best and weights_digest(run.folder) != run.best["weights"]:
         run.best = None  # the model on disk was chosen on the way to divergence, or just before a kill
         _choose(run)
 
@@ -251,7 +252,7 @@ def _repair(run: _Run, reason: str) -> bool:
     run.interventions.append(Intervention(*divergence, state["trainer"]["iteration"], remedy))
     # in a file of its own: a run that is killed now applies remedies that its checkpoint does not have yet
     written = [intervention._asdict() for intervention in run.interventions]
-    records.write(run.folder / _INTERVENTIONS, {"interventions": written})
+    records.write(run.folder / INTERVENTIONS, {"interventions": written})
     _load(run, state)
     text = f"training diverged and was repaired {run.interventions[-1]}"
     run.send("diverged", run.interventions[-1]._asdict(), text=text)
@@ -270,7 +271,7 @@ def read_interventions(folder: Path) -> list[Intervention]:
     Raises:
         CheckpointError: if the file is damaged.
     """
-    path = folder / _INTERVENTIONS
+    path = folder / INTERVENTIONS
     if not path.exists():
         return []
     try:
@@ -351,9 +352,15 @@ def _choose(run: _Run) -> dict[str, float]:
         validation[selected.label] = selected.value
         rank = selected.value if selected.better == "higher" else -selected.value
     if run.best is None or rank is None or rank >= run.best["rank"]:
-        run.best = {"iteration": trainer.iteration, "accuracy": accuracy, "rank": rank, "selected": selected}
         checkpoint.write(run.folder / _SAMPLER, trainer.chains())
         checkpoint.write(run.folder / _MODEL, trainer.weights(), age=trainer.iteration)
+        run.best = {
+            "iteration": trainer.iteration,
+            "accuracy": accuracy,
+            "rank": rank,
+            "selected": selected,
+            "weights": weights_digest(run.folder),
+        }
     return {f"validation_{name}": value for name, value in validation.items()}
 
 
@@ -381,7 +388,7 @@ def _save_history(run: _Run) -> None:
     writer = csv.DictWriter(stream, names, restval="", lineterminator="\n")
     writer.writeheader()
     writer.writerows(run.history)
-    write_atomically(run.folder / "history.csv", stream.getvalue().encode())
+    write_atomically(run.folder / HISTORY, stream.getvalue().encode())
 
 
 def _stopped(trainer: Trainer) -> OutOfTime:

@@ -20,11 +20,11 @@ from jembench.data.pixels import to_float
 from jembench.errors import CheckpointError, SpecError
 from jembench.experiment import effects
 from jembench.experiment.recipe import Recipe
-from jembench.interfaces import Batch, ChainState, DataSpec, Energies, Loss, Negatives, Sampler, Split
+from jembench.interfaces import Batch, ChainState, DataSpec, Energies, Negatives, Sampler, Split
 from jembench.interfaces.samplers import Adaptive
 from jembench.models import devices, execution, predictions
-from jembench.models.energies import LogitModel, energy_function, grad_energy
-from jembench.models.objective import has_batch_norm
+from jembench.models.energies import LogitModel, energy_function, grad_energy, logits_function
+from jembench.models.objective import checked_loss, has_batch_norm
 from jembench.sampling import chain
 from jembench.sampling.graph import ChainGraph
 from jembench.store.checkpoint import load_weights
@@ -111,7 +111,7 @@ class Trainer:
         # the code of JEM++ and SADA-JEM
         both = isinstance(model, LogitModel) and model.chains == "marginal" and recipe.chains.mode == "train"
         data_first = both and not recipe.data.shared and has_batch_norm(model)
-        self._pass_first = model.logits if data_first else None
+        self._pass_first = logits_function(model, self.data.num_classes) if data_first else None
         if self.execution.compiled:
             execution.forget_compiled()  # of former networks
             if getattr(self.model, "compiles", True):
@@ -236,7 +236,8 @@ class Trainer:
         """
         self.model.zero_grad(set_to_none=True)  # frees the former gradients before the maps are allocated
         with execution.autocast(self.execution.precision, self.device):
-            loss: Loss = (self._losses[phase] if self.iteration else self.phases[phase].loss)(batch, negatives)
+            compute = self._losses[phase] if self.iteration else self.phases[phase].loss
+            loss = checked_loss(compute(batch, negatives), self.model)
         total, extremes = loss.total, {}
         if loss.energies is not None:
             seen = Energies(*(energy.detach() for energy in loss.of_chains or loss.energies))

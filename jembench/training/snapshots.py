@@ -53,17 +53,18 @@ def keep(folder: Path, number: int, trainer: Trainer) -> None:
     chains = trainer.sampler.kept() if trainer.sampler else None
     if chains is not None:
         parts = {"images": to_uint8(chains.x, trainer.data.bounds), "labels": chains.y, "ages": chains.ages}
-        checkpoint.write(_path(folder, number), parts, age=trainer.iteration)
+        checkpoint.write(_path(folder, number), parts, age=trainer.iteration, placed=True)
 
 
 def read(folder: Path) -> list[Samples]:
     """Read the buffers in the folder of a fit, the oldest first.
 
     Raises:
-        CheckpointError: if one is damaged.
+        CheckpointError: if one is damaged, or of another fit.
     """
     paths = [path for path in (_path(folder, number) for number in range(1, COUNT + 1)) if path.exists()]
-    states = [checkpoint.read(path, f"Remove the folder {folder} to train the model again.") for path in paths]
+    remedy = f"Remove the folder {folder} to train the model again."
+    states = [checkpoint.read(path, remedy, placed=True) for path in paths]
     return [Samples(parts["images"], parts["labels"], "buffer", parts["ages"]) for parts in states]
 
 

@@ -12,7 +12,8 @@ from fake_hub import TOKEN, serving
 
 import jembench as jb
 from jembench.running import fits
-from jembench.store import manifest, records
+from jembench.store import checkpoint, manifest, records, tensors
+from jembench.store.pictures import SAMPLES
 from jembench.store.store import Store
 from jembench.store.walk import verify
 
@@ -136,8 +137,12 @@ def unpacked(archive, **changed):
     for key, value in changed.items():
         record[key] = {**record[key], **value}
     home = path.parent
-    records.write(path, record)
-    home.rename(home.with_name(f"{home.name.rpartition('-')[0]}-{record['key']['id']}"))
+    home = home.rename(home.with_name(f"{home.name.rpartition('-')[0]}-{record['key']['id']}"))
+    (home / SAMPLES).unlink()
+    for chains in home.glob("buffer-*"):
+        checkpoint.write(chains, checkpoint.read(chains), placed=True)
+        record["files"][chains.name] = tensors.read_seal(chains).digest
+    records.write(home / path.name, record)
     shutil.rmtree("theirs/cells")
     shutil.rmtree("theirs/arrays")
     manifest.write(Path("theirs"))

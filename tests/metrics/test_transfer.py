@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from jembench.data.pixels import to_float
 from jembench.errors import NotApplicable
-from jembench.interfaces import ChainState
+from jembench.interfaces import ChainState, DataSpec
 from jembench.metrics.pgd import PGD, Transfer
 from jembench.models.energies import LogitModel
 from jembench.stats.intervals import wilson
@@ -53,7 +53,9 @@ def evaluation(fake):
         margin = model.logits(to_float(images, (-1.0, 1.0))) @ torch.tensor([-1.0, 1.0])
     far = (margin.abs() > 0.3).nonzero().flatten()[:N]
     labels = (margin[far] > 0).long()
-    return fake.Evaluation(model=model, sets={"test": images[far]}, labels=labels, sampler=Drift(torch.zeros(1, 4, 4)))
+    spec = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
+    drift = Drift(torch.zeros(1, 4, 4))
+    return fake.Evaluation(model=model, spec=spec, sets={"test": images[far]}, labels=labels, sampler=drift)
 
 
 def towards(evaluation, margin: float) -> Tensor:

@@ -1,14 +1,16 @@
 """One trained model under evaluation: what it shares, and where its numbers come from."""
 
 import math
+import random
 
+import numpy as np
 import pytest
 import torch
 
 from jembench import seeds
 from jembench.data.holdout import Holdout
 from jembench.data.pixels import to_float, to_uint8
-from jembench.errors import NotApplicable, SpecError
+from jembench.errors import Diverged, NotApplicable, PluginError, SpecError
 from jembench.interfaces import DataSpec, Samples, Source, Split
 from jembench.models import predictions
 from jembench.models.capabilities import readable
@@ -115,6 +117,105 @@ def test_the_energy_of_a_density_is_minus_its_logarithm(make):
     expected = (IMAGES.flatten(1).double() / 255 * 2 - 1).square().sum(1)
     assert torch.allclose(make(Flow()).predictions.read("energy").double(), expected, atol=1e-5)
     assert torch.equal(make(Flow()).predictions.read("energy", IMAGES[1:]), make(Flow()).predictions.read("energy")[1:])
+
+
+class WithoutGradient(Pixels):
+    """Computes its logits where no gradient can pass."""
+
+    def logits(self, x):
+        with torch.no_grad():
+            return super().logits(x)
+
+
+class WithoutEnergy(Pixels):
+    def energy(self, x, y=None):
+        raise torch.OutOfMemoryError("no memory for energies")
+
+
+ALL = frozenset({"logits", "energy", "grad-norm"})
+
+
+def test_a_quantity_that_fails_fails_no_other(make):
+    reads = make(WithoutGradient(), wanted=ALL).predictions
+    assert torch.equal(reads.read("logits"), make().predictions.read("logits"))
+    assert torch.equal(reads.read("energy"), make().predictions.read("energy"))
+    with pytest.raises(RuntimeError, match="not have been used in the graph"):
+        reads.read("grad-norm")
+    reads = make(WithoutEnergy(), wanted=ALL).predictions
+    assert torch.equal(reads.read("logits"), make().predictions.read("logits"))
+    for quantity in ("energy", "grad-norm"):
+        with pytest.raises(torch.OutOfMemoryError):
+            reads.read(quantity)
+
+
+class Overflowing(Pixels):
+    """Has no finite logits for images with a white last pixel, and no finite energies for any."""
+
+    def logits(self, x):
+        return super().logits(x).where(x.flatten(1)[:, 2:] < 1, torch.nan)
+
+    def energy(self, x, y=None):
+        return torch.full((len(x),), torch.inf)
+
+
+def test_an_image_without_a_finite_value_fails_the_quantity_and_is_counted(make):
+    reads = make(Overflowing(), wanted=frozenset({"logits", "energy"})).predictions
+    for _ in range(2):  # also from the cache
+        with pytest.raises(Diverged, match="The logits of 1 of 4 test images are not finite"):
+            reads.read("logits")
+    with pytest.raises(Diverged, match="The energies of 3 of 3 images are not finite"):
+        reads.read("energy", IMAGES[1:])
+    assert torch.isfinite(reads.read("logits", IMAGES[1:])).all()
+
+
+@pytest.mark.parametrize(
+    "images",
+    [torch.zeros(1000, 1, 3, 1), torch.zeros(999, 1, 1, 3), torch.zeros(1000, 1, 1, 3).byte(), [0.0]],
+)
+def test_samples_of_another_form_are_refused(make, images):
+    painter = Painter()
+    painter.sample = lambda n, y=None, *, generator: images
+    with pytest.raises(PluginError, match=r"Painter.sample returns .*; return images of real floating-point"):
+        make(painter).samples()
+
+
+class Noisy(Pixels):
+    """Draws from every global generator in evaluation."""
+
+    def logits(self, x):
+        drawn = torch.rand(len(x), 3) + torch.from_numpy(np.random.rand(len(x), 1)) + random.random()  # noqa: NPY002
+        return super().logits(x) + drawn.float()
+
+
+def test_random_outputs_are_those_of_the_seed_and_the_images(make):
+    def read(seed):
+        reads = make(Noisy(), seed=seed).predictions
+        torch.rand(seed + 1)  # what was drawn before does not count
+        return reads.read("logits", IMAGES[1:]), reads.read("logits")
+
+    first, second, other = read(0), read(0), read(1)
+    assert torch.equal(first[0], second[0])
+    assert torch.equal(first[1], second[1])
+    assert not torch.equal(first[0], other[0])
+    assert not torch.equal(first[0], first[1][1:])
+
+
+def test_what_a_metric_remembers_and_samples_are_drawn_by_the_seed(make):
+    def drawn(seed):
+        services = make(seed=seed).services
+        return services.remembered("mine", lambda: {"a": torch.rand(3)})["a"]
+
+    class Careless(Painter):
+        def sample(self, n, y=None, *, generator):
+            return torch.rand(n, *DATA.shape)
+
+    state = torch.get_rng_state()
+    assert torch.equal(drawn(0), drawn(0))
+    assert not torch.equal(drawn(0), drawn(1))
+    samples = [make(Careless(), seed=seed).samples().images for seed in (0, 0, 1)]
+    assert torch.equal(samples[0], samples[1])
+    assert not torch.equal(samples[0], samples[2])
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_what_several_metrics_need_is_computed_once(make):

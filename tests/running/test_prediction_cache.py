@@ -1,4 +1,5 @@
 import os
+import shutil
 
 import pytest
 import torch
@@ -39,6 +40,17 @@ def test_a_damaged_file_is_told_of_and_as_good_as_none(tmp_path):
         assert cache.recall("abc") == {}
     cache.keep("abc", VALUES)
     assert cache.recall("abc").keys() == VALUES.keys()
+
+
+@pytest.mark.parametrize("place", ["other/abc", "own/abd"])
+def test_the_file_of_another_fit_or_of_other_images_is_not_recalled(tmp_path, place):
+    own = TensorCache(tmp_path / "own")
+    own.keep("abc", VALUES)
+    moved = tmp_path / f"{place}.safetensors"
+    moved.parent.mkdir(exist_ok=True)
+    shutil.copy(tmp_path / "own" / "abc.safetensors", moved)
+    with pytest.warns(Fallback, match=r"it was written under another name or in another folder.*again"):
+        assert TensorCache(moved.parent).recall(moved.stem) == {}
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])

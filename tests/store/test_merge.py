@@ -69,7 +69,7 @@ def test_an_empty_store_becomes_the_same(source, target):
 
 def test_pictures_are_copied_and_foreign_files_are_not(source, target):
     folder = next(source.root.glob("fits/jem*s0*"))
-    for name in ("samples.png", "notes.txt", "notes.json"):
+    for name in ("notes.txt", "notes.json"):
         (folder / name).write_text("mine")
     merge.merge(source, target)
     copied = {path.name for path in target.root.rglob("*")}
@@ -203,7 +203,7 @@ def test_of_two_unfinished_trainings_the_longer_one_goes_on(source, both):
     for store, age in ((source, 30), (both, 20)):
         folder = next(store.root.glob("fits/jem*s0*"))
         (folder / "fit.json").unlink()
-        checkpoint.write(folder / "checkpoint-1.safetensors", {"trainer": age}, age=age)
+        checkpoint.write(folder / "checkpoint-1.safetensors", {"trainer": age}, age=age, placed=True)
     with source.lease("jem000"):
         assert statuses(source, both) == ["busy"]
     assert merge.merge(both, source) == []

@@ -3,11 +3,13 @@ import shutil
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from small_store import flip
 
+from jembench.data import grid
 from jembench.errors import Fallback, SpecError, StoreError
-from jembench.store import fits
+from jembench.store import fits, pictures
 from jembench.store.store import Store
 from jembench.store.walk import verify
 
@@ -58,6 +60,41 @@ def test_files_that_are_whole_and_in_the_place_of_others_are_found(root):
     assert "does not match the digest in the cell" in found[str(other.relative_to(root))].reason
     assert sum(finding.status == "damaged" for finding in found.values()) == 2
     assert sum(finding.status == "stray" for finding in found.values()) == 1  # the readings of the second
+
+
+SEALED = ["checkpoint-0.safetensors", "buffer-5.safetensors", "samples.png"]
+
+
+@pytest.mark.parametrize("name", SEALED)
+def test_a_sealed_file_of_another_fit_is_found(root, name):
+    first, second = sorted(root.glob(f"fits/jem-*/{name}"))
+    shutil.copy(first, second)
+    (second.parent / fits.RECORD).unlink()  # also while the training goes on, when no record names the file
+    assert told(root)[str(second.relative_to(root))].status == "damaged"
+
+
+@pytest.mark.parametrize("folder", ["readings", "features"])
+def test_readings_and_features_in_the_place_of_others_are_found(root, folder):
+    first, second = sorted(root.glob(f"{folder}/[0-9o]*/*.safetensors"))[:2]
+    shutil.copy(first, second)
+    reason = told(root)[str(second.relative_to(root))].reason
+    assert "it was written under another name or in another folder" in reason
+
+
+def test_a_picture_of_former_weights_or_without_a_seal_is_found(root):
+    path = next(root.glob("fits/jem-*/samples.png"))
+    whole = path.read_bytes()
+    flip(path)
+    assert told(root)[str(path.relative_to(root))].status == "damaged"
+    path.write_bytes(whole.replace(b"tEXt", b"tEXx"))
+    assert "no picture of the model in its folder" in told(root)[str(path.relative_to(root))].reason
+    path.write_bytes(whole)
+    assert not told(root)
+    text = pictures.seal_for(path.parent)
+    other = text[:-1] + ("0" if text[-1] != "0" else "1")
+    images, places = np.zeros((1, 1, 8, 8), np.uint8), np.zeros((1, 1), np.int64)
+    grid.write_png(path, images, places, texts={pictures.KEY: other})
+    assert told(root)[str(path.relative_to(root))].status == "damaged"
 
 
 def test_what_belongs_to_nothing_is_a_stray(root):

@@ -9,9 +9,10 @@ import shutil
 import numpy as np
 import torch
 
+from jembench.data import grid
 from jembench.files import digest
 from jembench.interfaces import Value
-from jembench.store import checkpoint, records, tensors
+from jembench.store import checkpoint, pictures, records, tensors
 from jembench.store.fits import FitRecord
 from jembench.store.outcome import Cell, FitKey, Outcome
 from jembench.store.store import Store
@@ -25,7 +26,9 @@ def small_store(root):
     for model in ("jem", "baseline"):
         for seed in (0, 1):
             _fit(store, FitKey(model=model, dataset="digits", recipe="digits", seed=seed, id=f"{model}00{seed}"))
-    checkpoint.write(root / "features" / "of-images" / "digits-cnn.safetensors", {"pool": torch.ones(4)})
+    for network in ("digits-cnn", "inception"):
+        path = root / "features" / "of-images" / f"{network}.safetensors"
+        tensors.write(path, {"pool": torch.ones(4)}, {}, placed=True)
     tensors.write(root / "features" / "digits-cnn" / "weights.safetensors", {"w": torch.ones(3)}, {})
     return store
 
@@ -40,8 +43,10 @@ def _fit(store, key):
     rng = np.random.default_rng(key.seed)
     folder = store.fit_folder(key)
     state = {"weight": torch.full((4, 3), float(key.seed)), "bias": torch.zeros(3)}
-    checkpoint.write(folder / "checkpoint-0.safetensors", {"trainer": state, "history": [], "best": None}, age=20)
-    checkpoint.write(folder / "buffer-5.safetensors", {"images": torch.zeros(2, 1, 8, 8).byte()})
+    training = {"trainer": state, "history": [], "best": None}
+    checkpoint.write(folder / "checkpoint-0.safetensors", training, age=20, placed=True)
+    chains = {"images": torch.zeros(2, 1, 8, 8).byte()}
+    checkpoint.write(folder / "buffer-5.safetensors", chains, placed=True)
     checkpoint.write(folder / "sampler.safetensors", {})
     checkpoint.write(folder / "model.safetensors", state, age=20)
     (folder / "history.csv").write_text(HISTORY)
@@ -61,8 +66,11 @@ def _fit(store, key):
         files={**files, "history.csv": digest(folder / "history.csv")},
     )
     store.write_fit(record)
+    texts = {pictures.KEY: pictures.seal_for(folder)}
+    images, places = np.zeros((1, 1, 8, 8), np.uint8), np.zeros((1, 1), np.int64)
+    grid.write_png(folder / pictures.SAMPLES, images, places, texts=texts)
     readings = store.readings_of(key.id, files["model.safetensors"])
-    checkpoint.write(readings / "images.safetensors", {"logits": torch.ones(5, 3)})
+    tensors.write(readings / "images.safetensors", {"logits": torch.ones(5, 3)}, {}, placed=True)
     correct = rng.random(50) < 0.9
     measured = {
         "accuracy": ({"accuracy": Value(100 * correct.mean(), 80.0, 99.9, 50, "%", "higher")}, {"correct": correct}),

@@ -1,5 +1,7 @@
 """The start and the last two states of a fit: which is read, and what is left after a kill."""
 
+import shutil
+
 import pytest
 import torch
 
@@ -114,3 +116,11 @@ def test_a_state_may_have_more_tensors_than_a_network(tmp_path, monkeypatch):
     for number in (1, 2, 3):
         written.write({"number": number, "moments": [torch.zeros(1) for _ in range(4)]}, number)
     assert Checkpoints(tmp_path).newest()["number"] == 3
+
+
+def test_the_checkpoint_of_another_fit_is_passed_over(checkpoints, tmp_path):
+    other = tmp_path / "other"
+    Checkpoints(other).write(state(99), 99)
+    shutil.copy(other / TURNS[0], holder(tmp_path, 20))
+    with pytest.warns(Fallback, match=r"written under another name or in another folder.*goes on"):
+        assert checkpoints.newest()["number"] == 30

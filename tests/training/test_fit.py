@@ -44,15 +44,16 @@ KINDS = {
     ],
 )
 def test_a_fit_that_was_killed_ends_as_one_that_was_not(kind, stop, make_trainer, tmp_path):
-    straight = train(make_trainer(**KINDS[kind]), tmp_path / "straight")
+    straight_folder, killed_folder = tmp_path / "straight" / "fit", tmp_path / "killed" / "fit"
+    straight = train(make_trainer(**KINDS[kind]), straight_folder)
     with pytest.raises(Killed):
-        train(make_trainer(**KINDS[kind]), tmp_path / "killed", kill_from(stop))
-    resumed = train(make_trainer(**KINDS[kind]), tmp_path / "killed")
+        train(make_trainer(**KINDS[kind]), killed_folder, kill_from(stop))
+    resumed = train(make_trainer(**KINDS[kind]), killed_folder)
     assert resumed.iteration == straight.iteration
-    assert_equal_weights(tmp_path / "straight", tmp_path / "killed")
-    for buffer in (tmp_path / "straight").glob("buffer-?.safetensors"):
-        assert buffer.read_bytes() == (tmp_path / "killed" / buffer.name).read_bytes()
-    losses = [[row["loss"] for row in rows(tmp_path / folder)] for folder in ("straight", "killed")]
+    assert_equal_weights(straight_folder, killed_folder)
+    for buffer in straight_folder.glob("buffer-?.safetensors"):
+        assert buffer.read_bytes() == (killed_folder / buffer.name).read_bytes()
+    losses = [[row["loss"] for row in rows(folder)] for folder in (straight_folder, killed_folder)]
     assert losses[0] == losses[1]
     assert len(losses[0]) == 9
 

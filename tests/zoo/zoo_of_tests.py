@@ -76,6 +76,25 @@ def own_net(data_spec, *, net: Annotated[str, Names()]):
     return model
 
 
+class Changed(Trained):
+    """Its logits are changed by a function."""
+
+    def __init__(self, change):
+        super().__init__("none", Weights(cross_entropy=1))
+        self.change = change
+
+    def logits(self, x):
+        return self.change(super().logits(x))
+
+
+def dropping(data_spec):
+    return Changed(lambda logits: torch.nn.functional.dropout(logits, 0.3))
+
+
+def batchwise(data_spec):
+    return Changed(lambda logits: logits - logits.mean(0))
+
+
 def diverging(data_spec):
     return Trained("none", Weights(cross_entropy=1), scale=math.inf)
 

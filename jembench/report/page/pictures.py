@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import drawing
 from jembench.catalog import registry, spec, trust
-from jembench.errors import error_text, printable
+from jembench.errors import CheckpointError, error_text, printable
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.sweep import bare_name
-from jembench.files import read_bytes
 from jembench.report.headings import in_words
 from jembench.report.protocols import parts_of, source_in_words
 from jembench.report.rows import grouped
+from jembench.store import pictures as sealed
 from jembench.store import tensors
 from jembench.store.fits import weights_digest
 from jembench.store.outcome import Cell
@@ -97,13 +97,16 @@ class Pictures:
 
     def _own(self, cell: Cell) -> str:
         """Return the sample grid of a fit as a data URI; "" if it has none."""
-        path = self.store.fit_folder(cell.fit) / "samples.png"
+        path = self.store.fit_folder(cell.fit) / sealed.SAMPLES
+        if not path.exists():
+            return ""
         try:
-            grid = read_bytes(path, LARGEST) if path.exists() else b""
+            return data_uri("image/png", sealed.check(path, LARGEST))
         except OSError as error:
             self.note(f"{path.name} of {cell.fit}: {error.strerror}.")
-            return ""
-        return data_uri("image/png", grid) if grid.startswith(b"\x89PNG\r\n\x1a\n") else ""
+        except CheckpointError as error:
+            self.note(str(error))
+        return ""
 
     def _new_chains(self, cell: Cell) -> str:
         """Return a grid of the new chains that a metric measured, as a data URI; "" if they are not stored."""
@@ -120,7 +123,7 @@ class Pictures:
             folder = self.store.readings_of(cell.fit.id, weights_digest(self.store.fit_folder(cell.fit)))
             for name in (drawn_name(n, int(steps), conditional, sampler) for conditional in (False, True)):
                 if (path := folder / f"{name}.safetensors").exists():
-                    images = tensors.read(path, "").tensors["images"].numpy()
+                    images = tensors.read(path, "", placed=True).tensors["images"].numpy()
                     images = images[: 10 * max(1, min(10, LARGEST // (10 * images[0].size)))]
                     grid = arranged(np.arange(len(images)), 10, -(-len(images) // 10))
                     return png(sheet(images, grid, ground=GROUND), LARGEST)

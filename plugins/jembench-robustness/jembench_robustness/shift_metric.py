@@ -147,7 +147,8 @@ def adapted_logits(adaptation: Resolved, evaluation: Evaluation, images: str, no
         x = (predictions.noisy(pixels, noise, data.bounds) if noise else to_float(pixels, data.bounds)).to(device)
         seed = int(torch.randint(2**62, (), generator=evaluation.services.generator(name)))
         adapted: Adaptation = adaptation.make()
-        logits = adapted.logits(deepcopy(evaluation.model), x, data, generator=seeds.seeded(seed, device))
+        generator = seeds.seeded(seed, device)
+        logits = adapted.logits(deepcopy(evaluation.model), x.clone(), data, generator=generator)
         return {"logits": logits.detach().cpu()}
 
     return evaluation.services.remembered(name, compute)["logits"]

@@ -10,10 +10,13 @@ from torch import nn
 from jembench.attacks.target import Target
 from jembench.data.pixels import to_float
 from jembench.errors import OutOfTime, SpecError
+from jembench.interfaces import DataSpec
 from jembench.metrics.attacks import Shard
 from jembench.metrics.decisions import Boundary
 from jembench.metrics.pgd import PGD
 from jembench_robustness.gradient_checks import BY_EPS, BY_STEPS, GradientChecks, flat, rises
+
+SPEC = DataSpec(name="toy", shape=(1, 4, 4), num_classes=2)
 
 N = 30
 SEARCH = {"images": N, "restarts": 1, "steps": 12}
@@ -86,7 +89,7 @@ def checked():
         with torch.no_grad():
             margin = model.margin(2 * images.float() / 255 - 1)
         far = (Linear().margin(2 * images.float() / 255 - 1).abs() > 0.1).nonzero().flatten()[:N]
-        evaluation = FakeEvaluation(model=model, sets={"test": images[far]}, labels=(margin[far] > 0).long())
+        evaluation = FakeEvaluation(model=model, spec=SPEC, sets={"test": images[far]}, labels=(margin[far] > 0).long())
         return evaluation, GradientChecks(**{**BUDGET, **options})
 
     return check

@@ -242,7 +242,7 @@ def test_the_kept_chains_are_drawn_epoch_by_epoch(cell, tmp_path):
     images = torch.arange(2 * 5 * 64, dtype=torch.uint8).reshape(2, 5, 1, 8, 8)
     for number, iteration in enumerate((40, 50), start=4):
         parts = {"images": images[number - 4], "labels": torch.arange(5), "ages": number * torch.ones(5, dtype=int)}
-        checkpoint.write(tmp_path / f"buffer-{number}.safetensors", parts, age=iteration)
+        checkpoint.write(tmp_path / f"buffer-{number}.safetensors", parts, age=iteration, placed=True)
     fits = [cell("accuracy").fit]
     (planned,) = training.buffers_of(fits, SimpleNamespace(fit_folder=lambda fit: tmp_path))
     assert list(training.buffers_of(fits, SimpleNamespace(fit_folder=lambda fit: tmp_path / "none"))) == []

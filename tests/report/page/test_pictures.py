@@ -6,12 +6,14 @@ import io
 
 import torch
 from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from jembench import drawing
 from jembench.catalog import registry
 from jembench.report.figures.base import Drawing, Planned
 from jembench.report.page.pictures import Pictures
 from jembench.running.fit_samples import drawn_name
+from jembench.store import pictures as sealed
 from jembench.store import tensors
 from jembench.store.fits import weights_digest
 from jembench.store.outcome import Outcome
@@ -48,7 +50,7 @@ def test_the_samples_of_the_first_seed_that_has_some(cell, tmp_path):
     cells = [cell(seed=2), cell(seed=1), cell(seed=0)]
     for of in cells[:2]:
         store.fit_folder(of.fit).mkdir(parents=True)
-        Image.new("L", (8 * of.fit.seed, 8)).save(store.fit_folder(of.fit) / "samples.png")
+        _draw(store.fit_folder(of.fit), of.fit.id)
     picture = Pictures(store).of_samples(cells)
     assert picture.title == "jem on digits, seed 1"
     assert picture.image.startswith("data:image/png;base64,iVBOR")
@@ -59,10 +61,11 @@ def test_chains_that_were_measured_are_shown_before_the_samples_of_the_model(cel
     made = cell(metric='fid:sampler="sgld:steps=9"', outcome=Outcome(status="ok", protocol=protocol))
     folder = pictures.store.fit_folder(made.fit)
     tensors.write(folder / "model.safetensors", {"weight": torch.zeros(1)}, {})
-    Image.new("L", (8, 8)).save(folder / "samples.png")
+    _draw(folder, made.fit.id)
     readings = pictures.store.readings_of(made.fit.id, weights_digest(folder))
     name = drawn_name(1000, 9, False, registry.resolve("samplers", "sgld:steps=9"))
-    tensors.write(readings / f"{name}.safetensors", {"images": torch.full((3, 1, 32, 32), 7, dtype=torch.uint8)}, {})
+    images = {"images": torch.full((3, 1, 32, 32), 7, dtype=torch.uint8)}
+    tensors.write(readings / f"{name}.safetensors", images, {}, placed=True)
     measured = pictures.of_samples([made])
     assert measured.source == "new chains of 9 steps by sgld, measured for FID"
     grid = Image.open(io.BytesIO(base64.b64decode(measured.image.partition(",")[2])))
@@ -80,4 +83,21 @@ def test_what_is_no_picture_is_left_out(cell, tmp_path):
     assert pictures.of_samples([of]) is None
     path.write_bytes(b"\x89PNG\r\n\x1a\n" + bytes(2**20))
     assert pictures.of_samples([of]) is None
-    assert list(pictures.left_out) == ["samples.png of jem on digits, recipe digits, seed 0: File too large."]
+    too_large = "samples.png of jem on digits, recipe digits, seed 0: File too large."
+    assert list(pictures.left_out)[1:] == [too_large]
+
+
+def test_the_picture_of_another_model_is_left_out_with_a_note(cell, tmp_path):
+    pictures, of = Pictures(Store(tmp_path)), cell()
+    folder = pictures.store.fit_folder(of.fit)
+    folder.mkdir(parents=True)
+    _draw(folder, "another")
+    assert pictures.of_samples([of]) is None
+    assert "no picture of the model in its folder" in next(iter(pictures.left_out))
+
+
+def _draw(folder, fit_id):
+    """Draw a picture as that of a fit."""
+    texts = PngInfo()
+    texts.add_text(sealed.KEY, f"{fit_id} 0")
+    Image.new("L", (8, 8)).save(folder / sealed.SAMPLES, pnginfo=texts)
