@@ -309,9 +309,10 @@ def _read(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec, form:
 
 def _remark_on_layout(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec) -> None:
     """Remark on the classes, and on what lies in the folder and is not read."""
+    noun = "class" if spec.num_classes == 1 else "classes"
     order = "numbered in the order of their folders' names"
     names = _listed(spec.class_names)
-    text = f"{spec.name} has {spec.num_classes} classes, {order}: {names}."
+    text = f"{spec.name} has {spec.num_classes} {noun}, {order}: {names}."
     warnings.warn(text, Remark, stacklevel=2)
 
     roots = {_root_of(name, path) for images in parts.values() for name, path in images.items()}

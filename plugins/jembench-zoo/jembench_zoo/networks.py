@@ -7,6 +7,7 @@ Legend: B batch, C channels, H height, W width, K classes.
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import difflib
 import inspect
@@ -99,6 +100,7 @@ def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> Libra
         SpecError: if there is no such network, or it does not fit the images or the weights.
     """
     timm = _library("timm", "timm")
+    _check_images(data)
     if not timm.is_model(model):
         raise _no_network("timm", model, timm.list_models())
     config = timm.get_pretrained_cfg(model)
@@ -128,6 +130,7 @@ def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> Libra
 def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
     """Return a network of torchvision; errors as for :func:`of_timm`."""
     models = _library("torchvision", "torchvision").models
+    _check_images(data)
     known = models.list_models(models)
     if model not in known:
         raise _no_network("torchvision", model, known)
@@ -169,6 +172,7 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
 def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) -> LibraryClassifier:
     """Return an image classifier of transformers; errors as for :func:`of_timm`."""
     transformers = _library("transformers", "hf")
+    _check_images(data)
     transformers.logging.set_verbosity_error()  # replaced last layers and bars are no part of a run
     transformers.logging.disable_progress_bar()
     folder, name = Path(model).expanduser(), f"hf:{model}"
@@ -218,8 +222,9 @@ def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) 
             f"{name} is no image classifier of transformers: {reason}. Write hf:vit, for example."
         ) from error
     lacking = {*report["missing_keys"], *(key for key, *_ in report["mismatched_keys"])}
-    config.num_labels += 1
-    _check_lacking(name, source, lacking, net, build(config), new_head=outputs is None)
+    more = copy.deepcopy(config)
+    more.num_labels += 1
+    _check_lacking(name, source, lacking, net, build(more), new_head=outputs is None)
     remark_on(name, preparation, reference, data.shape)
     return _tried(name, net, data, preparation, outputs)
 
@@ -268,6 +273,20 @@ def _sized(preparation: Preparation, size: int | None) -> tuple[Preparation, int
     if size:
         preparation = dataclasses.replace(preparation, resize=(size, size), crop=None)
     return preparation, preparation.size
+
+
+def _check_images(data: DataSpec) -> None:
+    """Check that networks of libraries can have the images of a dataset.
+
+    Raises:
+        SpecError: if the images are unlabelled, or neither grey nor coloured.
+    """
+    channels = data.shape[0]
+    if data.num_classes < 1 or channels not in (1, 3):
+        raise SpecError(
+            f"{data.name} has {channels} channels and {data.num_classes} classes; networks of "
+            "libraries need labelled images of 1 or 3 channels. Choose another dataset."
+        )
 
 
 def _library(name: str, extra: str) -> Any:
@@ -366,11 +385,6 @@ def _tried(
     Raises:
         SpecError: if it fails on them, or does not give a logit per class.
     """
-    if data.num_classes < 1 or data.shape[0] not in (1, 3):
-        raise SpecError(
-            f"{data.name} has {data.shape[0]} channels and {data.num_classes} classes; networks of libraries need "
-            "labelled images of 1 or 3 channels. Choose another dataset."
-        )
     model = LibraryClassifier(net, data, preparation, outputs).eval()
     with _fitting(name, preparation.size), torch.no_grad():
         logits = model(torch.zeros(2, *data.shape))

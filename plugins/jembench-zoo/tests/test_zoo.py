@@ -170,6 +170,8 @@ def test_unknown_network_and_unfit_images_are_refused():
         make("torchvision:resnet1")
     with pytest.raises(SpecError, match="2 channels"):
         make("torchvision:resnet18", DataSpec(name="pairs", shape=(2, 8, 8), num_classes=2))
+    with pytest.raises(SpecError, match="0 classes; networks of libraries need labelled images"):
+        make("torchvision:resnet18,weights=none", DataSpec(name="bare", shape=(3, 8, 8), num_classes=0))
 
 
 @pytest.mark.parametrize(
