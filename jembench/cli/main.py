@@ -12,6 +12,7 @@ import textwrap
 import traceback
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -140,6 +141,12 @@ def cli(settings: Settings, debug: bool) -> None:
     settings.debug = debug
 
 
+COMPLETION = "_JEMBENCH_COMPLETE"
+"""Environment variable: what a shell asks for at the Tab key, such as ``bash_complete``."""
+
+_CONTEXT = {"auto_envvar_prefix": "JEMBENCH"}
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; ``argv`` is what follows ``jembench`` (by default that of this process).
 
@@ -163,9 +170,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         with listening(), warnings.catch_warnings(), trust.command(arguments):
             warnings.showwarning = functools.partial(_show_warning, warnings.showwarning, set())
             warnings.simplefilter("always", Remark)  # each text is printed once
-            code = cli.main(
-                arguments, prog_name="jembench", standalone_mode=False, obj=settings, auto_envvar_prefix="JEMBENCH"
-            )
+            if instruction := os.environ.get(COMPLETION):
+                return _complete(instruction, settings)
+            code = cli.main(arguments, prog_name="jembench", standalone_mode=False, obj=settings, **_CONTEXT)
             sys.stdout.flush()  # here, where a reader who has gone can still be handled
             return code or 0
     except click.Abort:
@@ -194,6 +201,25 @@ def main(argv: Sequence[str] | None = None) -> int:
             "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints."
         )
         return _tell(text, 1, settings)
+
+
+def _complete(instruction: str, settings: Settings) -> int:
+    """Print what completes a command line for a shell, and nothing else: an error would stand in the user's line.
+
+    Returns:
+        The exit code.
+    """
+    from click.shell_completion import FishComplete, add_completion_class, shell_complete
+
+    class WithCommas(FishComplete):
+        """The script for fish, of which click's cuts what it completes at the first comma."""
+
+        source_template = FishComplete.source_template.replace("string split", "string split --max 1")
+
+    add_completion_class(WithCommas)
+    with suppress(Exception):
+        return shell_complete(cli, {"obj": settings, **_CONTEXT}, "jembench", COMPLETION, instruction)
+    return 1
 
 
 def _show_warning(

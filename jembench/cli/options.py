@@ -216,6 +216,8 @@ PLUGINS = "jembench.plugins"
 
 def _add_plugins(ctx: click.Context, parameter: click.Parameter, paths: Sequence[Path]) -> None:
     plugin_files.forget()  # of a former command in the same process
+    if ctx.resilient_parsing:  # the Tab key runs no code
+        return
     with plugins_aside():
         for path in paths:
             plugin_files.add(path)

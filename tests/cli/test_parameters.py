@@ -11,28 +11,65 @@ import pytest
 from jembench.cli.parameters import MODELS, RECIPE
 from jembench.experiment import recipe
 
-SCRIPT = """
+LINES = {
+    "jembench com": {"compare"},
+    "jembench run hybrid --models jem,base": {"jem,baseline"},
+    "jembench run --plugin mine.py hy": {"hybrid"},
+}
+
+BASH = """
 eval "$(_JEMBENCH_COMPLETE=bash_source jembench)"
 for line in "$@"; do
     read -ra COMP_WORDS <<< "$line"
     COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMPREPLY=()
-    _jembench_completion jembench 2> /dev/null
+    _jembench_completion jembench
     echo "${COMPREPLY[*]}"
 done
 """
 
+ZSH = """
+compdef() { : }
+compadd() { print -rn -- "${(@P)@[-1]} " }
+_describe() { print -rn -- "${(@)${(@P)3}%%:*} " }
+eval "$(_JEMBENCH_COMPLETE=zsh_source jembench)"
+for line in "$@"; do
+    words=(${=line}) CURRENT=${#words}
+    _jembench_completion
+    print
+done
+"""
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_names_are_completed_in_bash():
-    lines = {
-        "jembench com": {"compare"},
-        "jembench run hy": {"hybrid"},
-        "jembench run hybrid --models jem,base": {"jem,baseline"},
-        "jembench attack point": {"pointwise"},
-    }
-    environment = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", SCRIPT, "bash", *lines], env=environment, capture_output=True, text=True)
-    assert [set(line.split()) for line in done.stdout.splitlines()] == list(lines.values()), done.stderr
+FISH = """
+env _JEMBENCH_COMPLETE=fish_source jembench | source
+for line in $argv
+    echo (complete --do-complete $line | string split --fields 1 \\t)
+end
+"""
+
+SHELLS = {"bash": ["bash", "-c", BASH, "bash"], "zsh": ["zsh", "-f", "-c", ZSH, "zsh"], "fish": ["fish", "-c", FISH]}
+
+
+@pytest.mark.parametrize("shell", SHELLS)
+def test_names_are_completed_in_a_shell_and_nothing_is_printed(shell, tmp_path):
+    if shutil.which(shell) is None:
+        pytest.skip(f"needs {shell}")
+    (tmp_path / "mine.py").write_text("print('loaded')\nraise SystemExit(3)\n")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    environment = {"PATH": path, "HOME": str(tmp_path)}
+    command = [*SHELLS[shell], *LINES]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [set(line.split()) for line in done.stdout.splitlines()] == list(LINES.values())
+
+
+@pytest.mark.parametrize("instruction", ["bash_source", "bash_complete", "of_nothing"])
+def test_completion_ends_as_every_command_does(instruction, tmp_path, monkeypatch):
+    monkeypatch.setenv("_JEMBENCH_COMPLETE", instruction)
+    monkeypatch.setenv("COMP_WORDS", "jembench run ")
+    monkeypatch.setenv("COMP_CWORD", "2")
+    command = [sys.executable, "-m", "jembench"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (int(instruction == "of_nothing"), "")
 
 
 def complete(spec, text):
