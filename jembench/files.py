@@ -17,13 +17,26 @@ from io import BufferedReader
 from pathlib import Path
 from typing import IO
 
-from jembench.errors import StoreError
+from jembench.errors import SpecError, StoreError
 
 ABANDONED_AFTER = 3600.0
 """Seconds without a change after which a temporary file counts as left by a killed process, and is removed."""
 
 _PREFIX = ".jembench-"
 """The prefix of the names of all temporary files."""
+
+
+def path_of(text: str) -> Path:
+    """Return the path that a user has written, with the home folder in place of ``~`` and ``~user``.
+
+    Raises:
+        SpecError: if there is no such user.
+    """
+    try:
+        return Path(text).expanduser()
+    except RuntimeError as error:
+        user = Path(text).parts[0]
+        raise SpecError(f"In the path {text!r}, {user} is nobody's home folder here. Write the whole path.") from error
 
 
 def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreError:
@@ -198,4 +211,4 @@ def cache_folder() -> Path:
 def data_folder(root: str = "") -> Path:
     """Return the folder of datasets: ``root``, else ``JEMBENCH_DATA``, else ``data`` in the folder of caches."""
     chosen = root or os.environ.get("JEMBENCH_DATA")
-    return Path(chosen).expanduser().absolute() if chosen else cache_folder() / "data"
+    return path_of(chosen).absolute() if chosen else cache_folder() / "data"

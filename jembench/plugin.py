@@ -21,6 +21,7 @@ from jembench.errors import Diverged as Diverged
 from jembench.errors import NotApplicable as NotApplicable
 from jembench.errors import SpecError as SpecError
 from jembench.errors import Unavailable as Unavailable
+from jembench.files import path_of as path_of
 from jembench.metrics.base import Estimate as Estimate
 from jembench.metrics.base import Metric as Metric
 from jembench.metrics.base import mean as mean

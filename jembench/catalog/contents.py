@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from jembench.errors import StoreError
-from jembench.files import cache_folder, digest, write_atomically
+from jembench.files import cache_folder, digest, path_of, write_atomically
 
 Listing = Callable[[str], Mapping[str, Path]]
 """The function from an option's value to its files, by their names in the dataset: "train/cat/0.png"."""
@@ -16,7 +16,7 @@ Listing = Callable[[str], Mapping[str, Path]]
 
 def the_file(text: str) -> Mapping[str, Path]:
     """Return the file of an option that is a path, without its name; no file for an empty text."""
-    return {"": Path(text).expanduser()} if text else {}
+    return {"": path_of(text)} if text else {}
 
 
 def content(files: Mapping[str, Path]) -> str:

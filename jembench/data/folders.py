@@ -19,7 +19,7 @@ from jembench.catalog.validation import Range
 from jembench.data.datasets import LazyDataset
 from jembench.data.decoding import Form, decoded, is_grey, opened
 from jembench.errors import Remark, SpecError, Unavailable
-from jembench.files import digest
+from jembench.files import digest, path_of
 from jembench.interfaces import Dataset, DataSpec, Split, SplitName
 
 _LAYOUT = "It must hold train/<class>/* and test/<class>/*, or <class>/* alone, one folder of images a class."
@@ -49,7 +49,7 @@ Images = dict[str, Path]
 
 
 def _folder(root: str) -> Path:
-    return Path(os.path.realpath(Path(root).expanduser()))
+    return Path(os.path.realpath(path_of(root)))
 
 
 def _list_parts(root: str) -> dict[str, Images]:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NamedTuple
 
 from jembench.catalog.options import Content, Incidental
 from jembench.errors import CheckpointError, NotApplicable, Unavailable
-from jembench.files import socket_timeout
+from jembench.files import path_of, socket_timeout
 from jembench.interfaces import Dataset, DataSpec, Features, Planned
 from jembench.metrics.features import in_batches
 
@@ -103,7 +103,7 @@ class Pretrained:
             "Each metric of features has this option."
         )
         if self.weights:
-            path = Path(self.weights).expanduser()
+            path = path_of(self.weights)
         elif self.download and not path.is_file():
             try:
                 _fetch(self.published)

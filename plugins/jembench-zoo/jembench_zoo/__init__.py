@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from jembench.plugin import Content, Range
+from jembench.plugin import Content, Range, path_of
 
 if TYPE_CHECKING:
     from jembench.interfaces import DataSpec
@@ -23,13 +23,13 @@ _OF_FOLDER = (
 def _weights_file(text: str) -> Mapping[str, Path]:
     if text in ("none", "cache"):
         return {}
-    path = Path(text).expanduser()
+    path = path_of(text)
     return _files_of(path) or {"": path / "model.safetensors" if path.is_dir() else path}
 
 
 def _files_of(folder: str | Path) -> Mapping[str, Path]:
     """Return the files of a folder; one alone has no name, which is part of the identity."""
-    place = Path(folder).expanduser()
+    place = path_of(str(folder))
     files = [file for pattern in _OF_FOLDER for file in sorted(place.glob(pattern))]
     if len(files) == 1:
         return {"": files[0]}

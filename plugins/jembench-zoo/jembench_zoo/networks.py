@@ -27,7 +27,7 @@ from jembench.interfaces import Batch, Chains, DataSpec, Loss, Negatives
 from jembench.models import importing
 from jembench.parts import LogitModel, hybrid_loss
 from jembench.parts import Weights as LossWeights
-from jembench.plugin import SpecError, Unavailable
+from jembench.plugin import SpecError, Unavailable, path_of
 from jembench_zoo.labels import outputs_of_classes
 from jembench_zoo.preparation import (
     Preparation,
@@ -114,7 +114,7 @@ def of_timm(data: DataSpec, model: str, weights: str, size: int | None) -> Libra
         transform = timm.data.create_transform(**settings, is_training=False)
         preparation, reference = of_transform(transform, *_geometry(settings), data.shape)
         names = config.label_names or _names_of_imagenet(config.num_classes)
-        pretrained = Pretrained(Path(file).expanduser(), names, reference)
+        pretrained = Pretrained(path_of(file), names, reference)
         preparation, size = _sized(preparation, size)
 
     def build(classes: int) -> nn.Module:
@@ -141,7 +141,7 @@ def of_torchvision(data: DataSpec, model: str, weights: str, size: int | None) -
         size = _size(data, size)
         preparation = _plain(size, *_IMAGENET)
     else:
-        file = Path(weights).expanduser()
+        file = path_of(weights)
         if weights == "cache":
             file = Path(torch.hub.get_dir()) / "checkpoints" / Path(published.DEFAULT.url).name
             if not file.is_file():
@@ -175,7 +175,7 @@ def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) 
     _check_images(data)
     transformers.logging.set_verbosity_error()  # replaced last layers and bars are no part of a run
     transformers.logging.disable_progress_bar()
-    folder, name = Path(model).expanduser(), f"hf:{model}"
+    folder, name = path_of(model), f"hf:{model}"
     local = {"local_files_only": True, "trust_remote_code": False}
     try:
         if folder.is_dir() or "/" in model:
@@ -188,10 +188,10 @@ def of_transformers(data: DataSpec, model: str, weights: str, size: int | None) 
             config.num_labels = data.num_classes
             if hasattr(config, "image_size"):
                 config.image_size = size
-            net = transformers.AutoModelForImageClassification.from_config(config)
+            net = transformers.AutoModelForImageClassification.from_config(config, trust_remote_code=False)
             return _tried(name, net, data, _plain(size, _HALVES, _HALVES), None)
 
-        source = str(folder) if weights == "cache" else str(Path(weights).expanduser())
+        source = str(folder) if weights == "cache" else str(path_of(weights))
         labelled = config
         if Path(source, "config.json").is_file():
             labelled = transformers.AutoConfig.from_pretrained(source, **local)
