@@ -108,7 +108,7 @@ def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> S
     """Return the error for an unknown name, with the nearest three names and the command that lists all, if any."""
     import difflib  # imported here, since few commands need it
 
-    names = sorted(known)
+    names = sorted(filter(None, known))
     nearest = difflib.get_close_matches(asked.lower(), names, n=3, cutoff=0.3)
     hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
     everything = f" Known: {', '.join(names)}." if names else " There is none at all."

@@ -59,6 +59,7 @@ def describe(component: Component) -> Entry:
     ]
     title = (loaded.__doc__ or "").strip().partition("\n")[0]
     title = re.sub(r"^(?:Plan|Return) (.)", lambda match: match[1].upper(), title)  # the verb of a function
+    title = re.sub(r":\w+:`~?([^`]+)`|``([^`]+)``", lambda match: f"`{match[1] or match[2]}`", title)  # reST
     return Entry(component.name, title, tuple(lines), where | {"options": options})
 
 

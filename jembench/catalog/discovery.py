@@ -5,13 +5,17 @@ Components of core are registered in the same groups as those of plugins. Import
 """
 
 import configparser
+import difflib
 import importlib
 import importlib.metadata
+import importlib.resources
 import re
 import sys
+import tomllib
 from contextlib import suppress
 from functools import cache
 from operator import attrgetter
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import entrypoints
@@ -136,7 +140,11 @@ def find(kind: Kind, name: str) -> Component:
     matches = [c for c in components(kind) if c.name == bare and wanted in ("", _normalised(c.distribution))]
     if not matches:
         known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
-        raise unknown(singular(kind), name, known, f"jembench list {kind}")
+        if kind in ("datasets", "ood_sets") and Path(name).is_dir():
+            raise SpecError(
+                f"There is no {singular(kind)} named {name!r}. For its images write imagefolder:root={name}."
+            )
+        raise plugin_of(kind, bare) or unknown(singular(kind), name, known, f"jembench list {kind}")
     if len(matches) > 1:
         candidates = ", ".join(f"{c.distribution}/{c.name} ({c.target})" for c in matches)
         raise SpecError(
@@ -146,10 +154,44 @@ def find(kind: Kind, name: str) -> Component:
     return matches[0]
 
 
+def plugin_of(kind: str, name: str) -> SpecError | None:
+    """Return the error for a name that a plugin of this repository has, which is not installed; None: none has it.
+
+    Args:
+        kind: of components, or "recipes".
+        name: of a component, a suite or a recipe.
+    """
+    table = importlib.resources.files("jembench.catalog").joinpath("first_party.toml").read_text("utf-8")
+    plugins = tomllib.loads(table).get(kind, {})
+    plugin = next((plugin for plugin, names in plugins.items() if name in names), "")
+    if not plugin or plugin in {_normalised(each.distribution) for each in catalogue().components}:
+        return None
+    return SpecError(
+        f"The {singular(kind)} {name!r} is in the plugin {plugin}, which is not installed here. Install it "
+        f"(pip install {plugin}, or ./plugins/{plugin} of a clone), and run the command again."
+    )
+
+
 def singular(kind: str) -> str:
     """Return the singular of a kind, for sentences."""
     names = {"features": "feature network", "ood_sets": "OOD set", "starts": "start of chains"}
     return names.get(kind, kind.removesuffix("s"))
+
+
+def _check_defined(component: Component, module: Any) -> None:
+    """Check that a module that a user names by an import path has the attribute.
+
+    Raises:
+        PluginError: if it has not; the message lists what the module defines.
+    """
+    first = component.attribute.partition(".")[0]
+    if component.distribution or hasattr(module, first):
+        return
+    own = {name for name, value in vars(module).items() if getattr(value, "__module__", "") == module.__name__}
+    known = sorted(name for name in own if not name.startswith("_") and callable(vars(module)[name]))
+    nearest = difflib.get_close_matches(first, known, n=1)
+    write = f" Write {component.module}:{(nearest or known)[0]}." if known else ""
+    raise PluginError(f"{component.module} defines no {first}; it defines {', '.join(known) or 'nothing'}.{write}")
 
 
 def load(component: Component) -> Any:
@@ -170,6 +212,7 @@ def load(component: Component) -> Any:
         with files.same_folder():
             loaded = importlib.import_module(component.module)
         if component.attribute:
+            _check_defined(component, loaded)
             loaded = attrgetter(component.attribute)(loaded)
         if component.kind != "suites" and not callable(loaded):
             raise TypeError(f"it is of type {type(loaded).__name__}, not a factory")

@@ -59,7 +59,7 @@ def source(kind: str, name: str, folder: str = "") -> Source:
     is_path = name not in known and (name.endswith(".toml") or "/" in name or os.sep in name)
     file: Traversable | None = Path(name) if is_path else known.get(name)
     if file is None:
-        raise unknown(kind, name, known, f"jembench list {kind}s")
+        raise discovery.plugin_of(f"{kind}s", name) or unknown(kind, name, known, f"jembench list {kind}s")
     if not file.is_file():
         raise SpecError(f"There is no {kind} file {name}. Check the path, or name one of {', '.join(sorted(known))}.")
     found = Source(file.name.removesuffix(".toml"), file.read_bytes(), str(file), not is_path)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from jembench.catalog.contents import Listing, content
 from jembench.catalog.discovery import Component, Kind
 from jembench.catalog.spec import Scalar, Spec, format_value, parse, split_list, stable_hash
 from jembench.catalog.validation import read_text
-from jembench.errors import JembenchError, PluginError, SpecError, unknown
+from jembench.errors import JembenchError, PluginError, SpecError, error_text, unknown
 from jembench.files import same_folder
 from jembench.interfaces import Dataset, FeatureNetwork, Importer, OODScore, OODSet, Sampler, Start, Tracker
 from jembench.interfaces.metrics import Adaptation, Metric
@@ -38,6 +39,7 @@ _PROTOCOLS: Mapping[str, type] = {
     "executors": Executor,
     "trackers": Tracker,
 }
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 _ADVICE = "The reference of plugins says what a factory of {} is called with, and what it returns."
 
 
@@ -152,6 +154,26 @@ class Resolved:
         found = codes(self.uses)
         return stable_hash(found) if found else ""
 
+    @property
+    def _advice(self) -> str:
+        """What to write for a user's own class whose first argument is not the description of the images; "": it is."""
+        is_own = not self.component.distribution or self.component.distribution.endswith(".py")
+        if not (is_own and self.component.kind == "models" and inspect.isclass(self.factory)):
+            return ""
+        parameters = [one for one in inspect.signature(self.factory).parameters.values() if one.kind in _POSITIONAL]
+        first = str(parameters[0]).partition("=")[0] if parameters else ""  # "data: DataSpec"
+        if re.search("data|spec", first, re.IGNORECASE):
+            return ""
+        module, _, name = self.component.target.partition(":")
+        options = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in parameters]
+        typed = [one if one.annotation is not one.empty else one.replace(annotation=_type(one)) for one in options]
+        head = f"data_spec, *, {', '.join(map(str, typed))}" if typed else "data_spec"
+        call = ", ".join(f"{one.name}={one.name}" for one in typed)
+        return (
+            f"A model is given the description of the images as its first argument, which this class does not take. "
+            f"Write beside it `def build({head}): return {name}({call})`, and name {module}:build."
+        )
+
     def make(self, *context: Any) -> Any:
         """Call the factory.
 
@@ -162,9 +184,15 @@ class Resolved:
         try:
             inspect.signature(self.factory).bind(*context, **self.arguments)
         except TypeError as error:
-            raise PluginError(f"{self} cannot be made: {error}. {_ADVICE.format(self.component.kind)}") from None
+            advice = self._advice or _ADVICE.format(self.component.kind)
+            raise PluginError(f"{self} cannot be made: {error}. {advice}") from None
         with contained(str(self)), same_folder():
-            made = self.factory(*context, **self.arguments)
+            try:
+                made = self.factory(*context, **self.arguments)
+            except (TypeError, AttributeError, ValueError, RuntimeError) as error:
+                if not self._advice:
+                    raise
+                raise PluginError(f"{self} cannot be made: {error_text(error)}. {self._advice}") from error
         protocol = _PROTOCOLS.get(self.component.kind)
         if protocol and not isinstance(made, protocol):
             members = {name for name in (*dir(protocol), *protocol.__annotations__) if not name.startswith("_")}
@@ -174,6 +202,10 @@ class Resolved:
                 f"{lacking}. {_ADVICE.format(self.component.kind)}"
             )
         return made
+
+
+def _type(parameter: inspect.Parameter) -> type:
+    return type(parameter.default) if isinstance(parameter.default, bool | int | float | str) else int
 
 
 def codes(components: Iterable[Component]) -> dict[str, str]:

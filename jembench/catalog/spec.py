@@ -6,11 +6,14 @@ and ``toy:rings`` for ``toy:kind=rings``.
 A value with a comma, a quote or a blank at an end is written as a JSON string.
 """
 
+import ast
 import functools
 import hashlib
 import json
 import re
+from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from jembench.errors import SpecError, printable
@@ -22,6 +25,7 @@ _HEAD = re.compile(rf"(?P<name>{_NAME}(?::[A-Za-z_][\w.]*(?=:|\Z))?)(?::(?P<argu
 _ARGUMENT = re.compile(r'\s*(?P<key>[A-Za-z_]\w*)=(?P<value>"(?:[^"\\]|\\.)*"|[^,"]*)(?:,|\Z)')
 _PIECE = re.compile(r'(?:[^,"]|"(?:[^"\\]|\\.)*"|")+')  # the last branch keeps an open quote, which parse refuses
 _FILE = re.compile(r"(?:.*/)?(?P<module>[A-Za-z_]\w*)\.py:(?P<rest>[A-Za-z_].*)")
+_SOURCE = re.compile(r"(?:.*/)?[A-Za-z_]\w*\.py")
 # these names are components, never modules of an import path; model= or kind= may be left out
 _SHORT = re.compile(
     r"\A((?:[\w.-]+/)?(?:(?P<model>hf|timm|torchvision)|toy)):(?:(?(model)model|kind)=)?(?![A-Za-z_]\w*=|\Z)"
@@ -53,7 +57,14 @@ def parse(text: str) -> Spec:
     if file := _FILE.fullmatch(text.strip()):
         name = file["module"]
         raise SpecError(f"{text!r} is a file. Write {name}:{file['rest']}, in the folder that holds {name}.py.")
+    if _SOURCE.fullmatch(text.strip()):
+        raise SpecError(_advice_for_source(Path(text.strip())))
     if not (match := _HEAD.fullmatch(_SHORT.sub(_in_full, text.strip()))):
+        if not text.strip():
+            raise SpecError("A name is empty. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
+        if text.lstrip()[0] in "./~":
+            folder = f"For images in a folder write imagefolder:root={text}."
+            raise SpecError(f"{text!r} is a path, not a spec. {folder} For code write --plugin FILE.py and FILE:NAME.")
         raise SpecError(f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
     parsed: dict[str, str] = {}
     rest = match["arguments"] or ""
@@ -76,6 +87,19 @@ def parse(text: str) -> Spec:
             raise SpecError(f"In {text!r}, the value of {key} holds a control character. Leave it out.")
         rest = rest[argument.end() :]
     return Spec(match["name"], tuple(sorted(parsed.items())))
+
+
+def _advice_for_source(file: Path) -> str:
+    """Return the error for a file of Python in the place of a spec, with what it defines."""
+    names: list[str] = []
+    with suppress(OSError, ValueError, SyntaxError):
+        found = ast.parse(file.read_bytes()).body
+        defined = [part.name for part in found if isinstance(part, ast.FunctionDef | ast.ClassDef)]
+        names = [name for name in defined if not name.startswith("_")]
+    defines = f" It defines {', '.join(names)}." if names else ""
+    chosen = names[0] if names else "NAME"
+    option = "" if len(file.parts) == 1 else f" --plugin {file} and"
+    return f"{str(file)!r} is a file, not a spec.{defines} Write{option} {file.stem}:{chosen}."
 
 
 def _in_full(short: re.Match[str]) -> str:

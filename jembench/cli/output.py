@@ -11,6 +11,7 @@ from typing import Any
 
 import click
 
+from jembench.catalog.spec import parse
 from jembench.errors import SpecError, printable
 from jembench.files import cannot_write, write_atomically
 
@@ -89,6 +90,32 @@ def check_file(path: Path, ending: str, *, force: bool, option: str = "--output"
             pass
     except OSError as error:
         raise cannot_write(path, error, option) from error
+
+
+_ENDINGS = {
+    ".csv": "csv",
+    ".htm": "html",
+    ".html": "html",
+    ".json": "json",
+    ".md": "markdown",
+    ".parquet": "parquet",
+    ".tex": "latex",
+    **dict.fromkeys((".doc", ".docx", ".jpg", ".pdf", ".png", ".svg", ".xls", ".xlsx"), ""),
+}
+"""The format that the ending of a file's name promises; "": none of tables."""
+
+
+def check_ending(path: Path, format: str) -> None:
+    """Check that the ending of a file's name does not promise another format than the one of its content.
+
+    Raises:
+        SpecError: if it does.
+    """
+    name, promised = parse(format).name, _ENDINGS.get(path.suffix.lower())
+    if promised is None or name == promised or name not in {"table", *_ENDINGS.values()}:
+        return
+    also = f"write --format {promised}, or " if promised else ""
+    raise SpecError(f"--output is {path}, and --format {name} writes no {path.suffix}: {also}name another file.")
 
 
 def write_file(path: Path, content: bytes, *, force: bool) -> None:

@@ -12,7 +12,7 @@ from jembench.api import comparison
 from jembench.api.arguments import selection
 from jembench.api.results import Results
 from jembench.cli import options, show
-from jembench.cli.output import check_file, emit, plugins_aside, say
+from jembench.cli.output import check_ending, check_file, emit, plugins_aside, say
 from jembench.cli.parameters import COUNT, DATASET, METRICS, MODEL, SEEDS
 from jembench.errors import SpecError
 from jembench.report.formats import TERMINAL
@@ -59,6 +59,7 @@ def report(
     """
     format = options.labelled(format, label, output)
     if output:  # refused now, not after the work
+        check_ending(output, format)
         check_file(output, output.suffix, force=force)
     with plugins_aside():
         which = selection(**selected)

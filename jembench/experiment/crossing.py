@@ -169,6 +169,18 @@ def fit_names_of(suite: Suite) -> set[tuple[str, str, str, int]]:
     return {(*names, seed) for run, names in _rows(_with_settings(suite)) for seed in run.seeds}
 
 
+def absent_of(suite: Suite) -> dict[tuple[str, str], tuple[set[int], str]]:
+    """Return the bare names of a model and a dataset that cannot be resolved here, with their seeds and the reason."""
+    absent: dict[tuple[str, str], tuple[set[int], str]] = {}
+    for run, dataset, model in _crossed(_with_settings(suite)):
+        try:
+            _ = _fit_of_block(run, dataset, model).names
+        except JembenchError as error:
+            seeds, _ = absent.setdefault((bare_name(model), bare_name(dataset)), (set(), str(error)))
+            seeds.update(run.seeds)
+    return absent
+
+
 def _rows(suite: Suite) -> list[tuple[Run, Fit]]:
     """Return the fits of the blocks, except those of components that are not installed here."""
     rows = []

@@ -72,8 +72,15 @@ def read(path: Path) -> Any:
     except Exception as error:  # damaged bytes make the readers raise anything
         raise CheckpointError(
             f"{path} is damaged, or holds more than tensors; loading that could run code, which jembench never does. "
-            f"{_REMEDY} PyTorch says: {error_text(error)[:300]}"
+            f"{_REMEDY} PyTorch says: {reason_of(error)}"
         ) from error
+
+
+def reason_of(error: Exception) -> str:
+    """Return why PyTorch does not read a file, without its advice to run the code in it."""
+    text = error_text(error)
+    refused = re.search(r"(?:Unsupported|Trying to|Can only)[^.:]*(?:: )?(?:[\w.]| (?!was|Please))*", text)
+    return refused[0] if refused and "Weights only load failed" in text else text.partition("\n")[0][:300]
 
 
 def state_dict(content: Any, path: Path, entry: str = "") -> dict[str, Tensor]:

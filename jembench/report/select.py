@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from jembench.catalog.discovery import Kind
-from jembench.errors import Fallback, SpecError, unknown
-from jembench.experiment.crossing import fit_names_of, presentation
+from jembench.errors import Fallback, Remark, SpecError, unknown
+from jembench.experiment.crossing import absent_of, fit_names_of, presentation
 from jembench.experiment.names import NO_NAMES, Fit, Names, display_names, matching, recorded
 from jembench.experiment.plan import Part
 from jembench.experiment.stored import with_imports
@@ -219,11 +219,24 @@ class Selection:
         return found
 
     def _of_experiment(self, cells: Sequence[Cell], suite: Suite) -> list[Cell]:
-        """Return the cells of the fits of a suite; selected fields replace those that it names."""
+        """Return the cells of the fits of a suite; selected fields replace those that it names.
+
+        Of models that cannot be resolved here, all results with their names are returned, with a note.
+        """
         selected = (self.models, self.dataset, self.recipe, self.seeds)
         fields = [index for index, given in enumerate(selected) if given is None]
         named = {tuple(fit[index] for index in fields) for fit in fit_names_of(suite)}
-        return [cell for cell in cells if tuple((*cell.fit.names, cell.fit.seed)[index] for index in fields) in named]
+        absent = absent_of(suite)
+        for (model, _), (_, reason) in absent.items():
+            note = f"All results named {model} are shown, whatever their options and recipe: {reason}"
+            warnings.warn(note, Remark, stacklevel=2)
+
+        def is_named(fit: FitKey) -> bool:
+            seeds, _ = absent.get((bare_name(fit.model), bare_name(fit.dataset)), (set[int](), ""))
+            is_absent = fit.seed in seeds or (bool(seeds) and self.seeds is not None)
+            return is_absent or tuple((*fit.names, fit.seed)[index] for index in fields) in named
+
+        return [cell for cell in cells if is_named(cell.fit)]
 
 
 def _requested(fit: FitKey, store: Store) -> str:

@@ -212,9 +212,15 @@ def decimals_for(value: float, uncertainty: float | None) -> int:
 
 
 def fixed(value: float, decimals: int) -> str:
-    """Return ``value`` with that number of decimals, or in scientific notation if that would be many digits."""
+    """Return ``value`` with that number of decimals, or in scientific notation if that would be many digits.
+
+    A value whose uncertainty is far smaller has as many decimals as are shown at most.
+    """
     if not math.isfinite(value):
         return "not finite"
+    if abs(value) >= 10 ** (2 - _MOST_DECIMALS):
+        decimals = min(decimals, _MOST_DECIMALS)
     if decimals > _MOST_DECIMALS or abs(value) >= 10**_MOST_DECIMALS:
-        return f"{value:.2e}" if value else "0"
+        digits = max(2, decimals + math.floor(math.log10(abs(value)))) if 0 < decimals <= _MOST_DECIMALS else 2
+        return f"{value:.{digits}e}" if value else "0"
     return f"{round(value, decimals) or 0.0:.{decimals}f}"  # no "-0.0"

@@ -1,7 +1,9 @@
 """Tables on a terminal, with ``rich``. What does not fit into the width goes on below; nothing is cut off."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from textwrap import wrap
+from typing import NamedTuple
 
 from rich import box
 from rich.cells import cell_len
@@ -24,7 +26,9 @@ def render(document: Document, *, width: int = 0) -> str:
     """Return tables for the terminal, in colour if it shows colours; ``width=0`` means the terminal's own width."""
     console = Console(width=width or None)
     with console.capture() as capture:
-        for table in document.tables():
+        numbers = dict[str, str]()
+        for whole in document.tables():
+            table = _in_order(whole, console.width, numbers) if whole.rows else whole
             console.print()
             console.print(RichText(table.title, style="bold"))
             console.print()
@@ -39,8 +43,38 @@ def render(document: Document, *, width: int = 0) -> str:
     return capture.get()
 
 
-def _blocks(table: Table, width: int) -> Iterator[RichTable]:
-    """Yield one table if it fits, with each interval beside or else below its value; several if it does not."""
+def _in_order(table: Table, width: int, numbers: dict[str, str]) -> Table:
+    """Return a table whose footnotes are numbered in the order in which its blocks show their marks.
+
+    Args:
+        table: with numbers in the order of its lines.
+        width: of the terminal.
+        numbers: of the tables before it, by their former numbers, to which its own are added.
+    """
+    cells = [row[index] for columns in _layout(table, width).blocks for row in table.rows for index in columns]
+    for mark in (mark for cell in cells for mark in cell.marks if mark.isdecimal()):
+        numbers.setdefault(mark, str(len(numbers) + 1))
+
+    def renumbered(cell: TableCell) -> TableCell:
+        return cell._replace(marks=tuple(numbers.get(mark, mark) for mark in cell.marks))
+
+    rows = tuple(tuple(map(renumbered, row)) for row in table.rows)
+    notes = [note._replace(mark=numbers.get(note.mark, note.mark)) for note in table.footnotes]
+    notes.sort(key=lambda note: int(note.mark) if note.mark.isdecimal() else 0)
+    return replace(table, rows=rows, footnotes=tuple(notes))
+
+
+class _Layout(NamedTuple):
+    """The texts of a table, the widths of its columns, and the columns of each of its blocks."""
+
+    headings: list[RichText]
+    rows: list[list[RichText]]
+    widths: list[int]
+    blocks: list[list[int]]
+
+
+def _layout(table: Table, width: int) -> _Layout:
+    """Return one block if the table fits, with each interval beside or else below its value; several if not."""
     headings, identify = list[RichText](), [heading.identifies for heading in table.headings]
     for heading in table.headings:
         text = RichText("\n".join(wrap(heading.label, _HEADING_AT_MOST)), style="bold")
@@ -58,7 +92,14 @@ def _blocks(table: Table, width: int) -> Iterator[RichTable]:
     word = max(cell_len(word) for row in rows for word in row[0].plain.split() or [""])
     if excess > 0 and widths[0] - excess >= max(word, _SENTENCE):
         widths[0] -= excess  # a sentence takes more lines, and the table is whole
-    for columns in table.blocks(widths, _GAP, width):
+    return _Layout(headings, rows, widths, table.blocks(widths, _GAP, width))
+
+
+def _blocks(table: Table, width: int) -> Iterator[RichTable]:
+    """Yield the blocks of a table."""
+    headings, rows, widths, blocks = _layout(table, width)
+    identify = [heading.identifies for heading in table.headings]
+    for columns in blocks:
         rich = RichTable(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="")
         for index in columns:
             if identify[index]:

@@ -40,13 +40,13 @@ def test_a_report_in_a_file(run, jembench):
     assert r"\label{tab:table}" in Path("out/table").read_text()
     done = jembench("report", "--format", "csv", "--label", "table")
     assert (done.code, "--label is for LaTeX" in done.err) == (2, True)
-    Path("out/thesis.tex").write_text("mine")
-    done = jembench("report", "--format", "latex", "--output", "out/thesis.tex")
+    Path("out/thesis.txt").write_text("mine")
+    done = jembench("report", "--format", "latex", "--output", "out/thesis.txt")
     assert (done.code, done.out) == (2, "")
-    assert "thesis.tex exists" in done.err
-    assert Path("out/thesis.tex").read_text() == "mine"
-    assert jembench("report", "--output", "out/thesis.tex", "--force").code == 0
-    assert Path("out/thesis.tex").read_text() == jembench("report").out
+    assert "thesis.txt exists" in done.err
+    assert Path("out/thesis.txt").read_text() == "mine"
+    assert jembench("report", "--output", "out/thesis.txt", "--force").code == 0
+    assert Path("out/thesis.txt").read_text() == jembench("report").out
 
 
 def test_results_on_part_of_the_images_are_kept_apart(run, jembench):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import itertools
 import json
 import math
 import re
@@ -19,6 +20,9 @@ from jembench.report.layout import NO_RESPECT, NOTHING, Report
 from jembench.report.published import published_numbers
 from jembench.report.table import Heading, Table, TableCell
 from jembench.store.outcome import Outcome
+
+SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+DIGITS = str.maketrans("⁰¹²³⁴⁵⁶⁷⁸⁹", "0123456789")
 
 
 @pytest.fixture
@@ -144,6 +148,22 @@ def test_brackets_are_not_markup(cell):
 def test_no_rows_says_so(cell, format):
     assert NOTHING in render(Report([]), format)
     assert NO_RESPECT in render(Report([cell(metric="nll", nll=Value(1.0, None, None, 9))], joint=True), format)
+
+
+@pytest.mark.parametrize("width", [30, 60, 200])
+def test_footnotes_of_a_terminal_are_numbered_in_the_order_of_their_marks(width):
+    headings = (Heading("model", identifies=True), *(Heading(f"a long heading {n}") for n in range(4)))
+    notes = itertools.count()
+    lines = [[TableCell("1.5", notes=(f"note {next(notes)}",)) for _ in range(4)] for _ in range(3)]
+    rows = tuple((TableCell(f"model {n}"), *line) for n, line in enumerate(lines))
+    text = on_terminal(Document([Table(title="A", headings=headings, rows=rows)] * 2), width)
+    marks = [int(mark.translate(DIGITS)) for mark in re.findall("(?<=1\\.5)[⁰¹²³⁴⁵⁶⁷⁸⁹]+", text)]
+    assert marks == list(range(1, 13)) * 2
+    below = dict(re.findall(r"([⁰¹²³⁴⁵⁶⁷⁸⁹]+) note (\d+)", text))
+    assert sorted(map(int, below.values())) == list(range(12))
+    columns = {30: 1, 60: 2, 200: 4}[width]
+    first = [below[str(number + 1).translate(SUPERSCRIPT)] for number in range(columns)]
+    assert first == [str(number) for number in range(columns)]
 
 
 def test_no_rows_are_empty_as_data():

@@ -13,7 +13,7 @@ from jembench.experiment.sweep import Grid, compares_with_itself, covers
 from jembench.interfaces import Value
 from jembench.report.layout import Report
 from jembench.report.published import published_numbers as load
-from jembench.report.table import Footnote, Table, TableCell, numbered
+from jembench.report.table import Footnote, Table, TableCell, decimals_for, fixed, numbered
 from jembench.store.outcome import Outcome
 
 
@@ -343,3 +343,18 @@ def test_the_digest_of_imported_weights_is_in_records_alone(cell):
     table = only(document.tables())
     assert (labels(table), "recipe pretrained · " in table.title) == (["model", "accuracy"], True)
     assert [row["recipe"] for row in document.records()] == [*recipes]
+
+
+@pytest.mark.parametrize(
+    ("value", "uncertainty", "expected"),
+    [
+        (1.0, 1e-9, "1.000000"),
+        (0.123456789, 1e-12, "0.123457"),
+        (1234567.5, 0.5, "1.23456750e+06"),
+        (53_000_000.0, 1e6, "5.30e+07"),
+        (2.5e-9, 1e-10, "2.50e-09"),
+        (0.0, 1e-9, "0"),
+    ],
+)
+def test_a_value_that_is_far_more_certain_than_large_keeps_its_digits(value, uncertainty, expected):
+    assert fixed(value, decimals_for(value, uncertainty)) == expected
