@@ -60,9 +60,7 @@ def parse(text: str) -> Spec:
     if _SOURCE.fullmatch(text.strip()):
         raise SpecError(_advice_for_source(Path(text.strip())))
     if not (match := _HEAD.fullmatch(_SHORT.sub(_in_full, text.strip()))):
-        if not text.strip():
-            raise SpecError("A name is empty. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
-        if text.lstrip()[0] in "./~":
+        if text.lstrip().startswith((".", "/", "~")):
             folder = f"For images in a folder write imagefolder:root={text}."
             raise SpecError(f"{text!r} is a path, not a spec. {folder} For code write --plugin FILE.py and FILE:NAME.")
         raise SpecError(f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
