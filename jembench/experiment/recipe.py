@@ -311,10 +311,15 @@ def default(model: str, dataset: str, stated: str | Mapping[str, str] = MappingP
     own = [recipe for recipe in (f"{name}-{data}-quick", f"{name}-{data}", name) if recipe in installed]
     if recipe := next(filter(None, (*own, stated.get(data), stated.get("default"))), ""):
         return recipe
-    arrays = {each.name for each in discovery.components("datasets") if each.distribution == discovery.LIVE}
-    if data in {_FOLDER, *arrays} and (training_images(dataset) or _MOST_IMAGES + 1) <= _MOST_IMAGES:
+    if are_own_images(data) and (training_images(dataset) or _MOST_IMAGES + 1) <= _MOST_IMAGES:
         return _SMALL
     return next((recipe for recipe in (f"{data}-quick", data) if recipe in installed), "paper")
+
+
+def are_own_images(data: str) -> bool:
+    """Return whether a dataset, given by its bare name, is a folder of images or arrays."""
+    arrays = {each.name for each in discovery.components("datasets") if each.distribution == discovery.LIVE}
+    return data in {_FOLDER, *arrays}
 
 
 @functools.lru_cache(maxsize=100)
