@@ -113,4 +113,5 @@ def unknown(kind: str, asked: str, known: Iterable[str], list_command: str) -> S
     hint = f" Nearest: {', '.join(nearest)}." if nearest else ""
     everything = f" Known: {', '.join(names)}." if names else " There is none at all."
     more = f" `{list_command}` says what each one is." if list_command else ""
-    return SpecError(f"There is no {kind} named {asked!r}.{hint}{everything}{more}")
+    shown = asked if len(asked) <= 200 else f"{asked[:200]}..."
+    return SpecError(f"There is no {kind} named {shown!r}.{hint}{everything}{more}")

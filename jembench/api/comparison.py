@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jembench.api.arguments import selection, texts
+from jembench.api.arguments import checked, one_text, selection, some_texts
 from jembench.api.live import model_spec
 from jembench.api.results import Shown
 from jembench.api.stored import Location, OpenStore, opened
@@ -38,6 +38,7 @@ class Comparison(Shown):
         return f"<Comparison of {' and '.join(self.found.names)}: {len(self.records)} values>"
 
 
+@checked
 def compare(
     a: str | nn.Module,
     b: str | nn.Module,
@@ -82,9 +83,9 @@ def compare(
     if not found:
         raise SpecError(which.nothing(place.root))
     fits = dict.fromkeys(cell.fit.names for cell in found)
-    of_fits = {"dataset": dataset, "recipe": recipe, "recipe_b": recipe_b}
+    of_fits = {"dataset": one_text(dataset, "dataset"), "recipe": one_text(recipe, "recipe"), "recipe_b": recipe_b}
     pair = find_pair(list(fits), model_spec(a), model_spec(b), names=shown_names, **of_fits)
     cells = selection(metrics=metrics).among([cell for cell in found if cell.fit.names in pair])
-    of_pair = select("column", texts(columns), rows(cells, shown_names), lambda row: row.column)
+    of_pair = select("column", some_texts(columns, "columns"), rows(cells, shown_names), lambda row: row.column)
     of_a, of_b = ([row for row in of_pair if row.fit == fit] for fit in pair)
     return Comparison(compared(of_a, of_b, place.read_arrays, resamples))

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jembench.errors import NotApplicable, SpecError
+from jembench.api.arguments import checked
+from jembench.errors import NotApplicable, SpecError, error_text
 from jembench.experiment.plan import FitPlan
 from jembench.store.store import Store
 
@@ -49,6 +50,7 @@ class Fit:
     def __repr__(self) -> str:
         return f"<Fit {self.plan}>"
 
+    @checked
     def sample(self, n: int, steps: int | None = None, sampler: str | None = None) -> Samples:
         """Return images of the model, the same in each call.
 
@@ -70,8 +72,6 @@ class Fit:
         """
         from jembench.running import fit_samples
 
-        if n < 1 or (steps is not None and steps < 1):
-            raise SpecError(f"n is {n} and steps is {steps}; both must be at least 1.")
         samples = self._evaluation.samples(fit_samples.source_of(self.model, self.plan, steps, sampler, n))
         if len(samples.images) < n:
             raise SpecError(f"{self.plan.key.model} keeps {len(samples.images)} images, fewer than {n}. Give steps=.")
@@ -149,7 +149,10 @@ class Fit:
 
         if quantity not in capabilities(self.model):
             raise NotApplicable(f"{self.plan.key.model} {lacks}.")
-        images = torch.as_tensor(x).detach().cpu()
+        try:
+            images = torch.as_tensor(x).detach().cpu()
+        except Exception as error:
+            raise SpecError(f"The images are given as {type(x).__name__}: {error_text(error)}.") from error
         if images.ndim != 4 or tuple(images.shape[1:]) != self.data.shape:
             wanted = ", ".join(map(str, self.data.shape))
             raise SpecError(f"The images have the shape {tuple(images.shape)}; it must be (N, {wanted}).")

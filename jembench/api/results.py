@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from jembench.api.arguments import checked
 from jembench.errors import Unavailable
 from jembench.experiment.names import NO_NAMES, Names
 from jembench.experiment.plan import Part
@@ -30,6 +31,7 @@ class Shown:
 
     document: Document
 
+    @checked
     def table(self, format: str = "table") -> Any:
         """Return the tables as text, or as bytes in binary formats such as parquet.
 

@@ -11,7 +11,16 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from jembench.api.arguments import Settings, model_specs, seed_numbers, setting_texts, texts
+from jembench.api.arguments import (
+    Settings,
+    checked,
+    model_specs,
+    one_text,
+    seed_numbers,
+    setting_texts,
+    some_texts,
+    texts,
+)
 from jembench.api.fit import Fit
 from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
@@ -38,6 +47,7 @@ if TYPE_CHECKING:
     from torch import nn
 
 
+@checked
 def run(
     suite: str | Path | Suite,
     *,
@@ -96,7 +106,8 @@ def run(
         >>> [(record.label, record.n) for record in results]
         [('accuracy', 30)]
     """
-    loaded = suite if isinstance(suite, Suite) else suites.load(str(suite))
+    loaded = suite if isinstance(suite, Suite) else suites.load(one_text(suite, "suite") or "")
+    recipe = one_text(recipe, "recipe")
     given = {"device": device, "max_hours": max_hours, "executor": executor, "skip_missing": skip_missing}
     said = loaded.execution.stated | {name: value for name, value in given.items() if value is not None}
     options = {name: said[name] for name in (*given, "trackers") if name in said}
@@ -104,7 +115,7 @@ def run(
     chosen = {"models": models, "metrics": metrics, "datasets": datasets, "seeds": seeds, "names": names}
     how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "sampler": sampler}
     plan = plan_run(loaded, place, **how, **chosen)
-    published = published_numbers(texts(reference), loaded.references)
+    published = published_numbers(texts(reference, "reference"), loaded.references)
     return _noted(carry_out(plan, place, RunOptions(**options), published, progress=progress))
 
 
@@ -129,8 +140,8 @@ def plan_run(
     optional = () if models is metrics is datasets is None else suite.display  # of what is replaced
     of_these = suite.replaced(
         models=specs,
-        metrics=texts(metrics),
-        datasets=texts(datasets, dataset_spec),
+        metrics=some_texts(metrics, "metrics"),
+        datasets=some_texts(datasets, "datasets", dataset_spec),
         seeds=None if seeds is None else seed_numbers(seeds),
     )
     if chosen := sampler or suite.sampler:
@@ -138,8 +149,8 @@ def plan_run(
         sampled = [name for name in sorted(metrics) if "sampler" in options_of(metrics[name])]
         if sampler and not sampled:
             raise SpecError(
-                f"None of the metrics {', '.join(sorted(metrics))} takes a sampler ({sampler}). Leave it out, or add a "
-                "metric of samples, as fid, is or energy-gap."
+                f"None of the metrics {', '.join(sorted(metrics))} takes a sampler ({sampler:.80}). Leave "
+                "it out, or add a metric of samples, as fid, is or energy-gap."
             )
         settings = [*settings, *(f"{name}.sampler={registry.resolve('samplers', chosen)}" for name in sampled)]
     from_store = functools.partial(started, store=store)
@@ -156,6 +167,7 @@ def _named(plan: Plan, names: Mapping[str, str], optional: Collection[str] = ())
     return dataclasses.replace(plan, names=display_names(names, requested, plan.names, columns, optional))
 
 
+@checked
 def attack(
     name: str,
     *,
@@ -208,18 +220,21 @@ def attack(
     if fits and len(fits) != len(found):
         raise SpecError("models holds fits of a store beside other models. Attack them by two calls.")
     options |= {"budget": budget}
+    recipe = one_text(recipe, "recipe")
     place = opened(store if store is not None else fits[0].store.root if fits else "runs").store
-    data = [fit.plan.dataset.text() for fit in fits] or texts(datasets, dataset_spec) or []
+    data = [fit.plan.dataset.text() for fit in fits] or some_texts(datasets, "datasets", dataset_spec) or []
     suite = attack_suite(name, options, list(dict.fromkeys(data)))
     if fits:
         plan = plan_fits(suite, [fit.plan for fit in fits], limit)
-        plan = _named(plan, model_specs({name: fit.plan.key.model for name, fit in named.items()}, names)[1])
+        of_fits = {name: fit.plan.key.model for name, fit in named.items()}
+        plan = _named(plan, model_specs(of_fits, names)[1] if named else names)
     else:
         how: dict[str, Any] = {"recipe": recipe, "settings": setting_texts(settings), "limit": limit, "names": names}
         plan = plan_run(suite, place, models=models, seeds=seeds, **how)
     return _noted(carry_out(plan, place, RunOptions(device, max_hours, executor), progress=progress))
 
 
+@checked
 def train(
     model: str | nn.Module,
     *,
@@ -244,7 +259,7 @@ def train(
         >>> fit.model.training
         False
     """
-    place = opened(store)
+    place, recipe = opened(store), one_text(recipe, "recipe")
     spec, data = model_spec(model), dataset_spec(dataset)
     plan = plan_named(spec, data, recipe, setting_texts(settings), seed, place.store)
     display = functools.partial(Display, plan.display) if progress else nullcontext

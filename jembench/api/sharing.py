@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+from jembench.api.arguments import checked
 from jembench.catalog import registry, trust
 from jembench.errors import JembenchError, SpecError, Unavailable
 from jembench.experiment.plan import CellPlan, plan_again
@@ -37,6 +38,7 @@ class Fetched(NamedTuple):
     differences: list[str]  #: between the installed components and those of the model; empty: none
 
 
+@checked
 def push(
     store: Store, fit: FitKey, to: str, *, chains: bool = True, license: str = LICENSE, private: bool = False
 ) -> Pushed:

@@ -4,14 +4,13 @@ import dataclasses
 import os
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
+from jembench.api.stored import opened
 from jembench.errors import DamagedError, SpecError
 from jembench.experiment.works import Work
 from jembench.running.dispatch import is_done
 from jembench.store.lease import in_work
-from jembench.store.store import Store
 from jembench.store.works import OLD
 
 
@@ -57,7 +56,7 @@ def status(store: str | os.PathLike[str] = "runs") -> list[UnitStatus]:
         >>> status(store.store.root)
         []
     """
-    place = Store(Path(store))
+    place = opened(store).store
     place.check_exists()
     statuses = {unit: place.works.status(unit) for unit in place.works.ids()}
     busy = in_work(place.leases)  # read after the statuses, since a worker ends its status before its lease

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from jembench.api import sharing
-from jembench.api.arguments import selection, texts
+from jembench.api.arguments import checked, one_text, selection, texts
 from jembench.api.fit import Fit
 from jembench.api.live import dataset_spec, model_spec
 from jembench.api.results import Results
@@ -34,7 +34,9 @@ class OpenStore:
     """A folder with trained models and results, returned by :func:`open_store`."""
 
     def __init__(self, root: Location) -> None:
-        self.store = Store(Path(root).absolute())
+        if root is None:
+            raise SpecError("store is None; it must be the path of a folder.")
+        self.store = Store(Path(one_text(root, "store") or ""))
 
     def __repr__(self) -> str:
         return f"<jembench store {self.store.root}>"
@@ -69,7 +71,7 @@ class OpenStore:
             >>> [record.label for record in store.results(models=name, columns="ece,accuracy")]
             ['ece', 'accuracy']
         """
-        results = Results.of_store(self.store, selection(suite, **selected), texts(reference))
+        results = Results.of_store(self.store, selection(suite, **selected), texts(reference, "reference"))
         if not results.cells:
             raise SpecError(results.nothing)
         return results
@@ -91,7 +93,7 @@ class OpenStore:
             >>> store.merge(store.store.root)  # nothing is lacking
             []
         """
-        stores = [Store(Path(source)) for source in sources]
+        stores = [OpenStore(source).store for source in sources]
         for store in stores:
             store.check_exists()  # before anything is copied
         return [
@@ -117,7 +119,12 @@ class OpenStore:
             >>> store.push(store.fits[0], folder / "model.zip").files > 5
             True
         """
-        return sharing.push(self.store, find(self.store, fit) if isinstance(fit, str) else fit, str(to), **how)
+        key = find(self.store, fit) if isinstance(fit, str) else fit
+        if not isinstance(key, FitKey):
+            raise SpecError(
+                f"fit is given as {type(fit).__name__}; it must be one of the fits of the store, or its id."
+            )
+        return sharing.push(self.store, key, one_text(to, "to") or "", **how)
 
     def fetch(self, source: Location) -> Fetched:
         """Copy a shared model into this store, as ``jembench fetch`` does.
@@ -135,8 +142,9 @@ class OpenStore:
             Traceback (most recent call last):
             jembench.errors.SpecError: There is no nowhere.zip...
         """
-        return sharing.fetch(str(source), self.store)
+        return sharing.fetch(one_text(source, "source") or "", self.store)
 
+    @checked
     def load(
         self,
         model: str | nn.Module,
@@ -169,7 +177,7 @@ class OpenStore:
         from jembench.running import session
         from jembench.running.driver import RunOptions
 
-        text = model_spec(model)
+        text, recipe = model_spec(model), one_text(recipe, "recipe")
         data = None if dataset is None else dataset_spec(dataset)
         known = imports(self.store, text) or _meant(self.store.trained(), text, data, recipe, seed)
         if len(known) > 1:
@@ -209,7 +217,7 @@ def open_store(root: Location = "runs") -> OpenStore:
 
     Example:
         >>> open_store("runs")
-        <jembench store ...runs>
+        <jembench store runs>
     """
     return OpenStore(root)
 

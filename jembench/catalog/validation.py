@@ -124,6 +124,22 @@ def read_text(text: str, hint: Any, what: str) -> Scalar:
     return value
 
 
+def check_value(value: Any, hint: Any, what: str) -> Any:
+    """Check a value of a Python caller, as a value of a file is checked, and return it.
+
+    Args:
+        value: of any type; a number of NumPy becomes one of Python.
+        hint: the allowed type, with its range.
+        what: the name of the value, for errors.
+
+    Raises:
+        SpecError: if it has another type, or is out of range.
+    """
+    if hasattr(value, "dtype") and hasattr(value, "item") and getattr(value, "ndim", None) == 0:
+        value = value.item()
+    return _Reader(TOML).value(hint, value, what)
+
+
 def read_untyped(text: str) -> Any:
     """Read a text as JSON, or return the text if it is no JSON."""
     with suppress(ValueError):

@@ -10,8 +10,9 @@ Legend: N examples, K classes.
 from __future__ import annotations
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar, get_type_hints
 
+from jembench.catalog.validation import check_value
 from jembench.errors import Diverged, Remark, SpecError
 from jembench.interfaces import Value
 from jembench.metrics import classification
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     Array = Tensor | np.ndarray[Any, Any]
+
+Made = TypeVar("Made")
 
 # --- of a classifier --------------------------------------------------------------------------------------------------
 
@@ -42,7 +45,7 @@ def accuracy(logits: Array, labels: Array) -> Value:
         >>> f"{value.value:.1f} [{value.low:.1f}, {value.high:.1f}] {value.unit}"
         '66.7 [20.8, 93.9] %'
     """
-    return _of_logits(classification.Accuracy(), logits, labels)
+    return _of_logits(_made(classification.Accuracy), logits, labels)
 
 
 def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
@@ -57,7 +60,7 @@ def nll(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
         >>> round(nll(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])).value, 4)
         0.6931
     """
-    return _of_logits(classification.NLL(resamples=resamples), logits, labels)
+    return _of_logits(_made(classification.NLL, resamples=resamples), logits, labels)
 
 
 def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
@@ -69,7 +72,7 @@ def brier(logits: Array, labels: Array, *, resamples: int = 1000) -> Value:
         >>> brier(torch.zeros(4, 2), torch.tensor([0, 1, 1, 0])).value
         0.5
     """
-    return _of_logits(classification.Brier(resamples=resamples), logits, labels)
+    return _of_logits(_made(classification.Brier, resamples=resamples), logits, labels)
 
 
 def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -81,7 +84,7 @@ def ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) 
         >>> round(ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
         25.0
     """
-    return _of_logits(classification.ECE(bins=bins, resamples=resamples), logits, labels)
+    return _of_logits(_made(classification.ECE, bins=bins, resamples=resamples), logits, labels)
 
 
 def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -93,7 +96,7 @@ def adaptive_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int
         >>> round(adaptive_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1]), bins=1).value, 1)
         25.0
     """
-    return _of_logits(classification.AdaptiveECE(bins=bins, resamples=resamples), logits, labels)
+    return _of_logits(_made(classification.AdaptiveECE, bins=bins, resamples=resamples), logits, labels)
 
 
 def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: int = 1000) -> Value:
@@ -105,7 +108,7 @@ def classwise_ece(logits: Array, labels: Array, *, bins: int = 20, resamples: in
         >>> round(classwise_ece(torch.zeros(4, 2), torch.tensor([0, 0, 0, 1])).value, 1)
         25.0
     """
-    return _of_logits(classification.ClasswiseECE(bins=bins, resamples=resamples), logits, labels)
+    return _of_logits(_made(classification.ClasswiseECE, bins=bins, resamples=resamples), logits, labels)
 
 
 # --- of scores --------------------------------------------------------------------------------------------------------
@@ -131,16 +134,27 @@ def auroc(inside: Array, outside: Array, *, resamples: int = 1000) -> Value:
 
     from jembench.metrics.ood import OutOfDistribution
 
-    first, second = (np.sort(_tensor(values).double().numpy()) for values in (inside, outside))
+    metric = _made(OutOfDistribution, set="given", resamples=resamples)
+    first, second = (_tensor(values).double().numpy() for values in (inside, outside))
     if first.ndim != 1 or second.ndim != 1 or not (len(first) and len(second)):
         raise SpecError(f"The scores have the shapes {first.shape} and {second.shape}; they must be (N,) and (M,).")
     if not (np.isfinite(first).all() and np.isfinite(second).all()):
         raise Diverged("A score is not finite, so that the scores cannot be ranked.")
-    estimate = OutOfDistribution(set="given").estimates({"inside": first, "outside": second})["auroc"]
-    return value_of(estimate, np.random.default_rng(0), resamples)
+    estimate = metric.estimates({"inside": np.sort(first), "outside": np.sort(second)})["auroc"]
+    return value_of(estimate, np.random.default_rng(0), metric.resamples or 0)
 
 
 # --- the computations of the metrics, on tensors ----------------------------------------------------------------------
+
+
+def _made(metric: type[Made], **options: Any) -> Made:
+    """Return a metric with options whose types and ranges are those of a run.
+
+    Raises:
+        SpecError: if an option has another type, or is out of range.
+    """
+    hints = get_type_hints(metric, include_extras=True)
+    return metric(**{name: check_value(value, hints[name], name) for name, value in options.items()})
 
 
 def _of_logits(metric: classification.Classification, logits: Array, labels: Array) -> Value:
@@ -165,4 +179,7 @@ def _of_logits(metric: classification.Classification, logits: Array, labels: Arr
 def _tensor(values: Array) -> Tensor:
     import torch
 
-    return torch.as_tensor(values).detach().cpu()
+    try:
+        return torch.as_tensor(values).detach().cpu()
+    except Exception as error:
+        raise SpecError(f"Tensors or arrays are needed; {type(values).__name__} is given: {error}.") from error

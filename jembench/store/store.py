@@ -59,7 +59,12 @@ class Store:
     """
 
     def __init__(self, root: Path) -> None:
-        if root.exists() and not root.is_dir():
+        try:
+            is_file = root.exists() and not root.is_dir()
+        except (OSError, ValueError) as error:  # of a name that is too long, or has a null byte
+            reason = getattr(error, "strerror", error)
+            raise StoreError(f"{str(root)[:80]!r} is no path of a store: {reason}.") from error
+        if is_file:
             raise StoreError(f"The store {root} is a file, not a folder. Choose another place with --store.")
         self.root = root
         self.features = root / "features"  # networks made by us, and features of images
