@@ -88,8 +88,8 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
         JembenchError: if something is missing, or the store cannot be written. The failure of a cell is its outcome.
     """
     executor = check_options(how)
-    store = Store(store.root.absolute())  # a model may change the current folder
     check_stored(plan.fits, store)
+    store = Store(store.root.absolute())  # a model may change the current folder
     store.sweep()
     cells = list(filter(None, map(store.read_cell, plan.cells)))
     settled = {cell.id for cell in cells if cell.outcome.is_settled}
