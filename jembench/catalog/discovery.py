@@ -9,13 +9,13 @@ import difflib
 import importlib
 import importlib.metadata
 import importlib.resources
+import os
 import re
 import sys
 import tomllib
 from contextlib import suppress
 from functools import cache
 from operator import attrgetter
-from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
 
 import entrypoints
@@ -140,7 +140,7 @@ def find(kind: Kind, name: str) -> Component:
     matches = [c for c in components(kind) if c.name == bare and wanted in ("", _normalised(c.distribution))]
     if not matches:
         known = {f"{c.distribution}/{c.name}" if distribution else c.name for c in components(kind)}
-        if kind in ("datasets", "ood_sets") and Path(name).is_dir():
+        if kind in ("datasets", "ood_sets") and os.path.isdir(name):  # noqa: PTH112, also for a name that is too long
             raise SpecError(
                 f"There is no {singular(kind)} named {name!r}. For its images write imagefolder:root={name}."
             )
