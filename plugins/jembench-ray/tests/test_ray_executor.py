@@ -19,6 +19,7 @@ from executor_sessions import Session, is_alive
 os.environ.setdefault("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")  # loopback only, read when Ray is imported
 
 import jembench
+from jembench import stopping
 from jembench.plugin import SpecError, Unavailable, resolve
 from jembench.testing import parametrize
 
@@ -288,3 +289,10 @@ def test_a_cluster_that_cannot_be_used_is_named_with_the_remedy(monkeypatch):
     monkeypatch.setattr(ray, "__version__", "2.1.0")
     with pytest.raises(Unavailable, match=r"Version mismatch.*install its versions"):
         _ = make().slots
+
+
+def test_ray_s_answer_to_a_signal_while_it_connects_is_that_signal(monkeypatch):
+    monkeypatch.setattr(ray, "init", lambda **_: (_ for _ in ()).throw(SystemExit(0)))
+    executor = make(address="local")
+    with pytest.raises(stopping.Stopped), stopping.listening():
+        _ = executor.slots
