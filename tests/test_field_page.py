@@ -201,12 +201,13 @@ def test_what_the_joint_view_says():
         f"{ascents['First stage of DAT']} on DAT's first stage, {ascents['ratio']} on `ratio` "
         f"and {ascents['baseline']} on the baseline",
         f"selected on validation images, 30 with each seed, and an FID of {column(fid)['DAT']:.1f}",
-        f"the FID of the ascents was {spread(FORMER['DAT', ASCENTS, 'fid-digits-cnn'], 1)}, that of its own samples of "
-        f"{former('cost', 'sample-passes', 0)} steps, where the curriculum ended, {former('fid', 'fid-digits-cnn', 1)}, "
-        f"accuracy {former(*FIELD['accuracy, %'])} %, near AUROC {former(*FIELD[near]).removeprefix('0')}, and robust "
-        f"accuracy {former(*FIELD[linf])} % in L-inf and {former(*FIELD[l2])} % in L2",
-        f"passes {float(VALUES['DAT', *PASSES]['value']):,.0f} images through the network in place of "
-        f"{float(FORMER['DAT', *PASSES]['value']):,.0f}",
+        f"the FID of the ascents was {spread(FORMER['DAT', ASCENTS, 'fid-digits-cnn'], 1)}, that "
+        f"of its own samples of {former('cost', 'sample-passes', 0)} steps, where the curriculum "
+        f"ended, {former('fid', 'fid-digits-cnn', 1)}, accuracy {former(*FIELD['accuracy, %'])} %, "
+        f"near AUROC {former(*FIELD[near]).removeprefix('0')}, and robust accuracy "
+        f"{former(*FIELD[linf])} % in L-inf and {former(*FIELD[l2])} % in L2",
+        f"passes {float(VALUES['DAT', *PASSES]['value']):,.0f} images through the network in "
+        f"place of {float(FORMER['DAT', *PASSES]['value']):,.0f}",
         f"({min(flows):.0f} to {max(flows):.0f} %), though their densities are exact and Glow's near AUROC is "
         f"{text(near, 'glow')}",
         f"robust in L2 ({text(l2, 'diffusion')} %), less so in L-inf ({text(linf, 'diffusion')} %)",

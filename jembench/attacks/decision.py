@@ -58,7 +58,8 @@ def choose_starts(
         return None
 
     with torch.no_grad():
-        ranked = target.logits(x).argsort(dim=1, descending=True)  # probabilities may round to 0 and tie
+        # by logits, since probabilities may round to 0 and tie
+        ranked = target.logits(x).argsort(dim=1, descending=True)
     chosen, found = x.clone(), torch.zeros(len(x), dtype=torch.bool, device=x.device)
     for row, own in enumerate(y.tolist()):
         places = (first_right(other) for other in ranked[row].tolist() if other != own)

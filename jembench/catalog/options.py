@@ -133,7 +133,7 @@ def built_from(
 
 
 def never_mirrored(factory: Factory) -> Factory:
-    """Mark the factory of a dataset whose mirrored images are of no class, such as digits: no recipe flips them."""
+    """Mark the factory of a dataset whose images no recipe flips, such as digits."""
     factory.never_mirrored = True  # type: ignore[attr-defined]
     return factory
 

@@ -229,23 +229,26 @@ def fit_of(model: str, dataset: str, recipe: str | None, settings: Sequence[str]
 
 
 def _recipe(name: str, settings: Sequence[str], data: Resolved) -> Recipe:
-    """Return a recipe, without its flips for a dataset that is never mirrored unless a setting asks for them."""
+    """Return a recipe, without its flips for a dataset that is never mirrored.
+
+    A setting of ``data.flip`` is kept for every dataset.
+    """
     chosen = recipes.load(name, settings)
     asked = any(setting.partition("=")[0].strip() == "data.flip" for setting in settings)
     if not chosen.data.flip or asked:
         return chosen
     if recipes.are_own_images(data.name):
         warnings.warn(
-            f"The recipe {chosen.name} mirrors half of the training images. Where a mirrored image is of another "
-            "class, as with letters: --set data.flip=false.",
+            f"The recipe {chosen.name} mirrors half of the training images. Where a mirrored image is "
+            "of another class, as with letters: --set data.flip=false.",
             Remark,
             stacklevel=2,
         )
     if not data.is_never_mirrored:
         return chosen
     warnings.warn(
-        f"The recipe {chosen.name} flips images, and a mirrored image of {data.name} is of no class: it is trained "
-        "without flips. --set data.flip=true trains with them.",
+        f"The recipe {chosen.name} flips images, and a mirrored image of {data.name} is of no class: "
+        "it is trained without flips. --set data.flip=true trains with them.",
         Remark,
         stacklevel=2,
     )

@@ -318,8 +318,8 @@ def default(model: str, dataset: str, stated: str | Mapping[str, str] = MappingP
 
 def are_own_images(data: str) -> bool:
     """Return whether a dataset, given by its bare name, is a folder of images or arrays."""
-    arrays = {each.name for each in discovery.components("datasets") if each.distribution == discovery.LIVE}
-    return data in {_FOLDER, *arrays}
+    live = (each for each in discovery.components("datasets") if each.distribution == discovery.LIVE)
+    return data in {_FOLDER, *(each.name for each in live)}
 
 
 @functools.lru_cache(maxsize=100)

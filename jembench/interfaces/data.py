@@ -58,9 +58,9 @@ class Dataset(Protocol):
     """Images, with labels or without. Deterministic: the same spec gives the same images in the same order.
 
     Validation images are held out of ``train`` by the recipe. The attributes ``train_size: int`` and ``test_size: int``
-    may give the number of images without reading them, and ``truth:`` :class:`Truth` their density. A factory with the
-    attribute ``never_mirrored: bool`` says that mirrored images are of no class, as those of digits: recipes that flip
-    images then leave it out.
+    may give the number of images without reading them, and ``truth:`` :class:`Truth` their density.
+    A factory with the attribute ``never_mirrored: bool`` says that mirrored images are of no class,
+    as those of digits: recipes that flip images then leave it out.
     """
 
     @property

@@ -112,10 +112,11 @@ class Energies(NamedTuple):
 class Loss(NamedTuple):
     """A training loss and its parts.
 
-    ``parts`` are logged separately. The energy penalty needs ``energies``, the divergence guard and an
-    :class:`~jembench.interfaces.samplers.Adaptive` sampler those of the chains: ``of_chains``, which a loss on another
-    energy than that of its chains sets, or ``energies``. Parts with the names ``joint_energy_data`` and
-    ``joint_energy_samples`` are the means of E(x, y), and ``energy_data`` and ``energy_samples`` those of E(x).
+    ``parts`` are logged separately. The energy penalty needs ``energies``. The divergence guard
+    and an :class:`~jembench.interfaces.samplers.Adaptive` sampler need those of the chains:
+    ``of_chains``, which a loss on another energy than that of its chains sets, or ``energies``.
+    Parts with the names ``joint_energy_data`` and ``joint_energy_samples`` are the means of
+    E(x, y), and ``energy_data`` and ``energy_samples`` those of E(x).
     """
 
     total: Tensor  #: ()

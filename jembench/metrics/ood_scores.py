@@ -66,11 +66,14 @@ def log_px() -> PredictionScore:
 
 
 def max_py() -> PredictionScore:
-    """The largest p(y|x), as its log-odds, which have the same order and do not round to one value where p nears 1."""
+    """The largest p(y|x), ranked by its log-odds.
+
+    They have the same order, and do not round to one value where p is close to 1.
+    """
 
     def score(logits: Tensor) -> Tensor:
         if logits.shape[1] < 2:
-            raise NotApplicable("p(y|x) is 1 for every image of a dataset with one class, and ranks none of them.")
+            raise NotApplicable("p(y|x) is 1 for every image of data with one class, and ranks none.")
         return log_odds(logits)
 
     return PredictionScore("logits", "logits", score)

@@ -49,7 +49,7 @@ def judge(
 ) -> list[Finding]:
     """Judge every claim for each dataset, recipe and metric in the store, or say why it has none.
 
-    P values are adjusted by Holm for the findings of each paper, so that no verdict depends on the other papers.
+    P values are adjusted by Holm within each paper, so that no verdict depends on other papers.
 
     Args:
         claims: in the order of the findings.
@@ -72,11 +72,12 @@ def judge(
 
 
 def _adjusted(findings: Sequence[Finding]) -> list[comparison.Difference]:
-    """Return the difference of each finding with its p value after Holm, for the findings of its paper."""
+    """Return the difference of each finding with its p value after Holm within its paper."""
     rows = [finding.row for finding in findings]
     for paper in dict.fromkeys(finding.claim.paper for finding in findings):
         places = [place for place, finding in enumerate(findings) if finding.claim.paper == paper]
-        for place, row in zip(places, comparison.adjusted(rows[place] for place in places), strict=True):
+        adjusted = comparison.adjusted(rows[place] for place in places)
+        for place, row in zip(places, adjusted, strict=True):
             rows[place] = row
     return rows
 
@@ -222,7 +223,9 @@ def _tables(findings: Sequence[Finding]) -> list[Table]:
     if tables:
         counted = Counter(finding.row.verdict for finding in findings)
         count = f"In all: {', '.join(f'{count} {verdict}' for verdict, count in counted.items())}."
-        below = map(Footnote, (count, *legend((finding.row for finding in findings), families=_families(findings))))
+        differences = [finding.row for finding in findings]
+        notes = legend(differences, families=_families(findings))
+        below = map(Footnote, (count, *notes))
         tables[-1] = replace(tables[-1], footnotes=(*tables[-1].footnotes, *below))
     return [*tables, *_not_measured([finding for finding in findings if not finding.row.dataset])]
 

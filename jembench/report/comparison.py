@@ -2,8 +2,8 @@
 
 Two sources of randomness are kept apart. *Test images*: a bootstrap in which both models see the same resamples of the
 images, their values averaged over the seeds that both have. *Training*: Student's t over the differences of those
-seeds. The p value of a difference is the larger of the two, adjusted by Holm for the number of values compared: those
-of two models, of a store that was measured again, or of the claims of one paper.
+seeds. The p value of a difference is the larger of the two, adjusted by Holm for the number of
+values compared: those of two models, of a store that was measured again, or of one paper's claims.
 
 Legend: N images, R resamples.
 """
@@ -89,8 +89,8 @@ def conclusion(row: Difference, found: str, tendency: str) -> str:
     Args:
         row: with its p value after Holm.
         found: the verdict where the difference counts.
-        tendency: in its place where the difference counts only in part: on other images without another training,
-            before the adjustment, or in other trainings but not on other images.
+        tendency: in its place where the difference counts only in part: on other images without
+            another training, before the adjustment, or in other trainings but not on other images.
     """
     if row.p is None or row.larger_p is None:
         return row.verdict

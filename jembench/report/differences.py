@@ -78,7 +78,12 @@ def value_name(row: Difference, among: Sequence[Difference]) -> TableCell:
     return TableCell(f"{name} {detail(row.unit, row.better)}".strip())
 
 
-def legend(rows: Iterable[Difference], resamples: int = RESAMPLES, *, families: Sequence[int] = ()) -> Iterator[str]:
+def legend(
+    rows: Iterable[Difference],
+    resamples: int = RESAMPLES,
+    *,
+    families: Sequence[int] = (),
+) -> Iterator[str]:
     """Yield what the columns of some differences are, as far as these have values in them.
 
     Args:
@@ -98,7 +103,8 @@ def legend(rows: Iterable[Difference], resamples: int = RESAMPLES, *, families: 
         return
     adjustment = ""
     if len(families) > 1:
-        adjustment = f"; adjusted by Holm for the values of each paper ({', '.join(map(str, families))})"
+        sizes = ", ".join(map(str, families))
+        adjustment = f"; adjusted by Holm for the values of each paper ({sizes})"
     elif tested > 1:
         adjustment = f"; adjusted by Holm for {tested} values"
     yield NOTES["p"].format(adjustment, LEVEL)

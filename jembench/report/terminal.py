@@ -112,7 +112,8 @@ def _blocks(table: Table, width: int) -> Iterator[RichTable]:
 
 
 def _cell(text: TableCell, identifies: bool, separator: str) -> RichText:
-    value = text.value if identifies else "\n".join(wrap(text.value, _VALUE_AT_MOST, break_long_words=False))
+    lines = wrap(text.value, _VALUE_AT_MOST, break_long_words=False)
+    value = text.value if identifies else "\n".join(lines)
     cell = RichText(value, style="cyan" if identifies else "bold" if text.best else "")
     cell.append(",".join(text.marks).translate(_SUPERSCRIPT), style="yellow")
     return cell.append(separator + text.interval, style="dim") if text.interval else cell

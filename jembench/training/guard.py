@@ -184,7 +184,7 @@ def verdict(rows: Sequence[Mapping[str, float]], starts: Starts | None) -> str |
 
 
 def _prefix(row: Mapping[str, float]) -> str:
-    """Return the beginning of the names of the columns of E(x, y), which conditional chains descend, or of E(x)."""
+    """Return the prefix of the columns of the chains' energy: E(x, y) where it is there, or E(x)."""
     return "joint_" if "joint_energy_data" in row else ""
 
 

@@ -266,7 +266,7 @@ def test_a_recipe_without_chains_names_no_sampler():
     assert {component.name for component in fit.components} == {"glow", "digits"}
 
 
-# --- datasets that are never mirrored ---------------------------------------------------------------------------------
+# --- datasets that are never mirrored ---
 
 
 def has_flips(model, dataset, *settings, recipe=None):
@@ -308,8 +308,12 @@ def test_no_suite_flips_svhn(name):
     assert not [fit.recipe.label for fit in plan.fits if fit.recipe.data.flip]
 
 
-@pytest.mark.parametrize(("name", "held"), [("svhn-code", "code"), ("svhn-4000-labels", "paper-4000-labels")])
+@pytest.mark.parametrize(
+    ("name", "held"),
+    [("svhn-code", "code"), ("svhn-4000-labels", "paper-4000-labels")],
+)
 def test_recipes_for_svhn_are_those_of_photographs_without_flips(name, held):
     of_svhn, photographs = recipes.load(name), recipes.load(held)
     data = dataclasses.replace(of_svhn.data, flip=True)
-    assert dataclasses.replace(of_svhn, data=data, name=held, title=photographs.title) == photographs
+    named = {"name": held, "title": photographs.title}
+    assert dataclasses.replace(of_svhn, data=data, **named) == photographs

@@ -34,9 +34,9 @@ def dat(
 ) -> DAT:
     """DAT: a classifier of attacked images that also tells data from ascended outliers by its energies.
 
-    Outliers ascend, and the curriculum ranks by, f(x)[y] with ``logit="code"``, as in the authors' code, while the
-    binary cross-entropy is on logsumexp f(x). Both are on f(x)[y] with ``joint``, and on logsumexp f(x), as in the
-    paper, with ``marginal``.
+    With ``logit="code"``, as in the authors' code, outliers ascend f(x)[y] and the curriculum ranks
+    by it, while the binary cross-entropy is on logsumexp f(x). All are on f(x)[y] with ``joint``,
+    and on logsumexp f(x), as in the paper, with ``marginal``.
 
     ``marginal`` is the weight of the binary cross-entropy: .5 in the authors' code, 1 in the paper; it rises
     linearly from 0 over the first ``ramp`` iterations. ``clean`` is the weight of a further cross-entropy, of the
@@ -48,7 +48,8 @@ def dat(
     from jembench_dat.model import DAT
 
     attack = threat.Attack("l2", eps, steps, step_size)
-    return DAT(net, data, attack, logit=logit, marginal=marginal, ramp=ramp, clean=clean, freeze=freeze)
+    weights = {"marginal": marginal, "ramp": ramp, "clean": clean}
+    return DAT(net, data, attack, logit=logit, **weights, freeze=freeze)
 
 
 def ascent_curriculum(

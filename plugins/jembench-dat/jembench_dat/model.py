@@ -2,9 +2,10 @@
 
     L = CE(f(x_adv), y) + w (mean softplus(E(x)) + mean softplus(-E(x_neg)))
 
-x_adv are training images that an L2 attack moved, x_neg outliers that ascended -E_c. The second term is the binary
-cross-entropy of the logit -E, with data as the positive class: E need not rank images of the data, it only separates
-their support from outside. E and E_c by the value of ``logit``:
+x_adv are training images that an L2 attack moved, x_neg outliers that ascended -E_c. The second
+term is the binary cross-entropy of the logit -E, with data as the positive class: E need not rank
+images of the data, it only separates their support from outside. E and E_c by the value of
+``logit``:
 
     code        E(x) = -logsumexp f(x)      E_c = E(x, y) = -f(x)[y]    as in the authors' code
     joint       E(x, y)                     E(x, y)
@@ -73,7 +74,7 @@ class DAT(threat.AttackedModel):
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss above, with the accuracy on attacked images and the AUROC of data against samples.
 
-        All images pass through the network together. The AUROC is that of the energy that the chains descend.
+        All images pass through the network together. The AUROC is of the energy of the chains.
         """
         assert negatives is not None
         y = batch.y_labelled
@@ -106,13 +107,14 @@ class DAT(threat.AttackedModel):
         y: Int[Tensor, " B"],
         y_samples: Int[Tensor, " B"] | None,
     ) -> dict[str, Energies]:
-        """Return the energies of the logits of data and samples by name, those of the loss first."""
+        """Return the energies of data and samples by name, those of the loss first."""
         energies = {}
         if self.logit != "joint":
             energies["energy"] = Energies(marginal_energy(data), marginal_energy(samples))
         if self.logit != "marginal":
             assert y_samples is not None
-            energies["joint_energy"] = Energies(_joint_energy(data, y), _joint_energy(samples, y_samples))
+            of_samples = _joint_energy(samples, y_samples)
+            energies["joint_energy"] = Energies(_joint_energy(data, y), of_samples)
         return energies
 
     def _attacked(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"]) -> Float[Tensor, "B C H W"]:

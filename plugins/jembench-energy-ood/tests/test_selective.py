@@ -80,6 +80,7 @@ def test_of_a_model_it_withdraws_by_the_score_and_counts_the_predicted_class():
 def test_images_whose_confidence_rounds_to_1_are_withdrawn_in_the_order_of_their_logits():
     logits = torch.tensor([[90.0, 0.0], [0.0, 80.0], [0.0, 60.0], [50.0, 0.0]])
     assert logits.double().softmax(1).amax(1).tolist() == [1.0] * 4
-    measurement = Selective(coverage=0.5).compute(FakeEvaluation(test_logits=logits, labels=torch.tensor([0, 1, 0, 1])))
+    evaluation = FakeEvaluation(test_logits=logits, labels=torch.tensor([0, 1, 0, 1]))
+    measurement = Selective(coverage=0.5).compute(evaluation)
     assert measurement.values["selective-risk@0.5"].value == 0
     assert measurement.values["excess-aurc"].value == 0

@@ -37,8 +37,9 @@ class Terms:
 class VERA(LogitModel):
     """A classifier whose energies are trained against the samples of a generator.
 
-    Each of the three turns of an iteration draws new samples, where the code (wgrathwohl/VERA) draws them once: the
-    generator and the posterior then learn from the samples that the energy has just been trained against.
+    Each of the three turns of an iteration draws new samples, where the code (wgrathwohl/VERA)
+    draws them once: the generator and the posterior then learn from the samples that the energy
+    has just been trained against.
 
     Args:
         net: (B, C, H, W) -> (B, K), without batch norm.
@@ -104,7 +105,10 @@ class VERA(LogitModel):
         }
 
     def generator_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
-        """Return mean E(x_g) - entropy H at new samples, the latter with the gradient of H but another value."""
+        """Return mean E(x_g) - entropy H at new samples.
+
+        The second term has the gradient of H but another value.
+        """
         self.generator.clamp_sigma()
         x, z = self.generator.draw(len(batch.x))
         towards = self.generator.entropy_gradient(x, z)
