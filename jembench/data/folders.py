@@ -300,9 +300,9 @@ def _read(folder: Path, parts: Mapping[SplitName, Images], spec: DataSpec, form:
 
     if name == "train":
         _remark_on_layout(folder, parts, spec)
-    else:
-        _remark_on_copies(folder, parts)
     images = decoded(f"{folder.name}-{name}", folder / name, parts[name], form)
+    if name == "test":
+        _remark_on_copies(folder, parts)
     labels = {known: label for label, known in enumerate(spec.class_names)}
     return Split(images, torch.tensor([labels[_class_of(file)] for file in parts[name]]))
 
@@ -342,8 +342,10 @@ def _remark_on_copies(folder: Path, parts: Mapping[SplitName, Images]) -> None:
 
     Files are read only where they have the size of one in the other split.
     """
-    train = {path: path.stat().st_size for path in parts["train"].values()}
-    test = {path: path.stat().st_size for path in parts["test"].values()}
+    # a file that is gone is an error of the split that it is in
+    train, test = (
+        {path: path.stat().st_size for path in parts[part].values() if path.is_file()} for part in ("train", "test")
+    )
     shared = {*train.values()} & {*test.values()}
     originals = {digest(path): path for path, size in train.items() if size in shared}
     suspects = [path for path, size in test.items() if size in shared]

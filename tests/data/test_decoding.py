@@ -12,6 +12,7 @@ from PIL import Image
 
 from jembench.data import decoding
 from jembench.errors import Remark
+from jembench.store import tensors
 
 PIXELS = np.random.default_rng(0).integers(256, size=(4, 6, 3), dtype=np.uint8)
 PICTURE = Image.fromarray(PIXELS)
@@ -128,3 +129,15 @@ def test_damaged_metadata_does_not_matter(tmp_path):
     PICTURE.save(tmp_path / "a.png", exif=b"Exif\0\0no metadata at all")
     images, said = read(tmp_path / "a.png")
     assert (images.shape, said) == ((1, 3, 4, 6), [])
+
+
+def test_a_cache_without_remarks_is_made_anew(tmp_path):
+    hiding().save(tmp_path / "a.png")
+    images, said = read(tmp_path / "a.png")
+    (cache,) = (tmp_path / "cache/jembench/decoded").iterdir()
+    before = tensors.read(cache, "")
+    record = {"fingerprint": before.seal.record["fingerprint"]}
+    tensors.write(cache, {"images": 0 * before.tensors["images"]}, record)
+    again, repeated = read(tmp_path / "a.png")
+    assert torch.equal(again, images)
+    assert repeated == said

@@ -11,7 +11,7 @@ from PIL import Image
 
 from jembench.data import folders
 from jembench.data.factories import imagefolder
-from jembench.errors import Remark, Unavailable
+from jembench.errors import JembenchError, Remark, Unavailable
 
 
 @pytest.fixture(autouse=True)
@@ -139,6 +139,16 @@ def test_links_without_an_end_are_refused(tmp_path: Path, links: dict[str, str])
         (root / link).symlink_to(root / target)
     with pytest.raises(Unavailable, match=r"is a link to .*, in which it lies, so that it has no end\. Remove"):
         imagefolder(root=str(root))
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
+def test_a_link_to_nothing_is_named(tmp_path: Path, part: str) -> None:
+    root = make(tmp_path / "set", "train/cat", "train/dog", "test/cat", "test/dog")
+    (root / part / "cat/9.png").symlink_to("nowhere")
+    dataset = imagefolder(root=str(root))
+    dataset.split("test" if part == "train" else "train")
+    with pytest.raises(JembenchError, match=r"cat/9\.png cannot be decoded as an image: No such file"):
+        dataset.split("test" if part == "test" else "train")
 
 
 def test_a_folder_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
