@@ -79,6 +79,17 @@ def test_the_energies_are_those_of_each_image(weights, data, samples):
     assert energies.samples.tolist() == pytest.approx(samples, rel=1e-6)
 
 
+def test_energies_of_the_chains_are_those_of_pairs_if_these_have_a_weight():
+    model = LogitModel(Table())
+    both = hybrid_loss(model, BATCH, NEGATIVES, Weights(marginal=1, conditional=1))
+    of_pairs = hybrid_loss(model, BATCH, NEGATIVES, Weights(conditional=1)).energies
+    of_images = hybrid_loss(model, BATCH, NEGATIVES, Weights(marginal=1))
+    assert of_images.of_chains is None
+    for name in ("data", "samples"):
+        assert torch.equal(getattr(both.of_chains, name), getattr(of_pairs, name))
+        assert torch.equal(getattr(both.energies, name), getattr(of_images.energies, name))
+
+
 def test_a_classifier_has_no_energies():
     assert hybrid_loss(LogitModel(Table()), BATCH, None, Weights(cross_entropy=1)).energies is None
 

@@ -78,6 +78,16 @@ def test_the_mean_sample_is_compared_with_the_mean_random_start(prefix, samples,
     assert guard.verdict([row | {f"{prefix}energy_samples": samples}] * 3, STARTS) == expected
 
 
+def test_of_two_energies_that_of_the_chains_is_judged():
+    """Random starts of conditional chains have energies E(x, y), which E(x) is not compared with."""
+    row = HEALTHY | {"joint_energy_data": -40.0, "joint_energy_samples": -9.9}
+    expected = "samples lay 30.1 above the data in energy, random starts 20"
+    assert guard.verdict([row] * 3, STARTS) == expected
+    other = HEALTHY | {"energy_samples": -9.9}
+    healthy = other | {"joint_energy_data": -40.0, "joint_energy_samples": -41.0}
+    assert guard.verdict([healthy] * 3, STARTS) is None
+
+
 def test_a_distance_counts_if_it_is_large_in_the_mean_and_still_at_the_end():
     near, far = {}, {"highest_sample": 60.0, "energy_samples": 0.0}
     assert verdict(far, far, near) is None  # it has closed
