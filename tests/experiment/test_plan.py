@@ -317,3 +317,20 @@ def test_recipes_for_svhn_are_those_of_photographs_without_flips(name, held):
     data = dataclasses.replace(of_svhn.data, flip=True)
     named = {"name": held, "title": photographs.title}
     assert dataclasses.replace(of_svhn, data=data, **named) == photographs
+
+    assert dataclasses.replace(of_svhn, data=data, name=held, title=photographs.title) == photographs
+
+
+@pytest.mark.parametrize(("dataset", "budget"), [("digits", "budget=quick"), ("cifar10", "")])
+def test_the_suite_of_robustness_has_every_curve_of_the_paper(dataset, budget):
+    """Figures 5, 14 and 15 of Grathwohl et al. (2020) and of its Appendix G."""
+    plan = make_plan(suite.load("robustness").replaced(datasets=[dataset]))
+    planned = {(cell.fit.model.name, str(cell.metric)) for cell in plan.cells}
+    for attack in ("boundary", "pointwise"):
+        for refine in ("", "refine=1", "refine=10"):
+            options = ",".join(filter(None, (budget, refine)))
+            assert ("jem", f"{attack}:{options}".rstrip(":")) in planned
+    for model, refine in (("igebm", "refine=10"), ("smoothadv", "")):
+        for norm in ("", "norm=l2"):
+            options = ",".join(filter(None, (budget, norm, refine)))
+            assert (model, f"pgd:{options}".rstrip(":")) in planned

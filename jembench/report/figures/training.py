@@ -136,7 +136,9 @@ def curves(
         for name, style in styles.items():
             points = [(row["iteration"], row[name]) for row in line if row[name] != ""]
             width = 1.2 if seeds[model] == 1 else 0.6
-            axes.plot(*np.reshape(points, (-1, 2)).T, color=colour, linestyle=style, linewidth=width)
+            look = {"color": colour, "linestyle": style, "linewidth": width}
+            marker = "o" if len(points) == 1 else ""  # one point makes no line
+            axes.plot(*np.reshape(points, (-1, 2)).T, marker=marker, **look)
         if line[0]["attempt"] > 0:
             axes.axvline(line[0]["iteration"], color=colour, linewidth=drawing.HAIR, linestyle=":")
     for model in dict.fromkeys(row["model"] for row in rows):

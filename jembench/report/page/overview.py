@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
@@ -37,6 +38,42 @@ class Scale(NamedTuple):
     def place(self, value: float) -> float:
         """Return the position of a value in % of the axis; that of the nearer end for a value beyond it."""
         return round(100 * (min(max(value, self.low), self.high) - self.low) / (self.high - self.low), 2)
+
+    @property
+    def labels(self) -> list[TickLabel]:
+        """The labels of the ticks that have room beside one another in a narrow column."""
+        labels, taken = list[TickLabel](), -math.inf
+        for tick in self.ticks:
+            text, place = tick_text(tick), self.place(tick)
+            width = len(text) * _LETTER
+
+            # labels near an end stay inside of the column
+            start = min(max(place - width / 2, 0.0), 100.0 - width)
+            if start >= taken:
+                labels.append(TickLabel(text, round(start + width / 2, 2)))
+                taken = start + width + _LETTER
+        return labels
+
+
+class TickLabel(NamedTuple):
+    """The label of a tick."""
+
+    text: str
+    middle: float  # in % of the axis
+
+
+_LETTER = 8.0
+"""The width of a digit in % of the narrowest column."""
+
+_PREFIXES = {1e3: "k", 1e6: "M", 1e9: "G", 1e12: "T"}
+
+
+def tick_text(number: float) -> str:
+    """Return a short text of a tick: ``0.25``, ``180k``, ``1.25M``."""
+    factors = [factor for factor in _PREFIXES if factor <= abs(number) < 1e15]
+    if abs(number) < 1e4 or not factors:
+        return f"{number:g}"
+    return f"{number / factors[-1]:g}{_PREFIXES[factors[-1]]}"
 
 
 class Overview(NamedTuple):

@@ -381,3 +381,11 @@ def test_accuracy_stands_against_the_hours_of_the_same_training_on_one_machine(c
         ("jem", 2.0, 91.0),
         ("baseline", 0.5, 93.0),
     ]
+
+
+def test_a_training_of_one_logged_window_has_a_point():
+    trainings = [("jem", 0, [{"iteration": 20, "attempt": 0, "energy_data": 1.5}])]
+    drawing_of = training.curves("title", "energy", {"energy_data": "data"}, trainings, {"jem": "#000000"})
+    (line,) = [line for line in drawing_of.figure.axes[0].lines if len(line.get_xdata())]
+    assert line.get_xydata().tolist() == [[20, 1.5]]
+    assert line.get_marker() == "o"

@@ -15,7 +15,7 @@ from jembench.api.results import Results
 from jembench.data import grid
 from jembench.interfaces import Value
 from jembench.report.layout import Report
-from jembench.report.page.overview import Scale, byline, overview, scale, strip
+from jembench.report.page.overview import _LETTER, Scale, byline, overview, scale, strip
 from jembench.report.page.pictures import Picture
 from jembench.report.rows import Row
 from jembench.store.outcome import Outcome
@@ -67,6 +67,23 @@ def test_a_scale_holds_what_lies_together_and_clips_the_rest():
     assert found.place((found.low + found.high) / 2) == pytest.approx(50)
     assert all(found.low <= tick <= found.high for tick in found.ticks)
     assert len(found.ticks) >= 2
+
+
+def test_labels_of_ticks_leave_room_for_one_another():
+    assert [label.text for label in scale(rows(449_280.0, 1.54e6)).labels] == ["500k", "1M", "1.5M"]
+    ends = [(1e-5, 3e-5), (0.00012, 0.00013), (-1.2e9, 1e9), (1e15, 7e17), (-0.5, 0.5), (99_999.0, 100_001.0)]
+    for values in ends:
+        labels = scale(rows(*values)).labels
+        assert labels
+        widths = [_LETTER * len(label.text) for label in labels]
+        sides = [
+            side
+            for label, width in zip(labels, widths, strict=True)
+            for side in (label.middle - width / 2, label.middle + width / 2)
+        ]
+        assert sides == sorted(sides)
+        assert sides[0] >= -0.1
+        assert sides[-1] <= 100.1
 
 
 @pytest.mark.parametrize("values", [(1.0,), (0.0, 0.0), (1.0, 1e6), (7.0, 7.0, 7.0, 9.0), (1.0, float("nan"))])
