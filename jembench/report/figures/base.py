@@ -21,6 +21,7 @@ from jembench.interfaces import Value
 from jembench.report import headings
 from jembench.report.protocols import parts_of
 from jembench.report.rows import grouped
+from jembench.report.table import fixed
 from jembench.store.outcome import Cell, FitKey
 
 if TYPE_CHECKING:
@@ -209,10 +210,10 @@ def error_bars(values: Sequence[Value]) -> list[list[float]]:
 
 def with_interval(value: Value, decimals: int, unit: str = "") -> str:
     """Return ``1.43 % [0.98, 2.71]``, or the value alone if its interval is not known."""
-    text = f"{value.value:.{decimals}f}{unit}"
+    text = f"{fixed(value.value, decimals)}{unit}"
     if value.low is None or value.high is None:
         return text
-    return f"{text} [{value.low:.{decimals}f}, {value.high:.{decimals}f}]"
+    return f"{text} [{fixed(value.low, decimals)}, {fixed(value.high, decimals)}]"
 
 
 # --- histograms -------------------------------------------------------------------------------------------------------

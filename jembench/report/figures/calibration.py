@@ -53,7 +53,7 @@ def comparison(results: Sequence[Result]) -> Drawing:
     """Draw a panel for each model and scaling: the accuracy in each bin, with its gap to the mean confidence."""
     title = results[0].trained_on
     ordered = [result for of_model in grouped(results, lambda result: result.model) for result in of_model]
-    columns = 2 if len(ordered) == 4 else min(3, len(ordered))
+    columns = drawing.fitting(2 if len(ordered) == 4 else min(3, len(ordered)))
     height = 0.7 + -(-len(ordered) // columns) * (0.3 + drawing.page() / columns)
     figure, panels = drawing.panels(title, height, len(ordered), columns, sharex=True, sharey=True)
     rows: list[dict[str, Any]] = []
@@ -61,7 +61,8 @@ def comparison(results: Sequence[Result]) -> Drawing:
         rows += _draw_gaps(axes, result)[1]
         axes.set_aspect("equal")
         name, error = _names(result)
-        axes.set_title(f"{drawing.wrapped(name, drawing.page() / columns - 0.2)}\n{error}")
+        lines = (drawing.wrapped(text, drawing.page() / columns - 0.5) for text in (name, error))
+        axes.set_title("\n".join(lines))
     for axes in panels[-columns:]:
         axes.set_xlabel("confidence")
     for axes in panels[::columns]:

@@ -56,14 +56,20 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
     looks = list(_LOOKS)
     standing = {fit: looks[fit not in in_front] for fit in compared(respects)}
     lines_of_panels = 1 + (len(respects) > _IN_A_LINE)
-    height, columns = lines_of_panels * (1.1 + 0.2 * len(models)), -(-len(respects) // lines_of_panels)
+    labels = [drawing.wrapped(name, 1.7) for name in names.values()]
+    lines_of_labels = sum(1 + label.count("\n") for label in labels)
+    height = lines_of_panels * (1.1 + 0.2 * lines_of_labels)
+    columns = -(-len(respects) // lines_of_panels)
+    if drawing.page() < drawing.PAGE:
+        columns = 1  # beside the names there is room for one panel
+        height *= len(respects) / lines_of_panels
     figure, axes_of = drawing.panels(title, height, len(respects), columns, sharey=True)
     lines: list[dict[str, Any]] = []
     for axes, (respect, found) in zip(axes_of, respects.items(), strict=True):
         first = next(row for row in found if row.value is not None and not row.source)
         heading = heading_of(first, outliers_in(first.protocol))
         axes.set(title=respect, xlabel=f"{heading.label}\n{heading.detail}", ylim=(len(models) - 0.5, -0.5))
-        ticks = axes.set_yticks(range(len(models)), [drawing.wrapped(name, 1.7) for name in names.values()])
+        ticks = axes.set_yticks(range(len(models)), labels)
         for tick, (fit, _) in zip(ticks, models, strict=True):
             tick.label1.set_fontweight("bold" if fit in in_front else "normal")
         if axis := scale(found):

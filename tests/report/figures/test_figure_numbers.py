@@ -10,7 +10,7 @@ from jembench.drawing import BLUE, VERMILLION
 from jembench.drawing import styled as in_our_style
 from jembench.interfaces import Value
 from jembench.report.figures import calibration, density, detection, generation, training
-from jembench.report.figures.base import Result, distinct
+from jembench.report.figures.base import Result, distinct, with_interval
 from jembench.report.figures.images import ages_by_class
 from jembench.report.figures.values import hours, seeds, strips
 from jembench.store import checkpoint
@@ -389,3 +389,7 @@ def test_a_training_of_one_logged_window_has_a_point():
     (line,) = [line for line in drawing_of.figure.axes[0].lines if len(line.get_xdata())]
     assert line.get_xydata().tolist() == [[20, 1.5]]
     assert line.get_marker() == "o"
+
+
+def test_no_end_of_an_interval_in_a_figure_is_minus_zero():
+    assert with_interval(Value(-0.0001, -0.001, 0.4, 9), 2, " %") == "0.00 % [0.00, 0.40]"
