@@ -235,16 +235,7 @@ def _recipe(name: str, settings: Sequence[str], data: Resolved) -> Recipe:
     """
     chosen = recipes.load(name, settings)
     asked = any(setting.partition("=")[0].strip() == "data.flip" for setting in settings)
-    if not chosen.data.flip or asked:
-        return chosen
-    if recipes.are_own_images(data.name):
-        warnings.warn(
-            f"The recipe {chosen.name} mirrors half of the training images. Where a mirrored image is "
-            "of another class, as with letters: --set data.flip=false.",
-            Remark,
-            stacklevel=2,
-        )
-    if not data.is_never_mirrored:
+    if not chosen.data.flip or asked or not data.is_never_mirrored:
         return chosen
     warnings.warn(
         f"The recipe {chosen.name} flips images, and a mirrored image of {data.name} is of no class: "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -9,8 +10,9 @@ import torch
 
 from jembench import progress
 from jembench.data.datasets import blank, make
-from jembench.errors import JembenchError, NotApplicable, Unavailable
+from jembench.errors import JembenchError, NotApplicable, Remark, Unavailable
 from jembench.experiment.plan import FitPlan, Plan
+from jembench.experiment.recipe import are_own_images
 from jembench.interfaces import Dataset
 from jembench.interfaces.evaluation import Checked
 from jembench.interfaces.models import Capability
@@ -107,6 +109,18 @@ class Datasets:
         return self.data[key]
 
 
+def _remark_on_flips(fit: FitPlan) -> None:
+    """Say once of a folder or arrays that their images are mirrored, unless a setting asks for it."""
+    recipe, name = fit.recipe, fit.dataset.name
+    if recipe.data.flip and "data.flip=true" not in recipe.overrides and are_own_images(name):
+        warnings.warn(
+            f"Half of the training images of {name} are mirrored. Where a mirrored image is of another "
+            "class, as with letters: --set data.flip=false.",
+            Remark,
+            stacklevel=2,
+        )
+
+
 def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
     """Read every dataset, build every model and check every metric, so that errors are known before training.
 
@@ -134,6 +148,7 @@ def look_ahead(plan: Plan, datasets: Datasets | None = None) -> Outlook:
             if fit.is_pretrained or is_fitted(model):
                 sampler = make_sampler(model, data.spec, fit.recipe, data.dataset.split("train"))
             else:
+                _remark_on_flips(fit)
                 trainer = make_trainer(fit, data.dataset, torch.device("cpu"), model)
                 sampler, iterations, buffers = trainer.sampler, trainer.iterations, len(snapshots.moments(trainer))
         held = 0 if fit.is_pretrained else fit.recipe.data.validation

@@ -155,7 +155,6 @@ def test_an_option_that_names_a_component_counts_with_its_defaults():
     assert identity("sampled:sampler=sgldd", "models")["arguments"]["sampler"] == "sgldd"
 
 
-@pytest.mark.filterwarnings("ignore:The recipe paper mirrors:jembench.errors.Remark")
 def test_missing_files_of_a_dataset_are_told_with_the_remedy():
     with pytest.raises(Unavailable, match=r"There is no folder .*nowhere\. Give imagefolder's root"):
         _ = plan_fit("sets_of_tests:grown", "imagefolder:root=nowhere").key

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 METRICS = (
     "accuracy",
@@ -108,6 +109,27 @@ def test_a_plan_is_printed_without_its_dataset(jembench, nothing_downloaded, tmp
     for text in ("CIFAR-10 is not available", "cifar10:download=true", f"There is no folder {tmp_path / 'mine'}"):
         assert text in done.err
         assert text in done.out
+
+
+@pytest.mark.parametrize(
+    ("recipe", "settings", "is_said"),
+    [("paper", (), True), ("paper", ("data.flip=false",), False)],
+)
+def test_a_run_says_that_the_images_of_a_folder_are_mirrored(jembench, tmp_path, recipe, settings, is_said):
+    for place in ("train/a", "train/b", "test/a", "test/b"):
+        folder = tmp_path / "mine" / place
+        folder.mkdir(parents=True)
+        for number in range(2):
+            level = 16 * len(list(tmp_path.rglob("*.png")))
+            Image.new("L", (16, 16), level).save(folder / f"{number}.png")
+    command = ["run", "hybrid", "--models", "baseline:net=small-2", "--metrics", "accuracy"]
+    command += ["--dataset", f"imagefolder:root={tmp_path / 'mine'}", "--recipe", recipe]
+    for setting in ("epochs=1", "batch_size=2", *settings):
+        command += ["--set", setting]
+    done = jembench(*command, "--dry-run")
+    note = "Half of the training images of imagefolder are mirrored."
+    assert done.code == 0
+    assert done.err.count(note) == int(is_said)
 
 
 def test_a_dry_run_downloads_nothing(jembench, nothing_downloaded, monkeypatch):

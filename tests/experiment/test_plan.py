@@ -291,16 +291,6 @@ def test_flips_that_a_setting_asks_for_are_kept():
     assert has_flips("baseline", "svhn", "data.flip=true", recipe="code") == ("code", True, [])
 
 
-def test_a_run_says_that_a_recipe_mirrors_the_images_of_a_folder(tmp_path):
-    folder = f"imagefolder:root={tmp_path}"
-    label, flips, (remark,) = has_flips("baseline", folder, recipe="paper")
-    assert (label, flips) == ("paper", True)
-    assert remark.startswith("The recipe paper mirrors half of the training images.")
-    assert has_flips("baseline", folder, recipe="small-images") == ("small-images", False, [])
-    for setting in ("data.flip=false", "data.flip=true"):
-        assert has_flips("baseline", folder, setting, recipe="paper")[2] == []
-
-
 @pytest.mark.filterwarnings("ignore::jembench.errors.Remark")
 @pytest.mark.parametrize("name", suite.names())
 def test_no_suite_flips_svhn(name):
