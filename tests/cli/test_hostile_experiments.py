@@ -116,7 +116,7 @@ def test_the_user_gives_any_option(dry_run, third_party, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "path", ["/tmp/elsewhere", "../elsewhere", "a/../../b", ".ssh", "~/.ssh", "a/.git/hooks", "a\\u001bb"]
+    "path", ["/tmp/elsewhere", "../elsewhere", "a/../../b", ".ssh", "~/.ssh", "a/.git/hooks", "a\\nb"]
 )
 def test_a_file_names_a_store_below_the_current_folder(dry_run, path):
     done = dry_run(f'[execution]\nstore = "{path}"\n')
