@@ -28,7 +28,7 @@ ON_DIGITS = (
 def trainer(*overrides):
     digits = registry.resolve("datasets", "digits").make()
     with seeds.drawing(0, "initialisation"):
-        model = registry.resolve("models", "jem:net=small-4").make(digits.spec)
+        model = registry.resolve("models", "jem:net=small-8").make(digits.spec)
     recipe = recipes.load("student", [*ON_DIGITS, *overrides])
     return Trainer(model, digits.spec, digits.split("train"), recipe, seed=0, device=torch.device("cpu"))
 
