@@ -11,30 +11,29 @@ from typing import Annotated, Any, TypeVar, cast
 
 from jembench.api.live import dataset_spec, model_spec
 from jembench.catalog.spec import format_value, split_list
-from jembench.catalog.validation import Range, Rule, check_value
+from jembench.catalog.validation import Filled, Range, Rule, check_value
 from jembench.errors import SpecError
 from jembench.experiment import suite as suites
-from jembench.experiment.recipe import AtLeast1, Positive
+from jembench.experiment.recipe import AtLeast1, Positive, Seed
 from jembench.report.select import Selection
 
 Settings = Mapping[str, str | int | float | bool | None]
 """Fields of the recipe (``epochs``, ``"optimizer.learning_rate"``) or options of metrics (``"ece.bins"``)."""
 
 
-Text = Annotated[str, Rule("text that is not empty", str.strip)]
 _DEVICE = re.compile(r"auto|(cpu|cuda|mps|xpu|hpu|xla|meta)(:\d+)?").fullmatch
 
 VALUES: Mapping[str, Any] = {
-    **dict.fromkeys(("executor", "sampler", "budget", "recipe_b", "license", "format", "name"), Text),
+    **dict.fromkeys(("executor", "sampler", "budget", "recipe_b", "license", "format", "name"), Filled),
     **dict.fromkeys(("progress", "skip_missing", "chains", "private"), bool),
     "device": Annotated[str, Rule("auto, cpu, cuda, cuda:1 ... or mps", _DEVICE)],
     "limit": AtLeast1,
     "max_hours": Positive,
-    "seed": Annotated[int, Range(least=0, most=10**18 - 1)],
+    "seed": Seed,
     "resamples": Annotated[int, Range(least=1, most=10**6)],
     "n": Annotated[int, Range(least=1, most=10**6)],
     "steps": AtLeast1,
-    "names": Mapping[str, Text],
+    "names": Mapping[str, Filled],
 }
 """The types and ranges of arguments, the same in every function of the API."""
 
@@ -121,7 +120,7 @@ def model_specs(given: Any, names: Mapping[str, str]) -> tuple[list[str] | None,
     """
     if not isinstance(given, Mapping):
         return some_texts(given, "models", model_spec), names
-    check_value(list(given), Sequence[Text], "names of models")
+    check_value(list(given), Sequence[Filled], "names of models")
     specs = {name: model_spec(model) for name, model in given.items()}
     named = {spec: name for name, spec in specs.items()}
     if len(named) < len(specs):

@@ -65,8 +65,8 @@ def parse(text: str) -> Spec:
             raise SpecError(f"{text!r} is a path, not a spec. {folder} For code write --plugin FILE.py and FILE:NAME.")
         raise SpecError(f"{text!r} is not a spec. Write name:key=value,key=value, for example jem:net=wrn-28-10.")
     parsed: dict[str, str] = {}
-    rest = match["arguments"] or ""
-    while rest:
+    rest = match["arguments"]
+    while rest is not None:
         if not (argument := _ARGUMENT.match(rest)):
             raise SpecError(
                 f"In {text!r}, {rest!r} is not key=value. Write name:key=value,key=value; "
@@ -83,7 +83,7 @@ def parse(text: str) -> Spec:
             ) from None
         if value.startswith('"') and printable(parsed[key].replace("\n", "\0")) != parsed[key]:
             raise SpecError(f"In {text!r}, the value of {key} holds a control character. Leave it out.")
-        rest = rest[argument.end() :]
+        rest = rest[argument.end() :] if argument[0].endswith(",") else None
     return Spec(match["name"], tuple(sorted(parsed.items())))
 
 
@@ -105,7 +105,20 @@ def _in_full(short: re.Match[str]) -> str:
 
 
 def split_list(text: str) -> list[str]:
-    """Split ``a:key=1,other=2,b`` into its specs; a comma before ``key=`` continues the spec before it."""
+    """Split ``a:key=1,other=2,b`` into its specs; a comma before ``key=`` continues the spec before it.
+
+    Raises:
+        SpecError: if nothing stands before, after or between commas.
+    """
+    pieces = _PIECE.findall(text)
+    commas = len(_PIECE.sub("", text))
+    if commas >= max(len(pieces), 1) or (commas and not all(map(str.strip, pieces))):
+        raise SpecError(f"In {text!r}, a part between commas is empty. Leave out the comma that is too many.")
+    return specs_in(text)
+
+
+def specs_in(text: str) -> list[str]:
+    """Split a text as :func:`split_list` does, whatever it is; empty parts are left out."""
     specs: list[str] = []
     for piece in _PIECE.findall(text):
         if specs and re.match(r"\s*[A-Za-z_]\w*=", piece):

@@ -153,7 +153,7 @@ def code_in(value: Any, depth: int = 0) -> Iterator[str]:
     try:
         parsed = spec.parse(text)
     except SpecError:
-        pieces = spec.split_list(text)
+        pieces = spec.specs_in(text)
         inner = pieces if len(pieces) > 1 else []
         inner += filter(None, [text.partition("=")[2]])
         if text.lstrip()[:1] in ('"', "[", "{"):

@@ -54,6 +54,9 @@ Option = Annotated[str, "option of a spec"]
 """The value of an option in a spec: text, or a number or a boolean, which is converted to text."""
 
 
+Filled = Annotated[str, Rule("text that is not empty", str.strip)]
+"""A text that holds more than blanks."""
+
 Printed = Annotated[float, "as printed"]
 """A number that may be nan."""
 

@@ -12,7 +12,7 @@ from jembench.cli import options
 from jembench.cli.output import plugins_aside, say, write_file
 from jembench.cli.parameters import PATH, Text
 from jembench.drawing import Format, Style, inches
-from jembench.errors import error_text, unknown
+from jembench.errors import SpecError, error_text, unknown
 from jembench.store.store import Store
 
 EXAMPLES = options.examples(
@@ -67,25 +67,30 @@ def figures(
     if other := set(formats) - set(get_args(Format)):
         raise unknown("image format", min(other), get_args(Format), "")
     style = Style(None if width is None else inches(width), titles)
+    if output and output.exists() and not output.is_dir():
+        raise SpecError(f"--output is {output}, which is a file. Name a folder.")
     place = Store(store)
     place.sweep()
     problems: list[str] = []
+    notes: list[str] = []  # printed after the check of --figures, whose error stands alone
 
     def leave_out(problem: str) -> None:
         problems.append(problem)
+        notes.append(problem)
         if ctx.obj.debug and sys.exc_info()[0]:
             traceback.print_exc()
-        say(f"Left out: {problem}", err=True)
 
     with plugins_aside():
         which = selection(**selected)
-    cells, _, names = which.of(place, leave_out, lambda note: say(f"Left out: {note}", err=True))
+    cells, _, names = which.of(place, leave_out, notes.append)
     published = published_numbers(None, which.suite.references if which.suite else ())
     report = Report(cells, published=published, names=names, read=place.read_arrays)
     planned, written = planning.figures(report, place, leave_out), 0
     for name in only or ():
         if not any(f"{one.stem}-".startswith(f"{name}-") for one in planned):
             raise unknown("figure of these results", name, [one.stem for one in planned], "")
+    for note in notes:
+        say(f"Left out: {note}", err=True)
     for one in planned:
         if only and not f"{one.stem}-".startswith(tuple(f"{name}-" for name in only)):
             continue
@@ -93,6 +98,7 @@ def figures(
             files = planning.render(one, formats, style)
         except Exception as error:  # a figure that cannot be drawn stops no other
             leave_out(f"the figure {one.stem} cannot be drawn: {' '.join(error_text(error).split())}")
+            say(f"Left out: {problems[-1]}", err=True)
             continue
         for name, content in files.items():
             path = (output or store / "figures") / name

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import io
+import itertools
 import os
 import pkgutil
 import shutil
@@ -20,7 +22,7 @@ import click
 
 from jembench import __version__
 from jembench.catalog import trust
-from jembench.errors import JembenchError, OutOfTime, Remark, error_text, printable, unknown
+from jembench.errors import JembenchError, OutOfTime, Remark, SpecError, error_text, printable, unknown
 from jembench.stopping import Stopped, listening
 
 
@@ -165,8 +167,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.reconfigure(errors="backslashreplace")  # the name of a file need not be text in this locale
     stdout = sys.stdout
     try:
-        if any("\0" in argument for argument in arguments):  # no system call takes it
-            raise click.UsageError("An argument holds a null character")
+        _check(arguments)
         with listening(), warnings.catch_warnings(), trust.command(arguments):
             warnings.showwarning = functools.partial(_show_warning, warnings.showwarning, set())
             warnings.simplefilter("always", Remark)  # each text is printed once
@@ -188,7 +189,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except click.UsageError as error:
         return _tell(_usage(error), error.exit_code, settings)
     except BrokenPipeError:  # the reader has closed the pipe, as in `jembench list | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_output()
         return 1
     except BaseException as error:  # also of a plugin that ends the program
         if isinstance(error, KeyboardInterrupt) or sys.stdout is not stdout:
@@ -196,11 +197,39 @@ def main(argv: Sequence[str] | None = None) -> int:
         if isinstance(error, OSError) and error.filename is not None:
             text = f"Cannot use {error.filename}: {error.strerror}. Check the path, its length and its permissions."
             return _tell(text, 2, settings)
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO):
+            _drop_output()
+            return _tell(f"Cannot write the output: {error.strerror}. Send it to another place.", 2, settings)
         text = (
             f"This is a bug in jembench or in a plugin: {error_text(error).rstrip('.: ')}. "
             "Run the command again as `jembench --debug ...` to see where it comes from, and report what that prints."
         )
         return _tell(text, 1, settings)
+
+
+def _drop_output() -> None:
+    """Let what stdout still holds go nowhere, as Python would try to write it once more at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _check(arguments: Sequence[str]) -> None:
+    """Check arguments that no command can read, and the current folder.
+
+    Raises:
+        UsageError: if an argument is empty or holds a null character.
+        SpecError: if the current folder was removed.
+    """
+    for before, argument in itertools.pairwise(["jembench", *arguments]):
+        name, equals, value = argument.partition("=")
+        if "\0" in argument:  # no system call takes it
+            raise click.UsageError("An argument holds a null character")
+        if not argument.strip() or (name.startswith("--") and equals and not value.strip()):
+            place = name if equals else before
+            raise click.UsageError(f"The text after {place} is empty. Write a value, or leave the option out")
+    try:
+        os.getcwd()  # noqa: PTH109, without one PyTorch cannot be imported
+    except FileNotFoundError:
+        raise SpecError("The current folder was removed. Change to another one.") from None
 
 
 def _complete(instruction: str, settings: Settings) -> int:

@@ -54,7 +54,7 @@ max_hours = click.option(
     help="Stop training, or an attack, cleanly after H hours (exit code 3). The same command resumes it.",
 )
 
-seed = click.option("--seed", type=click.IntRange(min=0), metavar="N", default=0, help="Random seed.")
+seed = click.option("--seed", type=parameters.SEED, default=0, help="Random seed.")
 
 
 report_format = click.option(

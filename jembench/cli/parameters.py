@@ -6,7 +6,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import click
 from click.shell_completion import CompletionItem
@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from jembench.catalog import discovery, registry
 from jembench.catalog.discovery import Kind
 from jembench.catalog.spec import split_list
-from jembench.catalog.validation import read_text
+from jembench.catalog.validation import check_value, read_text
 from jembench.errors import SpecError
 from jembench.experiment import attacks
 from jembench.experiment import recipe as recipes
@@ -81,12 +81,20 @@ def pair(option: str, text: str, *, last: bool = False) -> tuple[str, str]:
 class _Count(click.IntRange):
     """A whole number, N in helps."""
 
+    def __init__(self, hint: Any) -> None:
+        super().__init__(min=get_args(hint)[1].least)
+        self.hint = hint
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Read a number, whose range is that of files and of Python."""
+        return check_value(super().convert(value, param, ctx), self.hint, param.opts[0] if param else "The number")
+
     def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
         return "N"
 
 
 PATH = click.Path(path_type=Path)
-COUNT = _Count(min=1)
+COUNT, SEED = _Count(recipes.AtLeast1), _Count(recipes.Seed)
 HOURS = Text("H", read=lambda text: read_text(text, recipes.Positive, "--max-hours"))
 JOBS = Text("N|auto")
 LIST = SEEDS = Text("LIST", several=True)

@@ -24,6 +24,7 @@ Share = Annotated[float, Range(least=0, most=1)]
 Decay = Annotated[float, Range(least=0, below=1)]
 Count = Annotated[int, Range(least=0)]
 AtLeast1 = Annotated[int, Range(least=1)]
+Seed = Annotated[int, Range(least=0, most=10**18 - 1)]
 
 Remedy = Literal["seed", "steps", "rate", "energy_l2"]
 """The remedies against divergence; see :mod:`jembench.training.guard`."""

@@ -15,21 +15,23 @@ from typing import Annotated, Any
 
 from jembench.catalog import packages, registry, spec
 from jembench.catalog.discovery import Kind
-from jembench.catalog.validation import Option, Rule, parse, read
+from jembench.catalog.validation import Filled, Option, Rule, parse, read
 from jembench.errors import SpecError, unknown
 from jembench.experiment import claims
 from jembench.experiment.claims import Claim
 from jembench.experiment.recipe import AtLeast1, Positive
 from jembench.experiment.sweep import Grid, bare_name, covers
 
-Recipes = str | Mapping[str, Option]
+Recipes = Mapping[str, Option] | Filled
 """The recipe of all models, or recipes of models without their own, by the dataset's name or "default"."""
 
 
 def _is_below(text: str) -> bool:
     """Return whether a path leads to a place below the current folder that is not hidden."""
     path = Path(text)
-    return text.isprintable() and not path.is_absolute() and not any(part[0] in ".~" for part in path.parts)
+    if not text.strip() or not text.isprintable() or path.is_absolute():
+        return False
+    return not any(part[0] in ".~" for part in path.parts)
 
 
 BELOW = Rule("a path below the current folder, without .. and hidden folders", _is_below)
@@ -89,12 +91,12 @@ class Execution:
     """The options of execution that neither the command line nor the environment sets."""
 
     store: Annotated[str, BELOW] | None = None
-    device: str | None = None
-    executor: str | None = None
+    device: Filled | None = None
+    executor: Filled | None = None
     max_hours: Positive | None = None
     skip_missing: bool | None = None
     trackers: tuple[str, ...] | None = None
-    format: str | None = None  # of the printed results
+    format: Filled | None = None  # of the printed results
 
     @property
     def stated(self) -> dict[str, Any]:

@@ -56,7 +56,6 @@ def test_split_list_inverts_join(many):
     [
         ("jem", "jem", {}),
         ("  jem\n", "jem", {}),
-        ("jem:", "jem", {}),
         ("jem-factored:net=wrn-28-10", "jem-factored", {"net": "wrn-28-10"}),
         ("jem:b=2,a=1", "jem", {"a": "1", "b": "2"}),
         ("jem:a=1, b=2", "jem", {"a": "1", "b": "2"}),
@@ -87,6 +86,9 @@ def test_parse(text, name, arguments):
         ("jem:a=1,b", "In 'jem:a=1,b', 'b' is not key=value."),
         (split_list('jem:a="1,baseline')[0], "is not key=value."),
         ('jem:a=it"s', "is not key=value."),
+        ("jem:", "In 'jem:', '' is not key=value. Write name:key=value,key=value;"),
+        ("jem:a=1,", "In 'jem:a=1,', '' is not key=value."),
+        ("toy:", "'' is not key=value."),
         ("jem:a=1,a=2", "In 'jem:a=1,a=2', 'a' is given twice. Keep one of the two."),
         (r'jem:a="C:\data"', "Write a backslash inside quotes twice."),
     ],
@@ -101,7 +103,7 @@ def test_what_cannot_be_parsed_says_how_to_write_it(text, message):
     ("text", "pieces"),
     [
         ("jem,baseline", ["jem", "baseline"]),
-        (" jem , baseline,", ["jem", "baseline"]),
+        (" jem , baseline ", ["jem", "baseline"]),
         ("jem:a=1,b=2,baseline", ["jem:a=1,b=2", "baseline"]),
         ("jem:a=1, b=2, baseline", ["jem:a=1, b=2", "baseline"]),
         ('jem:net="wrn:a=1,b=2",baseline', ['jem:net="wrn:a=1,b=2"', "baseline"]),
@@ -111,6 +113,12 @@ def test_what_cannot_be_parsed_says_how_to_write_it(text, message):
 )
 def test_split_list(text, pieces):
     assert split_list(text) == pieces
+
+
+@pytest.mark.parametrize("text", ["jem,,baseline", "jem, ,baseline", ",jem", "jem,", 'jem:a="1,,2",', ",", " , "])
+def test_no_part_of_a_list_is_empty(text):
+    with pytest.raises(SpecError, match="a part between commas is empty"):
+        split_list(text)
 
 
 def factory(data_spec, *, net: str = "small", width: int = 2, lr: float = 1, norm: Literal["none", "batch"] = "none",

@@ -27,6 +27,20 @@ def test_a_store_without_anything_to_draw(run, jembench):
         )
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [(["--figures", "nosuch"], "no figure of these results named 'nosuch'"), (["--output", "taken"], "is a file")],
+)
+def test_an_error_stands_alone(measured, jembench, more, said):
+    Path("taken").write_text("mine")
+    Path("runs/cells/torn.json").write_text("{")
+    done = jembench("figures", *more)
+    assert (done.code, done.out) == (2, "")
+    assert said in done.err
+    assert len(done.err.splitlines()) == 1
+    assert Path("taken").read_text() == "mine"
+
+
 def test_the_files_that_were_written_are_printed(measured, jembench):
     done = jembench("figures")
     assert (done.code, done.err) == (0, "")

@@ -109,6 +109,41 @@ def test_paths_and_files_in_the_place_of_names(told, arguments, said):
     assert said in told("run", "hybrid", *arguments)
 
 
+EMPTY = [[option, ""] for option in ("--models", "--store", "--recipe", "--device", "--executor", "--format", "--set")]
+
+
+@pytest.mark.parametrize("given", [*EMPTY, ["--store", " "], ["--store="], ["--device="]], ids=" ".join)
+def test_an_option_without_a_text(told, given):
+    option = given[0].rstrip("=")
+    assert f"The text after {option} is empty. Write a value, or leave the option out." in told("run", "hybrid", *given)
+
+
+@pytest.mark.parametrize(
+    "line", ['recipe = ""', *(f'[execution]\n{key} = " "' for key in ("store", "device", "executor"))]
+)
+def test_an_experiment_without_a_text(told, line):
+    Path("mine.toml").write_text(f'title = "Mine"\ndatasets = ["digits"]\nmodels = ["baseline"]\n{line}\n')
+    assert "it must be " in told("run", "mine.toml", "--dry-run")
+
+
+@pytest.mark.parametrize("given", ["jem:", "jem:net=cnn,", "jem,,baseline", ",jem"])
+def test_a_part_of_a_list_that_is_empty(told, given):
+    said = told("run", "hybrid", "--models", given)
+    assert "a part between commas is empty. " in said or "'' is not key=value. " in said
+
+
+@pytest.mark.parametrize("number", [10**18, 2**63, 10**30])
+@pytest.mark.parametrize("command", ["train jem --seed", "sample jem --seed", "run hybrid --seeds"])
+def test_a_seed_of_too_many_digits(told, command, number):
+    assert "it must be" in told(*command.split(), number)
+
+
+@pytest.mark.parametrize("command", ["run hybrid", "report", "figures", "compare a b", "attack pgd"])
+def test_a_limit_of_too_many_digits(told, command):
+    text = f"--limit is {10**22}; it must be a whole number of at most 63 bits."
+    assert text in told(*command.split(), "--limit", 10**22)
+
+
 def test_an_empty_name_is_not_listed():
     assert str(unknown("model", "x", ["", "jem"], "")) == "There is no model named 'x'. Known: jem."
 
