@@ -76,6 +76,7 @@ _HATCHES = ("", "////", "....", "xxxx", "\\\\\\\\")
 _LETTERS = 14  # per inch
 _LINE = 0.13  # height of a line of text in inches
 _PANEL = 1.5  # smallest width of a panel in inches
+_GAP = 0.2  # between the titles of panels side by side, in inches
 _HANDLE, _LEGEND = 0.6, 0.4  # width before the text of a legend, height that a figure has for one, in inches
 
 HAIR = 0.5
@@ -103,10 +104,15 @@ def look(index: int) -> Look:
     )
 
 
-def line(index: int) -> dict[str, Any]:
-    """Return the look of a series of points and lines, as options of ``Axes.plot``."""
-    colour, style, marker, _ = look(index)
-    return {"color": colour, "linestyle": style, "marker": marker}
+def line(index: int, colour: str = "") -> dict[str, Any]:
+    """Return the look of a series of points and lines, as options of ``Axes.plot``.
+
+    Args:
+        index: the number of the series in its figure.
+        colour: that of its model in all figures; "": that of the number.
+    """
+    of_number, style, marker, _ = look(index)
+    return {"color": colour or of_number, "linestyle": style, "marker": marker}
 
 
 class Style(NamedTuple):
@@ -156,6 +162,18 @@ def styled(style: Style = PLAIN) -> Iterator[None]:
 def wrapped(text: str, width: float) -> str:
     """Wrap a text in lines of at most ``width`` inches."""
     return textwrap.fill(text, int(width * _LETTERS), break_on_hyphens=False)
+
+
+def beside(label: str) -> str:
+    """Wrap the label of a vertical axis, which is as high as the panels of one row of a figure."""
+    return wrapped(label, 1.5)
+
+
+def above(title: str, columns: int) -> str:
+    """Wrap the lines of a panel's title, of at most ``columns`` panels in a row, see :func:`panels`."""
+    width = page() if columns > 1 else column()
+    room = width / fitting(columns) - _GAP
+    return "\n".join(wrapped(text, room) for text in title.splitlines())
 
 
 def legend_below(figure: Figure, axes: Axes, columns: int) -> None:

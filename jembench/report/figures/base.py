@@ -54,6 +54,7 @@ class Result:
     cell: Cell
     arrays: Arrays
     names: Names = field(default_factory=dict)
+    colours: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def fit(self) -> FitKey:
@@ -93,6 +94,11 @@ class Result:
     def model(self) -> str:
         """The model as figures name it."""
         return model_of(self.fit, self.names)
+
+    @property
+    def colour(self) -> str:
+        """The colour of the model in all figures; "" where only one figure is drawn."""
+        return self.colours.get(self.model, "")
 
     @property
     def dataset(self) -> str:
@@ -148,6 +154,17 @@ def display_names(fits: Iterable[FitKey], names: Names) -> Names:
 def model_of(fit: FitKey, names: Names = NO_NAMES) -> str:
     """Return the display name of a model."""
     return names.get((fit.model, fit.recipe), fit.model)
+
+
+def colours_of(fits: Iterable[FitKey], names: Names) -> Mapping[str, str]:
+    """Return the colours that models have in all figures, by their display names.
+
+    Args:
+        fits: of all figures, in the order of the models.
+        names: of :func:`display_names`.
+    """
+    models = dict.fromkeys(model_of(fit, names) for fit in fits)
+    return {model: drawing.look(index).colour for index, model in enumerate(models)}
 
 
 def dataset_of(fit: FitKey, names: Names = NO_NAMES) -> str:

@@ -61,8 +61,7 @@ def comparison(results: Sequence[Result]) -> Drawing:
         rows += _draw_gaps(axes, result)[1]
         axes.set_aspect("equal")
         name, error = _names(result)
-        lines = (drawing.wrapped(text, drawing.page() / columns - 0.2) for text in (name, error))
-        axes.set_title("\n".join(lines))
+        axes.set_title(drawing.above(f"{name}\n{error}", columns))
     for axes in panels[-columns:]:
         axes.set_xlabel("confidence")
     for axes in panels[::columns]:

@@ -84,7 +84,8 @@ def densities(title: str, results: Sequence[Result]) -> Drawing:
             continue
         value = result.values.get("auroc")
         number = f"AUROC {with_interval(value, 3) if alone else f'{value.value:.3f}'}" if value else ""
-        axes.set_title("\n".join(filter(None, (name if alone else f"{model}, {name}", number))))
+        heading = name if alone else f"{model}, {name}"
+        axes.set_title(drawing.above(f"{heading}\n{number}", across))
         axes.set_xlabel(_AXES.get(score, score) if axes in panels[-across:] else "")  # the lowest of each column
         axes.locator_params(axis="x", nbins=4)
         samples = {"test images": result.arrays["inside"], "outliers": result.arrays["outside"]}
@@ -102,18 +103,19 @@ def auroc(results: Sequence[Result]) -> Drawing:
     sets_of = _sets(results)
     found = [(one.model, _score(one), name, one.values["auroc"]) for name, one in zip(sets_of, results, strict=True)]
     title = f"AUROC on {results[0].trained_on}: in-distribution is positive"
-    models, sets = list(dict.fromkeys(line[0] for line in found)), list(dict.fromkeys(sets_of))
+    colours, sets = {result.model: result.colour for result in results}, list(dict.fromkeys(sets_of))
+    models = list(colours)
     scores = list(dict.fromkeys(line[1] for line in found))
     scores.sort(key=_place)
     columns = min(3, len(scores))
-    height = 0.55 + -(-len(scores) // columns) * (0.55 + 0.16 * len(sets) * max(1.0, 0.5 * len(models)))
+    height = 0.85 + -(-len(scores) // columns) * (0.55 + 0.16 * len(sets) * max(1.0, 0.5 * len(models)))
     figure, axes_of_scores = drawing.panels(title, height, len(scores), columns, sharey=True)
     for axes, score in zip(axes_of_scores, scores, strict=True):
         for index, model in enumerate(models):
             own = [(name, value) for of, under, name, value in found if (of, under) == (model, score)]
             shift = 0.6 * ((index + 0.5) / len(models) - 0.5)
             places, values = [sets.index(name) + shift for name, _ in own], [value for _, value in own]
-            style = {**drawing.line(index), "linestyle": "none", "elinewidth": 0.8}
+            style = {**drawing.line(index, colours[model]), "linestyle": "none", "elinewidth": 0.8}
             axes.errorbar([one.value for one in values], places, xerr=error_bars(values), label=model, **style)
         axes.axvline(0.5, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":")
         axes.set(title=_words(score), xlim=(-0.03, 1.03), ylim=(len(sets) - 0.5, -0.5))

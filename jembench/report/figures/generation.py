@@ -3,7 +3,7 @@
 Tables 3 to 6 of the reproducibility report of Grathwohl et al. (2020), as curves.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from jembench import drawing
@@ -58,10 +58,13 @@ def curves_over(scale: str, of: str, points: Sequence[tuple[str, float, Result]]
         points: the curve, the place on the horizontal axis and the result of each.
     """
     results = [result for *_, result in points]
+    colours = {curve: result.colour for curve, _, result in points if curve.startswith(result.model)}
     if len({x for _, x, _ in points}) > 1:
         for label in dict.fromkeys(label for result in results for label in result.values):
             valued = [(curve, x, result.values[label]) for curve, x, result in points if label in result.values]
-            yield figure_of(results, f"{label}-{scale}", curves, f"{in_words(label)} of {of}", label, scale, valued)
+            yield figure_of(
+                results, f"{label}-{scale}", curves, f"{in_words(label)} of {of}", label, scale, valued, colours
+            )
 
 
 def _selection(result: Result) -> str:
@@ -75,7 +78,9 @@ def _sampled(result: Result) -> str:
     return f"{result.model}, {_SOURCES.get(kind, 'new chains')}"
 
 
-def curves(title: str, label: str, scale: str, points: Sequence[tuple[str, float, Value]]) -> Drawing:
+def curves(
+    title: str, label: str, scale: str, points: Sequence[tuple[str, float, Value]], colours: Mapping[str, str]
+) -> Drawing:
     """Draw a curve for each name among the points, with intervals, on a logarithmic horizontal axis.
 
     Args:
@@ -83,6 +88,7 @@ def curves(title: str, label: str, scale: str, points: Sequence[tuple[str, float
         label: of the values.
         scale: one of the horizontal axes.
         points: the curve, the place on the horizontal axis and the value of each.
+        colours: of the curves that are of one model each.
     """
     from matplotlib.ticker import LogLocator, NullLocator
 
@@ -95,9 +101,10 @@ def curves(title: str, label: str, scale: str, points: Sequence[tuple[str, float
         nudges = [1.03 ** (names.index(group[0][0]) - (len(names) - 1) / 2) for names in beside]
         places = [x * nudge for (_, x, _), nudge in zip(ordered, nudges, strict=True)]  # no interval hides another
         heights = [value.value for value in values]
-        style = {**drawing.line(index), "elinewidth": 0.8}
+        style = {**drawing.line(index, colours.get(group[0][0], "")), "elinewidth": 0.8}
         axes.errorbar(places, heights, yerr=error_bars(values), label=group[0][0], **style)
-    axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=", ".join(filter(None, (in_words(label), points[0][2].unit))))
+    name = ", ".join(filter(None, (in_words(label), points[0][2].unit)))
+    axes.set(xscale="log", xlabel=_SCALES[scale], ylabel=drawing.beside(name))
     axes.xaxis.set(major_locator=LogLocator(subs=(1, 2, 5)), minor_locator=NullLocator(), major_formatter="{x:g}")
     if len(found) > 1:
         drawing.legend_below(figure, axes, columns=2)

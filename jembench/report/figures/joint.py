@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,8 +58,10 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
     standing = {fit: looks[fit not in in_front] for fit in compared(respects)}
     lines_of_panels = 1 + (len(respects) > _IN_A_LINE)
     labels = [drawing.wrapped(name, 1.7) for name in names.values()]
-    lines_of_labels = sum(1 + label.count("\n") for label in labels)
-    height = lines_of_panels * (1.1 + 0.2 * lines_of_labels)
+    lines_of_labels = [1 + label.count("\n") for label in labels]
+    ends = list(itertools.accumulate(lines_of_labels))  # a row is as high as its label
+    places = [end - count / 2 for end, count in zip(ends, lines_of_labels, strict=True)]
+    height = lines_of_panels * (1.1 + 0.2 * ends[-1])
     columns = -(-len(respects) // lines_of_panels)
     if drawing.page() < drawing.PAGE:
         columns = 1  # beside the names there is room for one panel
@@ -68,8 +71,8 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
     for axes, (respect, found) in zip(axes_of, respects.items(), strict=True):
         first = next(row for row in found if row.value is not None and not row.source)
         heading = heading_of(first, outliers_in(first.protocol))
-        axes.set(title=respect, xlabel=f"{heading.label}\n{heading.detail}", ylim=(len(models) - 0.5, -0.5))
-        ticks = axes.set_yticks(range(len(models)), labels)
+        axes.set(title=respect, xlabel=f"{heading.label}\n{heading.detail}", ylim=(ends[-1], 0))
+        ticks = axes.set_yticks(places, labels)
         for tick, (fit, _) in zip(ticks, models, strict=True):
             tick.label1.set_fontweight("bold" if fit in in_front else "normal")
         if axis := scale(found):
@@ -77,7 +80,7 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
             axes.xaxis.set_major_formatter(EngFormatter(sep="") if axis.high >= 10_000 else "{x:g}")
         for row in found:
             look = "published" if row.source else standing.get(row.fit, "not compared")
-            _draw(axes, row, models.index((row.fit, row.name)), _LOOKS[look], axis)
+            _draw(axes, row, places[models.index((row.fit, row.name))], _LOOKS[look], axis)
             about = {"model": row.name, "respect": respect, "value_of": heading.in_one_line, "standing": look}
             lines.append({**about, "value": row.value, "low": row.low, "high": row.high})
     for label in dict.fromkeys(line["standing"] for line in lines):
@@ -86,7 +89,7 @@ def panels(title: str, respects: Mapping[str, Sequence[Row]], significance: Sign
     return Drawing(figure, lines)
 
 
-def _draw(axes: Axes, row: Row, place: int, look: Mapping[str, Any], axis: Scale | None) -> None:
+def _draw(axes: Axes, row: Row, place: float, look: Mapping[str, Any], axis: Scale | None) -> None:
     """Draw a value; one beyond the axis as a number at its end, and N/A in words."""
     at_end: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "va": "center", "fontsize": "small"}
     if row.value is None or axis is None:

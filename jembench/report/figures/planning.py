@@ -3,16 +3,16 @@
 A figure of a metric is planned by a function that the entry-point group ``jembench.figures`` names by the metric.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from jembench import drawing
 from jembench.catalog import discovery
 from jembench.drawing import PLAIN, Format, Style
 from jembench.errors import JembenchError, error_text
-from jembench.experiment.names import NO_NAMES, Names
+from jembench.experiment.names import Names
 from jembench.experiment.sweep import bare_name
 from jembench.report.figures import joint, training, values
-from jembench.report.figures.base import Planned, Result, display_names, distinct
+from jembench.report.figures.base import Planned, Result, colours_of, display_names, distinct
 from jembench.report.formats import csv_text
 from jembench.report.layout import Report
 from jembench.store.outcome import Cell
@@ -31,14 +31,20 @@ def figures(report: Report, store: Store, left_out: Callable[[str], None]) -> li
     cells = report.cells
     fits = list({cell.fit.id: cell.fit for cell in cells}.values())
     names = display_names(fits, report.names)
-    found = [*of_metrics(cells, store, left_out, names), *training.curves_of(fits, store, left_out, names)]
-    measured = [Result(cell, {}, names) for cell in cells if cell.outcome.status == "ok"]
+    colours = colours_of(fits, names)
+    of_training = training.curves_of(fits, store, left_out, names)
+    found = [*of_metrics(cells, store, left_out, names, colours), *of_training]
+    measured = [Result(cell, {}, names, colours) for cell in cells if cell.outcome.status == "ok"]
     found += [*training.buffers_of(fits, store, names), *values.seeds(measured), *values.hours(measured)]
     return distinct([*found, *joint.plan(report, names)])
 
 
 def of_metrics(
-    cells: Sequence[Cell], store: Store, left_out: Callable[[str], None], names: Names = NO_NAMES
+    cells: Sequence[Cell],
+    store: Store,
+    left_out: Callable[[str], None],
+    names: Names,
+    colours: Mapping[str, str],
 ) -> list[Planned]:
     """Return every figure of the metrics of some cells; those of metrics without figures are ignored."""
     found = list[Planned]()
@@ -47,7 +53,7 @@ def of_metrics(
         for cell in cells:
             if bare_name(cell.metric) == component.name and cell.outcome.status == "ok":
                 try:
-                    results.append(Result(cell, store.read_arrays(cell), names))
+                    results.append(Result(cell, store.read_arrays(cell), names, colours))
                 except JembenchError as error:
                     left_out(str(error))
         try:

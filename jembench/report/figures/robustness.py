@@ -42,6 +42,7 @@ class Curve(NamedTuple):
     norm: str
     images: int
     steps: Accuracy
+    colour: str = ""  # of the model, whatever the parts of its defence
 
 
 def plan(results: list[Result]) -> Iterator[Planned]:
@@ -81,11 +82,13 @@ def curves_of(results: Sequence[Result]) -> list[Curve]:
         defence = [part_in_words(name, parts[name]) for name in differing if parts.get(name, "0") != "0"]
         for norm in adversarial.norms_of(result):
             steps = accuracy_over(result.arrays[f"distance-{norm}"], result.arrays["found"])
-            found.append(Curve(", ".join((result.model, *defence)), norm, len(result.arrays["found"]), steps))
+            found.append(
+                Curve(", ".join((result.model, *defence)), norm, len(result.arrays["found"]), steps, result.colour)
+            )
             if (distance := result.arrays.get(f"distance-{norm}-as-it-is")) is not None:
                 steps = accuracy_over(distance, result.arrays["found-as-it-is"])
                 name = f"{result.model}, attacked itself"
-                undefended[result.model, norm] = Curve(name, norm, len(distance), steps)
+                undefended[result.model, norm] = Curve(name, norm, len(distance), steps, result.colour)
     return [*undefended.values(), *found]
 
 
@@ -106,7 +109,8 @@ def accuracy_over(distance: Numbers, found: NDArray[np.bool_]) -> Accuracy:
 
 def curves(title: str, found: Sequence[Curve]) -> Drawing:
     """Draw a panel for each norm, a step function with its band for each model."""
-    models = list(dict.fromkeys(curve.model for curve in found))
+    colours = {curve.model: curve.colour for curve in found}
+    models = list(colours)
     norms = [norm for norm in adversarial.NORMS if any(curve.norm == norm for curve in found)]
     width = drawing.page() if len(norms) > 1 else drawing.column()
     labels = [drawing.wrapped(model, width - 0.6) for model in models]
@@ -120,17 +124,17 @@ def curves(title: str, found: Sequence[Curve]) -> Drawing:
         for curve in shown:
             index = models.index(curve.model)
             accuracy, low, high = (np.append(values, values[-1]) for values in curve.steps[1:])
-            eps, look = np.append(curve.steps.eps, end), drawing.line(index)
+            eps, look = np.append(curve.steps.eps, end), drawing.line(index, curve.colour)
             axes.fill_between(eps, low, high, step="post", color=look["color"], alpha=0.15, linewidth=0)
             some = (0.02 * index, 0.15)  # of the points have markers, in every curve others
             axes.step(eps, accuracy, where="post", markevery=some, **look)
         axes.set(title=adversarial.NORMS[norm], xlabel="ε, 1/255", xlim=(0, end), ylim=(-1, 101))
     panels[0].set_ylabel("accuracy, %")
-    for index, label in enumerate(labels):  # one that is in another panel alone has its line in the legend as well
-        panels[0].plot([], [], label=label, **drawing.line(index))
+    for index, (label, colour) in enumerate(zip(labels, colours.values(), strict=True)):
+        panels[0].plot([], [], label=label, **drawing.line(index, colour))  # also of a curve in another panel alone
     drawing.legend_below(figure, panels[0], columns=columns)
     rows: list[dict[str, Any]] = []
-    for model, norm, images, steps in found:
+    for model, norm, images, steps, _ in found:
         fields = dict(zip(("eps_255", "accuracy", "low", "high"), steps, strict=True))
         rows += rows_of(fields, norm=norm, model=model, images=images)
     return Drawing(figure, rows)

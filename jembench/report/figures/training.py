@@ -23,6 +23,7 @@ from jembench.report.figures.base import (
     Drawing,
     Numbers,
     Planned,
+    colours_of,
     dataset_of,
     model_of,
     planned,
@@ -72,8 +73,6 @@ def curves_of(
 ) -> Iterator[Planned]:
     """Plan a figure for each dataset and each quantity in the histories of some fits, with the curves of all models.
 
-    A model's colour is that of its place among the models of all fits.
-
     Args:
         fits: in the order of the models.
         store: of the fits.
@@ -81,8 +80,7 @@ def curves_of(
         names: display names by canonical specs and recipes.
     """
     fits = list(fits)
-    models = dict.fromkeys(model_of(fit, names) for fit in fits)
-    colours = {model: drawing.look(index).colour for index, model in enumerate(models)}
+    colours = colours_of(fits, names)
     for group in grouped(fits, lambda fit: fit.dataset):
         trainings = []
         for fit in group:
@@ -90,7 +88,8 @@ def curves_of(
                 trainings.append((model_of(fit, names), fit.seed, read_history(store.history(fit))))
             except StoreError as error:
                 left_out(str(error))
-        known = dict.fromkeys(name for _, _, history in trainings for row in history for name in row)
+        cells = (cell for _, _, history in trainings for row in history for cell in row.items())
+        known = dict.fromkeys(name for name, value in cells if math.isfinite(value))
         placed = _COUNTS.union(*_QUANTITIES.values())
         others = {
             name.replace("_", "-"): {"axis": name.replace("_", " "), name: ""} for name in known if name not in placed
@@ -137,8 +136,8 @@ def curves(
             points = [(row["iteration"], row[name]) for row in line if row[name] != ""]
             width = 1.2 if seeds[model] == 1 else 0.6
             look = {"color": colour, "linestyle": style, "linewidth": width}
-            marker = "o" if len(points) == 1 else ""  # one point makes no line
-            axes.plot(*np.reshape(points, (-1, 2)).T, marker=marker, **look)
+            alone = _points_alone([value for _, value in points])
+            axes.plot(*np.reshape(points, (-1, 2)).T, **alone, **look)
         if line[0]["attempt"] > 0:
             axes.axvline(line[0]["iteration"], color=colour, linewidth=drawing.HAIR, linestyle=":")
     for model in dict.fromkeys(row["model"] for row in rows):
@@ -146,9 +145,16 @@ def curves(
     for name, style in styles.items() if len(styles) > 1 else ():
         axes.plot([], [], color=drawing.BLACK, linestyle=style, label=columns[name])
     _scale(axes, np.array([row[name] for row in rows for name in columns if row[name] != ""]))
-    axes.set(xlabel="iteration", ylabel=label)
+    axes.set(xlabel="iteration", ylabel=drawing.beside(label))
     drawing.legend_below(figure, axes, columns=4)
     return Drawing(figure, rows)
+
+
+def _points_alone(values: Sequence[float]) -> dict[str, Any]:
+    """Return options of ``Axes.plot`` that give a marker to each point without a finite neighbour: it makes no line."""
+    finite = [False, *map(math.isfinite, values), False]
+    alone = [own and not (left or right) for left, own, right in zip(finite, finite[1:], finite[2:], strict=False)]
+    return {"marker": "o", "markevery": alone}
 
 
 def _scale(axes: Axes, values: Numbers) -> None:
@@ -159,7 +165,7 @@ def _scale(axes: Axes, values: Numbers) -> None:
         if (values < 0).any():
             linear = 10.0 ** math.ceil(math.log10(low))  # a power of ten, so that the ticks beside 0 are apart from it
             decades = math.log10(sizes.max() / linear)
-            axes.set_yscale("symlog", linthresh=linear, linscale=max(1, decades / 8))
+            axes.set_yscale("symlog", linthresh=linear, linscale=max(1, decades / 3))
             axes.locator_params(axis="y", numticks=7)
         else:
             axes.set_yscale("log")

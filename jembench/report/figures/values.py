@@ -26,11 +26,12 @@ def seeds(results: Sequence[Result]) -> Iterator[Planned]:
 def strips(title: str, results: Sequence[Result]) -> Drawing:
     """Draw a panel for each value, a line for each model: its seeds from top to bottom, their mean and their sd."""
     units = {label: value.unit for result in results for label, value in result.values.items()}
-    models = list(dict.fromkeys(result.model for result in results))
+    colours = {result.model: result.colour for result in results}
+    models = list(colours)
     columns = min(2, len(units))
     height = 0.45 + -(-len(units) // columns) * (0.6 + 0.42 * len(models))
     figure, panels = drawing.panels(title, height, len(units), columns, sharey=True)
-    rows = []
+    room, rows = figure.get_figwidth() / drawing.fitting(columns), []
     for axes, (label, unit) in zip(panels, units.items(), strict=True):
         name = ", ".join(filter(None, (in_words(label), unit)))
         for place, model in enumerate(models):
@@ -39,15 +40,15 @@ def strips(title: str, results: Sequence[Result]) -> Drawing:
             seeds = sorted(numbers)
             values = [numbers[seed] for seed in seeds]
             rows += rows_of({"seed": seeds, "value": values}, label=name, model=model)
-            colour, _, marker, _ = drawing.look(place)
+            look = drawing.line(place, colours[model]) | {"linestyle": "none"}
             spread = [place + 0.5 * ((index + 0.5) / len(values) - 0.5) for index in range(len(values))]
-            axes.plot(values, spread, color=colour, marker=marker, linestyle="none", alpha=0.6, markersize=3)
+            axes.plot(values, spread, **look, alpha=0.6, markersize=3)
             if len(values) > 1 and all(map(math.isfinite, values)):
                 mean, deviation = statistics.mean(values), statistics.stdev(values)
                 axes.errorbar(mean, place, xerr=deviation, color=drawing.BLACK, marker="|", markersize=12, capsize=3)
         axes.set_yticks(range(len(models)), [drawing.wrapped(model, 1.3) for model in models])
         axes.set(xlabel=name, ylim=(len(models) - 0.5, -0.5))
-        axes.locator_params(axis="x", nbins=5)
+        axes.locator_params(axis="x", nbins=5 if room > 2 else 3)
     return Drawing(figure, rows)
 
 

@@ -64,15 +64,17 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
 
     cells, rows, significance = report.cells, report.joined, report.significance
     pictures, names = Pictures(store), base.display_names((cell.fit for cell in cells), report.names)
+    colours = base.colours_of((cell.fit for cell in cells), names)
+    in_overview = {cell.fit.names: colours[base.model_of(cell.fit, names)] for cell in cells}
     ours, published = report.tables_of(significance)
     trained = {fit: store.read_fit(fit) for fit in {cell.fit.id: cell.fit for cell in cells}.values()}
     figures = {}
     measured = [cell for cell in cells if cell.outcome.status == "ok"]
     for group in grouped(measured, lambda cell: bare_name(cell.metric)):
-        planned = planning.of_metrics(group, store, pictures.note, names)
+        planned = planning.of_metrics(group, store, pictures.note, names, colours)
         figures[bare_name(group[0].metric)] = pictures.drawn(planned)
     metrics = {row.metric for of_respect in headline(rows).values() for row in of_respect}
-    shown = [base.Result(cell, {}, names) for cell in measured if cell.metric in metrics]
+    shown = [base.Result(cell, {}, names, colours) for cell in measured if cell.metric in metrics]
     figures["seeds"] = pictures.drawn(values.seeds(shown))
     models = grouped(cells, lambda cell: cell.fit.names)
     samples = {group[0].fit.names: grid for group in models if (grid := pictures.of_samples(group, names))}
@@ -85,7 +87,7 @@ def collect(report: Report, store: Store, title: str, own_claims: Sequence[Claim
         title=title,
         tables=ours,
         byline=byline(rows, cells),
-        overview=overview(rows, samples, significance, report.names),
+        overview=overview(rows, samples, significance, report.names, in_overview),
         published=published,
         figures={metric: found for metric, found in figures.items() if found},
         samples=[*samples.values(), *images],

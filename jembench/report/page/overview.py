@@ -9,11 +9,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import median
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from PIL import Image
 
+from jembench import drawing
 from jembench.data.grid import GROUND
 from jembench.experiment.names import NO_NAMES, Fit, Names
 from jembench.report import respects
@@ -83,6 +85,7 @@ class Overview(NamedTuple):
     labels: Sequence[str]  # of each line: the model, with dataset and recipe where names are alike
     strips: Sequence[Picture]  # of each line: some samples side by side; without an image, there are none
     scales: Sequence[Scale | None]  # of each column; None: it has no numbers
+    colours: Sequence[str]  # of each line: that of the model in figures; grey: published
 
 
 def overview(
@@ -90,6 +93,7 @@ def overview(
     grids: Mapping[Fit, Picture],
     significance: Significance | None = None,
     names: Names = NO_NAMES,
+    colours: Mapping[Fit, str] = MappingProxyType({}),
 ) -> Overview | None:
     """Return the overview of some results; None if no respect has a value.
 
@@ -98,18 +102,25 @@ def overview(
         grids: samples of the models that have some.
         significance: tests differences between values; None: none are marked.
         names: display names of recipes.
+        colours: of the models in figures.
     """
     table = respects.table(rows, significance, names=names)
     if table is None:
         return None
     (table,) = numbered([table])
-    fits = (next(cell.row.fit for cell in line if cell.row) for line in table.rows)
-    samples = [grids.get(fit, Picture("", "")) for fit in fits]
+    firsts = [next(cell.row for cell in line if cell.row) for line in table.rows]
+    samples = [grids.get(row.fit, Picture("", "")) for row in firsts]
+    looks = ["gray" if row.source else _on_page(colours.get(row.fit, drawing.BLACK)) for row in firsts]
     strips = [grid._replace(image=strip(grid)) for grid in samples]
     columns = ([cell.row for cell in column if cell.row] for column in zip(*table.rows, strict=True))
     title = [part for part in table.title.split(" · ") if not part.startswith(("dataset ", "seed"))]  # as the byline
     table = replace(table, title=" · ".join(title))
-    return Overview(table, _labels(table), strips, [scale(column) for column in columns])
+    return Overview(table, _labels(table), strips, [scale(column) for column in columns], looks)
+
+
+def _on_page(colour: str) -> str:
+    """Return the colour of a figure on a page, where black is the colour of texts."""
+    return "currentColor" if colour == drawing.BLACK else colour
 
 
 def _labels(table: Table) -> list[str]:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import resources
 from typing import TYPE_CHECKING
 
-from jembench import __version__, drawing
+from jembench import __version__
 from jembench.catalog.spec import slug
 from jembench.report.formats import Document, table_csv
 from jembench.report.latex import latex
@@ -55,7 +55,6 @@ def render(page: Page, refresh: int | None = None) -> str:
         refresh=refresh,
         version=__version__,
         unique=_unique(),
-        colours=["currentColor" if colour == drawing.BLACK else colour for colour in drawing.COLOURS],
     )
 
 

@@ -55,7 +55,9 @@ def drift(title: str, arrays: Arrays) -> Drawing:
         axes.axvline(trained, color=drawing.BLACK, linewidth=drawing.HAIR, linestyle=":", label="steps in training")
         low, high = np.concatenate(drawn).min(), np.concatenate(drawn).max()
         margin = 0.06 * (high - low)
-        axes.set(xscale="log", xlabel="steps", ylabel=unit, title=name, ylim=(low - margin, high + margin))
+        axes.set(
+            xscale="log", xlabel="steps", ylabel=unit, title=drawing.above(name, 2), ylim=(low - margin, high + margin)
+        )
         axes.xaxis.set_minor_locator(NullLocator())
         axes.set_xticks(places, texts)
     for axes, start in zip(panels[4:], starts, strict=True):

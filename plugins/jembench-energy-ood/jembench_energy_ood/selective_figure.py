@@ -29,7 +29,7 @@ def curves(results: Sequence[Result]) -> Drawing:
     for index, result in enumerate(results):
         wrong = ~result.arrays["correct"].astype(bool)
         found, best = curve(ranks_of(result.arrays["score"]), wrong), best_curve(wrong)
-        style = {**drawing.line(index), "marker": ""}
+        style = {**drawing.line(index, result.colour), "marker": ""}
         first = None if index else "errors withdrawn first"
         for axes, risk in zip(panels, _RISKS, strict=True):
             axes.plot(found.coverage, 100 * getattr(found, risk), label=result.model, **style)

@@ -49,10 +49,15 @@ def curves(results: Sequence[Result]) -> Drawing:
         severities, model = [severity for severity, _ in points], _line(group[0])
         for axes, label in zip(panels, points[0][1], strict=False):  # there is no AUROC with an adaptation
             values = [found[label] for _, found in points]
-            style = {**drawing.line(index), "elinewidth": 0.8, "label": model, "yerr": error_bars(values)}
+            style = {
+                **drawing.line(index, group[0].colour),
+                "elinewidth": 0.8,
+                "label": model,
+                "yerr": error_bars(values),
+            }
             axes.errorbar(severities, [value.value for value in values], **style)
             unit = f", {values[0].unit}" if values[0].unit else ""
-            axes.set(xlabel="severity", ylabel=in_words(label) + unit, xticks=severities)
+            axes.set(xlabel="severity", ylabel=drawing.beside(in_words(label) + unit), xticks=severities)
             rows += [
                 {"model": model, "severity": severity, "label": label, **value._asdict()}
                 for severity, value in zip(severities, values, strict=True)

@@ -383,12 +383,23 @@ def test_accuracy_stands_against_the_hours_of_the_same_training_on_one_machine(c
     ]
 
 
-def test_a_training_of_one_logged_window_has_a_point():
-    trainings = [("jem", 0, [{"iteration": 20, "attempt": 0, "energy_data": 1.5}])]
-    drawing_of = training.curves("title", "energy", {"energy_data": "data"}, trainings, {"jem": "#000000"})
+@pytest.mark.parametrize(
+    ("energies", "points"), [([1.5], [True]), ([1.5, np.nan, 2.0, 3.0], [True, False, False, False])]
+)
+def test_a_window_without_finite_neighbours_has_a_point(energies, points):
+    history = [{"iteration": number, "attempt": 0, "energy_data": value} for number, value in enumerate(energies)]
+    drawing_of = training.curves("title", "energy", {"energy_data": "data"}, [("jem", 0, history)], {"jem": "#000000"})
     (line,) = [line for line in drawing_of.figure.axes[0].lines if len(line.get_xdata())]
-    assert line.get_xydata().tolist() == [[20, 1.5]]
+    assert line.get_xydata()[:, 0].tolist() == list(range(len(energies)))
     assert line.get_marker() == "o"
+    assert line.get_markevery() == points
+
+
+def test_a_quantity_that_is_never_finite_has_no_figure(cell, tmp_path):
+    (tmp_path / "history.csv").write_text("iteration,attempt,energy_data,loss\n20,0,nan,1.5\n40,0,inf,2.5\n")
+    place = SimpleNamespace(history=lambda fit: tmp_path / "history.csv")
+    planned = training.curves_of([cell("accuracy").fit], place, pytest.fail)
+    assert [one.stem for one in planned] == ["training-loss-digits-jem-s0"]
 
 
 def test_no_end_of_an_interval_in_a_figure_is_minus_zero():

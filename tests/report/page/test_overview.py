@@ -11,10 +11,12 @@ import pytest
 import torch
 from PIL import Image
 
+from jembench import drawing
 from jembench.api.results import Results
 from jembench.data import grid
 from jembench.interfaces import Value
 from jembench.report.layout import Report
+from jembench.report.page import content
 from jembench.report.page.overview import _LETTER, Scale, byline, overview, scale, strip
 from jembench.report.page.pictures import Picture
 from jembench.report.rows import Row
@@ -51,6 +53,13 @@ def test_the_page_marks_the_best_values_and_has_a_dot_for_each(cell, tmp_path):
     assert text.count("<strong>") == 2
     assert text.count("<circle") == 2
     assert "Bold: better than the runner-up" in text
+
+
+def test_a_model_has_the_colour_of_figures_in_the_overview(cell, tmp_path):
+    report = Report([cell("baseline", "nll", nll=VALUE), cell("jem", accuracy=VALUE)])
+    page = content.collect(report, Store(tmp_path), "", ())
+    assert page.overview.labels == ["jem"]
+    assert page.overview.colours == [drawing.VERMILLION]  # the baseline, which it has no row for, is the first model
 
 
 def rows(*values, half=0.0):
