@@ -1,6 +1,7 @@
 """Names in a store. A name is a text for people and, at its end, the id that the file is found by."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -8,6 +9,30 @@ from jembench.errors import StoreError
 
 PARTS = ("fits", "cells", "arrays", "readings", "features", "figures")
 """The folders of a store that hold results."""
+
+
+NESTED = ("fits", "readings", "features")
+"""The parts with folders of their own."""
+
+
+def check_links(root: Path) -> None:
+    """Check that no folder of a store is a link that leads out of it, where files would be written.
+
+    Raises:
+        StoreError: if one is.
+    """
+    home = os.path.realpath(root)
+    folders = [str(root / name) for name in (*PARTS, "works", "leases")]
+    for part in NESTED:
+        with suppress(OSError), os.scandir(root / part) as entries:  # whoever reads the part says what is wrong
+            folders += [entry.path for entry in entries if entry.is_symlink()]
+    for folder in filter(os.path.islink, folders):
+        target = os.path.realpath(folder)
+        if os.path.commonpath([home, target]) != home:
+            raise StoreError(
+                f"{folder} leads out of the store, to {target}, where files would be written. Move that folder into "
+                "the store in place of the link, or make the whole store a link."
+            )
 
 
 class AnyCell(Protocol):

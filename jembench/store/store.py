@@ -29,7 +29,7 @@ from jembench.files import write_atomically
 from jembench.store import arrays as array_files
 from jembench.store import fits, lease, outcome, records
 from jembench.store.fits import FitRecord
-from jembench.store.layout import PARTS, AnyCell, id_of, listed
+from jembench.store.layout import PARTS, AnyCell, check_links, id_of, listed
 from jembench.store.lease import Held
 from jembench.store.outcome import Cell, FitKey
 from jembench.store.works import WorkFiles
@@ -55,7 +55,7 @@ class Store:
     """Access to one store.
 
     Raises:
-        StoreError: if the folder is a file, or cannot be written when something is written.
+        StoreError: if it is a file, has links that lead out of it, or cannot be written when something is written.
     """
 
     def __init__(self, root: Path) -> None:
@@ -66,6 +66,7 @@ class Store:
             raise StoreError(f"{str(root)[:80]!r} is no path of a store: {reason}.") from error
         if is_file:
             raise StoreError(f"The store {root} is a file, not a folder. Choose another place with --store.")
+        check_links(root)
         self.root = root
         self.features = root / "features"  # networks made by us, and features of images
         self.leases = root / LEASES

@@ -1,34 +1,16 @@
 """Files that somebody else made: none of them chooses what code runs."""
 
-import dataclasses
 import json
 import random
 import sys
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from hostile import CANARY, write_cells, write_import
 
-from jembench.experiment import recipe as recipes
-from jembench.interfaces import Value
 from jembench.store import records
-from jembench.store.fits import FitRecord
-from jembench.store.outcome import Cell, FitKey, Outcome
-from jembench.store.store import Store
 
-CANARY = """
-from pathlib import Path
-
-MARK = Path(__file__).parent / "CANARY"
-MARK.write_text("imported")
-
-def build(*context, command: str = ""):
-    MARK.write_text("called")
-
-def __getattr__(name):
-    return build
-"""
 CODE = ["canary:build", "canary.deep:build", "canary:build.x", "os:system"]
 FORMS = [
     "{}",
@@ -71,31 +53,6 @@ def told(jembench, canary):
         return done
 
     return told
-
-
-def write_import(model, sampler="sgld"):
-    """The record of a fit that was imported under the name ``shared``."""
-    recipe = dataclasses.asdict(recipes.load("pretrained", ["source=0123456789ab"]))
-    recipe["overrides"] = (*recipe["overrides"], f"chains.sampler={sampler}")
-    key = FitKey(model=model, dataset="digits", recipe="pretrained", seed=0, id="f0")
-    about = {"imported": {"name": "shared"}}
-    record = FitRecord(key, "imported", "", recipe, 0, None, 0.0, [], [], about)
-    Store(Path("runs")).write_fit(record)
-
-
-def write_cells(store, **hostile):
-    """The accuracy of two models, and what a hostile metric would be; texts of the caller in other fields."""
-    metrics = ["accuracy", *([hostile.pop("metric")] if "metric" in hostile else [])]
-    for model, accuracy in (("jem", 97.0), ("baseline", 96.0)):
-        for metric in metrics:
-            fields = {"model": model, "dataset": "digits", "recipe": "digits", "seed": 0, **hostile}
-            fit = FitKey(**fields, id=f"f{model}")
-            value = Value(accuracy, accuracy - 1, accuracy + 1, 100, "%", "higher")
-            outcome = Outcome(status="ok", protocol="accuracy", values={"accuracy": value})
-            cell = Cell(
-                id=f"c{model}{len(metric)}", fit=fit, metric=metric, outcome=outcome, provenance={"limit": None}
-            )
-            Store(Path(store)).write_cell(cell, {"correct": np.arange(100) < accuracy})
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "accuracy,{}"])  # which is no spec
