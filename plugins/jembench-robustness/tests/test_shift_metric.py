@@ -23,6 +23,7 @@ def evaluation():
     readings |= {("energy", name): torch.randn(SHIFTED, generator=rng).mul(4).round() for name in SETS}
     pictures = {name: torch.full((SHIFTED, 1, 4, 4), place, dtype=torch.uint8) for place, name in enumerate(SETS)}
     energies = torch.randn(TEST, generator=rng).mul(4).round()
+    readings["logits", "test"] = torch.randn(TEST, CLASSES, generator=rng)
     return FakeEvaluation(test_energies=energies, sets=pictures, set_labels=labels, readings=readings)
 
 
