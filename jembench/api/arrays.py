@@ -70,8 +70,32 @@ def of_arrays(arrays: Mapping[Any, Any]) -> LazyDataset:
 
 
 def _kept(spec: DataSpec, splits: Mapping[SplitName, Split], truth: Any = None) -> LazyDataset:
+    _remark_on_images(spec, splits)
     train_size, test_size = (len(splits[name].images) for name in _NAMES)
     return LazyDataset(spec, splits.__getitem__, train_size=train_size, test_size=test_size, truth=truth)
+
+
+def _remark_on_images(spec: DataSpec, splits: Mapping[SplitName, Split]) -> None:
+    """Remark on test images that are among the training images, and on images that are almost black."""
+    train, test = (splits[name].images.numpy() for name in _NAMES)
+    known = {hash(image.tobytes()) for image in train}
+    copies = sum(hash(image.tobytes()) in known for image in test)
+    if copies:
+        text = (
+            f"{copies:,} of {len(test):,} test images of {spec.name} are also among its training "
+            "images, so that accuracy and densities look better than they are."
+        )
+        warnings.warn(text, Remark, stacklevel=2)
+    if 0 < train.max() <= _DARK:
+        text = (
+            f"The images of {spec.name} have levels up to {train.max()} of 255, and are almost black. "
+            f"If {train.max()} is their white, write images * {255 // train.max()}."
+        )
+        warnings.warn(text, Remark, stacklevel=2)
+
+
+_DARK = 16
+"""The largest level of images that are almost black, such as scikit-learn's digits of 17 levels."""
 
 
 def _split(images: Array, labels: Array | None) -> Split:
@@ -125,7 +149,8 @@ def _array(what: str, values: Any) -> Array:
     except Exception as error:
         raise SpecError(
             f"{what} are given as {type(values).__name__}, which is no array ({error_text(error)}). All "
-            "images must have one size; resize them first."
+            "images must have one size; resize them first. Of pairs of an image and a label, make two "
+            f"arrays. {ADVICE}"
         ) from error
     if np.ma.is_masked(values):
         raise SpecError(f"{what} are a masked array with masked values. Fill or remove these first.")
@@ -171,6 +196,8 @@ def _remedy(array: Array) -> str:
     """Return how images of another type become uint8; "" if it is not known."""
     import numpy as np
 
+    if array.ndim == 1:
+        return " Give a pair (images, labels) in this order."
     if array.ndim == 2:
         return " Give each its shape: images.reshape(-1, C, H, W)."
     if array.dtype.kind == "b":
@@ -184,11 +211,11 @@ def _remedy(array: Array) -> str:
         return " Of 16 bits, write (images // 257).astype(np.uint8)."
     if low >= 0 and high <= 1 and array.dtype.kind == "f":
         return " Of floats in [0, 1], write (255 * images).round().astype(np.uint8)."
-    if low >= 0 and high <= 255:
+    if low >= 0 and _DARK < high <= 255:
         return " Write images.round().astype(np.uint8)."
     if low >= -1 and high <= 1:
         return " Of floats in [-1, 1], write (127.5 * (images + 1)).round().astype(np.uint8)."
-    return f" They go from {low:g} to {high:g}: undo their normalisation first."
+    return f" They go from {low:g} to {high:g}: undo their normalisation first, so that 255 is white."
 
 
 def _labels(name: str, values: Any, count: int) -> Array:

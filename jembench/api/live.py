@@ -50,7 +50,11 @@ def model_spec(model: object) -> str:
     kept = _copy(model)
 
     def factory(data: DataSpec) -> nn.Module:
-        return copy.deepcopy(kept)
+        made = copy.deepcopy(kept)
+        for weight in made.parameters():
+            if not weight.is_leaf:  # of a copy of a script, which PyTorch computes from the original
+                weight.detach_().requires_grad_()
+        return made
 
     digest, unknown = object_digest((kept, _global_hooks()))
     if unknown:
@@ -69,9 +73,10 @@ def _copy(model: nn.Module) -> nn.Module:
     """Return a copy of a module, without torch.compile's wrapper.
 
     Raises:
-        SpecError: if it cannot be copied, or the copy has the same weights in memory.
+        SpecError: if it cannot be copied, the copy has the same weights in memory, or weights have no values.
     """
     from torch import Tensor
+    from torch.nn.parameter import is_lazy
 
     if type(model).__module__.startswith("torch._dynamo"):
         model = model.get_submodule("_orig_mod")
@@ -81,6 +86,12 @@ def _copy(model: nn.Module) -> nn.Module:
             if isinstance(value, Tensor) and not value.is_leaf:  # an output, which PyTorch does not copy
                 memo[id(value)] = value.detach().clone()
     name = type(model).__name__
+    if any(is_lazy(tensor) or tensor.is_meta for tensor in _tensors(model)):
+        raise SpecError(
+            f"The model {name} has weights without values, as those of LazyLinear before its first "
+            "images, or those on the device meta. Call it once with images, and train it or load its "
+            "weights."
+        )
     try:
         kept: nn.Module = copy.deepcopy(model, memo)
     except Exception as error:

@@ -76,7 +76,7 @@ def run(
         suite: the name of a suite, a TOML file or a :class:`jembench.experiment.suite.Suite`.
         models: replace the suite's own: specs or modules (``torch.nn.Module``), one or several, or a mapping of
             display names to these (``{"Mine": net}``). A module that is no :class:`jembench.interfaces.Trainable` is
-            measured without training.
+            measured without training, on float images in [-1, 1].
         metrics: specs that replace those of the suite and its grids.
         datasets: replace the suite's own: specs, dataset objects (:class:`jembench.interfaces.Dataset`) or arrays
             ``{"train": (images, labels), "test": (images, labels)}``, one or several.

@@ -13,7 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from jembench.interfaces import DataSpec
-from jembench.models.energies import logits_function
+from jembench.models.energies import gradient, logits_function
 from jembench.models.execution import frozen, mode
 
 Images = Float[Tensor, "N C H W"]
@@ -46,5 +46,5 @@ def gradient_of(loss: Callable[[Tensor], tuple[Tensor, Tensor]], x: Images) -> t
     with torch.enable_grad():
         x = x.detach().requires_grad_()
         value, rows = loss(x)
-        (gradient,) = torch.autograd.grad(value, x)
-    return gradient, rows.detach()
+        slope = gradient(value, x)
+    return slope, rows.detach()

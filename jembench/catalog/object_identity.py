@@ -2,7 +2,8 @@
 
 Attributes, tensors and containers count by their values, and functions by their byte code, their closures and the
 globals that they name. Installed classes and functions have a version and count by their names. Values that cannot be
-compared, such as open files, are reported by their places. Files and environment variables that code reads are unknown.
+compared, such as open files, are reported by their places. Files that code reads are unknown, and environment variables
+whose names the code computes.
 """
 
 import copy
@@ -12,6 +13,7 @@ import functools
 import hashlib
 import importlib
 import io
+import os
 import re
 import sys
 import types
@@ -112,7 +114,7 @@ class _Walk:
         """Add an object that was not added before, by its type."""
         match value:
             case types.ModuleType():
-                self.note("module", value.__name__)
+                self._global(value, [], place)
             case type():
                 self._class(value, place)
             case types.FunctionType():
@@ -188,15 +190,17 @@ class _Walk:
                 content = cell.cell_contents
             except ValueError:  # it is not filled yet
                 content = None
-            self.add(content, place)
+            self._global(content, _words(function.__code__), place)
         if not _has_version(function.__globals__.get("__name__")):
             self._globals(function, place)
 
     def _globals(self, function: types.FunctionType, place: str) -> None:
-        """Add the globals that a function names, and the modules that it imports."""
+        """Add the globals and environment variables that a function names, and the modules that it imports."""
         instructions = list(_instructions(function.__code__))
         names = {each.argval for each in instructions if each.opname in _LOADS}
-        words = sorted({each.argval for each in instructions if isinstance(each.argval, str)})
+        words = _words(function.__code__)
+        if {"environ", "getenv"} & {*words}:
+            self.note([(word, os.environ[word]) for word in words if word in os.environ])
         for name in sorted(names):
             if name in function.__globals__:
                 self.note(name)
@@ -337,6 +341,11 @@ def _instructions(code: types.CodeType) -> Iterator[dis.Instruction]:
     for constant in code.co_consts:
         if isinstance(constant, types.CodeType):
             yield from _instructions(constant)
+
+
+def _words(code: types.CodeType) -> list[str]:
+    """Return the names and texts in the instructions of a function and of the functions within it."""
+    return sorted({each.argval for each in _instructions(code) if isinstance(each.argval, str)})
 
 
 @functools.lru_cache(maxsize=10_000)

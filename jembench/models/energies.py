@@ -164,6 +164,23 @@ def energy_function(model: Any) -> Callable[..., Tensor]:
     return energy
 
 
+def gradient(value: Tensor, x: Tensor, *, graph: bool = False) -> Tensor:
+    """Return the gradient with respect to x, summed over values; ``graph`` keeps its graph.
+
+    Raises:
+        PluginError: if the values were not computed from x by differentiable operations.
+    """
+    found = None
+    if value.requires_grad:
+        (found,) = torch.autograd.grad(value.sum(), x, create_graph=graph, allow_unused=True)
+    if found is None:
+        raise PluginError(
+            "The outputs of the model have no gradient with respect to the images. Compute them by "
+            "PyTorch alone, without torch.no_grad() and detach()."
+        )
+    return found
+
+
 def grad_energy(model: Any, execution: Execution = PLAIN, given_up: list[str] | None = None) -> GradEnergy:
     """Return the function (x, y) -> (E, dE/dx) of a model, which leaves the gradients of its parameters unchanged.
 
@@ -191,7 +208,7 @@ def grad_energy(model: Any, execution: Execution = PLAIN, given_up: list[str] | 
         with torch.enable_grad(), torch.autocast(x.device.type, enabled=False):
             x = x.detach().requires_grad_()
             value = energy(x, y)
-            (grad,) = torch.autograd.grad(value.sum(), x)
+            grad = gradient(value, x)
         return value.detach(), grad
 
     return evaluate

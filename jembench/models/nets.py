@@ -128,9 +128,12 @@ def check_net(path: str, net: nn.Module, data: DataSpec) -> None:
         with torch.no_grad(), mode(net, train=False):
             output = logits_in(net(images))
     except Exception as error:
+        advice = "It is called with the DataSpec: take the image size from data.shape."
+        if any(parameter.dtype == torch.float64 for parameter in net.parameters()):
+            advice = "It has weights in float64: call its method float(), or convert the images."
         raise PluginError(
             f"The net {path} fails on two float32 images of {data.name}, shape {tuple(images.shape)}: "
-            f"{error_text(error)}. It is called with the DataSpec: take the image size from data.shape."
+            f"{error_text(error)}. {advice}"
         ) from error
     shape = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
     if shape != expected:

@@ -17,7 +17,7 @@ from jembench.data.pixels import Bounds, content_hash, noise_to_model, to_float
 from jembench.interfaces import DataSpec, GradEnergy, Quantity
 from jembench.limits import Limit
 from jembench.models.capabilities import require_gradients
-from jembench.models.energies import LogitModel, energy_function, logits_function, marginal_energy
+from jembench.models.energies import LogitModel, energy_function, gradient, logits_function, marginal_energy
 from jembench.models.execution import frozen, mode
 
 Done = TypeVar("Done")
@@ -155,8 +155,7 @@ def one_pass(
             logits = readings["logits"] if energy_follows_from_logits(model) else None
             readings["energy"] = energy_function(model)(x) if logits is None else marginal_energy(logits)
         if "grad-norm" in wanted:
-            (grad,) = torch.autograd.grad(readings["energy"].sum(), x, create_graph=graph)
-            readings["grad-norm"] = grad.flatten(1).norm(dim=1)
+            readings["grad-norm"] = gradient(readings["energy"], x, graph=graph).flatten(1).norm(dim=1)
     return {name: each if graph else each.detach() for name, each in readings.items() if name in wanted}
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from jembench.catalog.validation import printable_data
-from jembench.errors import CheckpointError
+from jembench.errors import CheckpointError, StoreError
 from jembench.files import open_regular, read_bytes, write_atomically
 from jembench.store.layout import id_of
 
@@ -62,7 +62,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], 
         placed: True to add the place of the file to the record, which readers compare.
 
     Raises:
-        StoreError: if the file cannot be written; the previous file is kept.
+        StoreError: if the file cannot be written, or a tensor is quantised; the previous file is kept.
     """
     from safetensors.torch import save
 
@@ -71,6 +71,11 @@ def write(path: Path, tensors: Mapping[str, Tensor], record: Mapping[str, Any], 
     apart: dict[str, Tensor] = {}
     taken: set[int] = set()
     for key, value in tensors.items():
+        if value.is_quantized:
+            kind = str(value.dtype).removeprefix("torch.")
+            raise StoreError(
+                f"The tensor {key} is {kind}, which cannot be stored. Give the network before its quantisation."
+            )
         own = value.detach().cpu().contiguous()
         memory = own.untyped_storage().data_ptr()
         apart[key] = own.clone() if memory in taken else own  # the format has no tied weights

@@ -16,6 +16,7 @@ from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.experiment.plan import plan_again
 from jembench.interfaces import DataSpec, Split
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* are also among its training:jembench.errors.Remark")
 TINY = str(Path(__file__).parents[1] / "zoo" / "tiny.toml")
 RUN = {"datasets": "zoo_of_tests:data", "recipe": TINY, "progress": False}
 MODELS = ["zoo_of_tests:jem", "zoo_of_tests:classifier"]

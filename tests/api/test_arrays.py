@@ -16,6 +16,7 @@ from jembench.errors import Remark, SpecError
 from jembench.experiment.recipe import default
 from jembench.interfaces import DataSpec, Split
 
+pytestmark = pytest.mark.filterwarnings("ignore:.* are also among its training:jembench.errors.Remark")
 IMAGES = np.random.default_rng(0).integers(0, 256, (12, 2, 5), dtype=np.uint8)
 LABELS = np.arange(12) % 3
 
@@ -92,6 +93,10 @@ REFUSED = {
     "normalised": (IMAGES / 40 - 2, LABELS, "undo their normalisation"),
     "16 bits": (IMAGES.astype("u2") * 257, LABELS, "images // 257"),
     "16 bits, other order": (IMAGES.astype(">u2") * 257, LABELS, "images // 257"),
+    "floats to 16": (IMAGES // 16 * 1.0, LABELS, "so that 255 is white"),
+    "floats above 1 by resizing": (IMAGES / 200, LABELS, "so that 255 is white"),
+    "labels first": (LABELS, IMAGES, "in this order"),
+    "pairs": ([(IMAGES[0], 0), (IMAGES[1], 1), (IMAGES[2], 2)], LABELS, "make two arrays"),
     "long": (IMAGES.astype(int), LABELS, r"images.round\(\).astype\(np.uint8\)"),
     "black and white": (IMAGES > 99, LABELS, "black and white"),
     "nan": (np.full(IMAGES.shape, np.nan), LABELS, "NaN"),
@@ -185,4 +190,20 @@ def test_the_number_of_images_chooses_the_recipe():
 def test_no_form_gives_a_warning_but_names():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        dataset_spec(both(frozen(), LABELS[::-1]))
+        dataset_spec({"train": (frozen(), LABELS[::-1]), "test": (255 - IMAGES, LABELS)})
+
+
+def test_test_images_among_the_training_images_are_counted():
+    others = {
+        "train": (IMAGES, LABELS),
+        "test": (np.concatenate([255 - IMAGES, IMAGES[:2]]), LABELS[[*range(12), 0, 1]]),
+    }
+    with pytest.warns(Remark, match="2 of 14 test images of arrays are also among its training images"):
+        of_arrays(others)
+
+
+@pytest.mark.parametrize(("most", "factor"), [(1, 255), (16, 15)])
+def test_images_that_are_almost_black_are_noticed(most, factor):
+    images = IMAGES % (most + 1)
+    with pytest.warns(Remark, match=rf"levels up to {most} of 255, .* images \* {factor}\."):
+        of_arrays({"train": (images, LABELS), "test": (most - images, LABELS)})

@@ -14,7 +14,9 @@ from torch.nn import functional as F
 import jembench as jb
 from jembench.api.live import model_spec
 from jembench.catalog import registry
-from jembench.errors import Remark, SpecError
+from jembench.errors import PluginError, Remark, SpecError
+
+pytestmark = pytest.mark.filterwarnings("ignore:.* are also among its training:jembench.errors.Remark")
 
 
 class Divided(nn.Module):
@@ -117,6 +119,23 @@ class Sharing(nn.Linear):
 def test_what_is_no_model_is_refused(model, message):
     with pytest.raises(SpecError, match=message):
         model_spec(model)
+
+
+@pytest.mark.parametrize("net", [nn.LazyLinear(3), nn.Linear(4, 3, device="meta")], ids=["lazy", "meta"])
+def test_weights_without_values_are_refused(net):
+    with pytest.raises(SpecError, match="has weights without values"):
+        model_spec(net)
+
+
+def test_weights_in_float64_are_refused(loss):
+    with pytest.raises(PluginError, match="It has weights in float64"):
+        loss(nn.Sequential(nn.Flatten(), nn.Linear(16, 3).double()))
+
+
+@pytest.mark.parametrize("make", [torch.jit.script, lambda net: torch.jit.trace(net, torch.zeros(2, 1, 4, 4))])
+@pytest.mark.filterwarnings("ignore:.*torch.jit.:FutureWarning", "ignore:.*torch.jit.:DeprecationWarning")
+def test_scripts_are_measured(make, loss):
+    loss(make(nn.Sequential(nn.Flatten(), nn.Linear(16, 3))))
 
 
 def test_outputs_that_a_forward_pass_kept_do_not_prevent_a_copy():

@@ -70,7 +70,7 @@ FUNCTIONS = {
     AUROC: {"inside": NAMES, "outside": NAMES, "resamples": OBJECTS | EMPTY},
 }
 images = np.arange(160, dtype=np.uint8).reshape(10, 4, 4)
-DATA = {"train": (images, np.arange(10) % 2), "test": (images, np.arange(10) % 2)}
+DATA = {"train": (images, np.arange(10) % 2), "test": (255 - images, np.arange(10) % 2)}
 NET = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(16, 2))
 BASES = {
     jb.run: {"suite": "hybrid", "models": NET, "datasets": DATA, "metrics": "accuracy"},

@@ -6,6 +6,7 @@ import enum
 import functools
 import gc
 import math
+import os
 import random
 import subprocess
 import sys
@@ -231,6 +232,24 @@ def test_a_closure_and_a_helper_module_count(tmp_path, monkeypatch):
     monkeypatch.setattr("own_helper.T", 2)
     assert identity(names["use"]) != before
     del sys.modules["own_helper"]
+
+
+def test_a_module_in_a_closure_and_an_environment_variable_count(monkeypatch):
+    module = types.ModuleType("of_a_notebook")
+    module.factor = 1
+
+    def act(x):
+        return x * module.factor * float(os.environ["OWN_FACTOR"])
+
+    monkeypatch.setenv("OWN_FACTOR", "1")
+    before = identity(act)
+    module.factor = 2
+    assert identity(act) != before
+    module.factor = 1
+    monkeypatch.setenv("OTHER_FACTOR", "2")
+    assert identity(act) == before
+    monkeypatch.setenv("OWN_FACTOR", "2")
+    assert identity(act) != before
 
 
 def test_a_class_that_is_defined_anew(monkeypatch):

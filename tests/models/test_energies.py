@@ -113,3 +113,11 @@ def test_a_joint_energy_alone_gives_logits_and_the_marginal():
 def test_an_energy_of_another_shape_is_refused():
     with pytest.raises(PluginError, match=r"Column\.energy returns \(3, 1\) for 3 images; .* by squeeze\(1\)"):
         energy_function(Column())(torch.zeros(3, 1, 2, 2))
+
+
+@pytest.mark.parametrize("detached", [torch.no_grad()(Marginal().energy), lambda x: Marginal().energy(x.detach())])
+def test_energies_without_a_gradient_are_refused(detached):
+    model = Marginal()
+    model.energy = detached
+    with pytest.raises(PluginError, match="no gradient with respect to the images"):
+        grad_energy(model)(torch.ones(2, 1, 2, 2), None)

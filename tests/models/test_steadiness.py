@@ -44,6 +44,7 @@ UNSTEADY = {
     "statistics of the batch": (lambda f: (f - f.mean(0)) / f.std(0), BATCH),
     "attention over the batch": (_attention, BATCH),
     "the first image": (lambda f: f - 0.5 * f[:1], BATCH),
+    "a small part of the mean of the batch": (lambda f: f - 0.1 * f.mean(), BATCH),
     "the size of the batch": (lambda f: f / len(f), BATCH),
     "the place in the batch": (lambda f: f + 0.1 * torch.arange(len(f))[:, None], BATCH),
     "huge energies": (lambda f: 1e4 + 30 * (f - f[:1]), BATCH),

@@ -8,7 +8,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from jembench.errors import CheckpointError
+from jembench.errors import CheckpointError, StoreError
 from jembench.store import tensors
 
 VALUES = {"b.weight": torch.arange(6.0).reshape(2, 3), "a": torch.tensor([1, 2]), "half": torch.ones(3).bfloat16()}
@@ -121,3 +121,10 @@ def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
         for read in (tensors.check, tensors.read_seal):
             with pytest.raises(CheckpointError, match=f"{tmp_path / name} (cannot be read|is damaged)"):
                 read(tmp_path / name)
+
+
+@pytest.mark.filterwarnings("ignore:.*quantized tensor creation:UserWarning")
+def test_quantised_tensors_are_refused(path):
+    values = torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8)
+    with pytest.raises(StoreError, match="w is qint8"):
+        tensors.write(path, {"w": values}, {})
