@@ -163,6 +163,12 @@ def _preview(plan: Plan, store: Store, how: RunOptions, format: str) -> int:
             f"{sum(len(fit.to_do) for fit in fits)} metrics to be computed. `jembench estimate MODEL` estimates the "
             "time of a training."
         )
+        if any(fit.passes for fit in fits):
+            say(
+                "The passes of attacks are images x restarts x steps (or queries) x chains x "
+                "(steps of refinement + 1), for one size of the change. A search of the smallest size "
+                "tries several; attacks that end early make fewer."
+            )
         if any(fit.seconds for fit in fits):
             say("The times of attacks are of one process. Attacks that end early take less.")
     outlook.refuse_missing(skip_missing=how.skip_missing)
@@ -184,6 +190,8 @@ def _measuring(fit: FitPreview) -> str:
         for metric, reason in reasons.items():
             groups.setdefault((state, f" ({reason})"), []).append(metric)
     rows = [f"{state}: {_counted(metrics)}{reason}" for (state, reason), metrics in groups.items() if metrics]
+    if fit.passes:
+        rows.append(f"attacks: {sum(fit.passes.values()):,} network passes")
     return "\n".join([*rows, *(f"about {duration(seconds)}: {metric}" for metric, seconds in fit.seconds.items())])
 
 

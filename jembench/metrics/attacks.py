@@ -233,6 +233,16 @@ class Attack(Metric):
         """The attack that a dry run times in place of this one, and the ratio of their costs."""
         return self, 1.0
 
+    @property
+    def passes_each(self) -> int:
+        """The network passes of a prediction: one, or n (k + 1) for n chains of k steps."""
+        return self.spent.eot * (self.refine + 1) if self.is_random else 1
+
+    @property
+    def passes(self) -> int:
+        """The network passes at one size of the change, of which a search tries several; 0: not known."""
+        return 0
+
     def attacked_model(self, evaluation: Evaluation, purpose: str) -> Target:
         """Return the target of an attack, with independent random numbers for each purpose.
 

@@ -34,6 +34,11 @@ class DecisionAttack(Attack):
         """The parts of the protocol."""
         return {**super().protocol_options, "queries": self.spent.queries}
 
+    @property
+    def passes(self) -> int:
+        """The network passes of all queries."""
+        return self.spent.images * self.spent.queries * self.passes_each
+
     def find(self, evaluation: Evaluation, shard: Shard, target: Target) -> Found:
         """Attack from starts among all test images in a seeded order."""
         import torch

@@ -57,6 +57,11 @@ class Distal(Attack):
         """The parts of the protocol."""
         return {**self.model_options, "target": self.target, "steps": self.steps, "threshold": self.threshold}
 
+    @property
+    def passes(self) -> int:
+        """The network passes of all ascents."""
+        return self.images * self.steps * self.passes_each
+
     def check(self, planned: Planned) -> None:
         """Check that the dataset has the classes."""
         classes_of(planned.spec, self.target)

@@ -61,6 +61,11 @@ class PGD(attacks.GradientAttack):
         if self.eps:
             check_eps(self.eps, self.norm, planned.spec.dimensions)
 
+    @property
+    def passes(self) -> int:
+        """The network passes at one size of the change."""
+        return self.spent.images * self.spent.restarts * self.spent.steps * self.passes_each
+
     def find(self, evaluation: Evaluation, shard: attacks.Shard, target: Target) -> attacks.Found:
         """Attack within eps, or search the smallest eps."""
         from jembench.attacks import pgd
@@ -117,6 +122,11 @@ class Transfer(attacks.GradientAttack):
     def protocol_options(self) -> dict[str, Scalar]:
         """The parts of the protocol."""
         return {**super().protocol_options, "tolerance": self.spent.tolerance}
+
+    @property
+    def passes(self) -> int:
+        """The network passes of the attack that makes the images, at one size of the change."""
+        return self.source.passes
 
     def attack(self, evaluation: Evaluation) -> attacks.Attacked:
         """Classify the images of the attack on the unrefined model by the refined one.

@@ -160,6 +160,7 @@ class FitPreview(NamedTuple):
     not_applicable: dict[str, str]  # metric -> why
     missing: dict[str, str]  # metric or dataset -> what is missing, with the remedy
     seconds: dict[str, float]  # attack on a trained model -> its estimated time in one process
+    passes: dict[str, int]  # attack -> network passes at one size of the change
 
 
 def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPreview], Outlook]:
@@ -177,7 +178,7 @@ def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPre
     for fit in plan.fits:
         ready = outlook.fits.get(fit.key.id)
         trained = fit.is_pretrained or store.is_trained(fit.key)
-        row = FitPreview(*fit.key.names, fit.seed, trained, ready.iterations if ready else None, [], [], {}, {}, {})
+        row = FitPreview(*fit.key.names, fit.seed, trained, ready.iterations if ready else None, [], [], {}, {}, {}, {})
         for cell in plan.cells_of(fit):
             metric, outcome = str(cell.metric), settled.get(cell.id)
             if outcome and outcome.status == "ok":
@@ -188,7 +189,10 @@ def preview(plan: Plan, store: Store, device: torch.device) -> tuple[list[FitPre
                 (row.not_applicable if isinstance(reason, NotApplicable) else row.missing)[metric] = str(reason)
             else:
                 row.to_do.append(metric)
-                if ready and store.is_trained(fit.key) and isinstance(attack := cell.metric.make(), Attack):
+                attack = cell.metric.make() if ready else None
+                if isinstance(attack, Attack) and attack.passes:
+                    row.passes[metric] = attack.passes
+                if ready and store.is_trained(fit.key) and isinstance(attack, Attack):
                     bank = FeatureBank(ready.dataset, store, device)
                     work = FitWork(fit=fit, bank=bank, store=store, report=lambda event: None)
                     with devices.threads_for(ready.dataset.spec, device), suppress(Exception):  # its outcome says why

@@ -146,3 +146,25 @@ def test_the_remedy_for_a_temperature_fits_the_dataset(jembench, nothing_downloa
     told = jembench(*arguments).out
     assert f"--set data.validation={images}, or a recipe that does" in told
     assert "to do: ece:scaling=temperature" in jembench(*arguments, "--set", f"data.validation={images}").out
+
+
+PASSES = {
+    "pgd:refine=10": 300 * 44_000,  # 20 restarts of 40 steps, 5 chains of 10 steps and a prediction
+    "pgd:norm=l2": 300 * 20 * 40,
+    "pgd:budget=quick,eot=10,norm=l2,smooth=0.25": 25 * 2 * 10 * 10,
+    "boundary:budget=quick,refine=1": 25 * 1_000 * 2,
+    "transfer:budget=quick,refine=1": 25 * 2 * 10,  # made against the model without chains
+    "distal": 100 * 200,
+}
+
+
+def test_network_passes_of_attacks_are_known_before_the_training(run):
+    what = {"models": "zoo_of_tests:jem,zoo_of_tests:classifier", "metrics": ",".join(["accuracy", *PASSES])}
+    jem, classifier = json.loads(run("--dry-run", "--format", "json", **what).out)
+    assert jem["passes"] == PASSES
+    unrefined = {metric: passes for metric, passes in PASSES.items() if "refine" not in metric}
+    assert classifier["passes"] == unrefined
+    out = " ".join(run("--dry-run", **what).out.split())
+    assert f"attacks: {sum(PASSES.values()):,} network passes" in out
+    assert f"attacks: {sum(unrefined.values()):,} network passes" in out
+    assert "images x restarts x steps" in out

@@ -131,6 +131,11 @@ class AutoAttack(attacks.Attack):
         )
         return pgd, STEPS[self.chosen] / 40
 
+    @property
+    def passes(self) -> int:
+        """The network passes within eps."""
+        return self.spent.images * STEPS[self.chosen] * self.passes_each
+
     def check(self, planned: Planned) -> None:
         """Check that eps is not larger than the largest distance of two images, and that the attacks are defined.
 
