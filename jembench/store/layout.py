@@ -11,7 +11,7 @@ PARTS = ("fits", "cells", "arrays", "readings", "features", "figures")
 """The folders of a store that hold results."""
 
 
-NESTED = ("fits", "readings", "features")
+NESTED = ("fits", "readings", "features", "works")
 """The parts with folders of their own."""
 
 

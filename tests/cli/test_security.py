@@ -91,11 +91,12 @@ def test_a_store(stranger):
 LINKS = ["fits", "cells", "arrays", "readings", "features", "works", "leases", "figures", "fits/a-0123456789"]
 
 
-@pytest.mark.parametrize("link", [*LINKS, "readings/0123456789", "features/of-images"])
+@pytest.mark.parametrize("link", [*LINKS, "readings/0123456789", "features/of-images", "works/slurm"])
 def test_a_store_with_links(stranger, zoo_of_tests, link):
     write_cells("runs")
     Path("runs/features").mkdir()
     Path("runs/readings").mkdir()
+    Path("runs/works").mkdir()
     write_import("jem")
     if Path("runs", link).exists():
         Path("runs", link).rename("moved")
