@@ -63,7 +63,7 @@ def test_commands_of_one_model_and_the_report_find_an_import_by_its_name(jembenc
     (folder,) = Path("runs/fits").iterdir()
     assert jembench("train", "jem-authors").out == f"{folder}\n"
     assert jembench("sample", "jem-authors").code == 0
-    assert open_store().load("jem-authors").folder == folder.absolute()
+    assert open_store().load("jem-authors").folder == folder
     both, recipe = "jem-authors,baseline:net=small-2", ("--recipe", zoo_of_tests / "tiny.toml", "--set", "epochs=0.1")
     jembench("run", "hybrid", "--models", both, "--metrics", "accuracy", "--limit", "40", *recipe)
     for models in ("jem-authors", both):
@@ -156,7 +156,7 @@ def test_a_fit_that_was_not_imported_is_never_trained(extra, jembench, published
     jembench("import", "jem", "DIGITS_MODEL.pt", "--name", "jem-authors")
     done = jembench("run", "hybrid", "--models", "jem-authors", "--metrics", "accuracy", *extra)
     assert (done.code, done.out) == (2, "")
-    assert f"The store {Path('runs').absolute()} has no imported jem-authors" in done.err
+    assert "The store runs has no imported jem-authors" in done.err
     assert len(list(Path("runs/fits").iterdir())) == 1
 
 

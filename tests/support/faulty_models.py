@@ -238,10 +238,10 @@ class IdleInItsPhase(Idle):
         return {"second": Phase([self.idle], self.training_loss)}
 
 
-class NumpyLoss(EnergyAlone):
+class UnseededLoss(EnergyAlone):
     def training_loss(self, batch, negatives):
         loss = super().training_loss(batch, negatives)
-        return loss._replace(total=loss.total + 1e-6 * float(np.random.rand()))  # noqa: NPY002
+        return loss._replace(total=loss.total + 1e-6 * np.random.default_rng().random())
 
 
 class TakesXForLabelled(Contrastive):

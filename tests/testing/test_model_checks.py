@@ -45,7 +45,7 @@ FAULTS = [
     ("energies-of-the-loss", "PushesDataUp", "mean E(data) - mean E(samples)"),
     ("every-parameter-is-trained", "Idle", "No gradient reaches idle"),
     ("every-parameter-is-trained", "IdleInItsPhase", "No gradient reaches idle"),
-    ("loss-by-seed", "NumpyLoss", "global generator of numpy"),
+    ("loss-by-seed", "UnseededLoss", "under the same seed"),
     ("labels-belong-to-x-labelled", "TakesXForLabelled", "use logits(batch.x_labelled)"),
     ("training-lowers-the-loss", "Ascends", "check its sign"),
     ("fitted-by-generator", "FitsByChance", "fit draws from or seeds the global generator of torch"),

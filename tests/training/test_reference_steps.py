@@ -27,7 +27,7 @@ RATE = 0.1
 EPS = 1e-5
 
 COMMON = ["batch_size=6", "log_every=8", "checkpoint_every=8", f"schedule.warmup_iterations={WARM_UP}"]
-COMMON += ["data.validation=0", "compute.precision=float32"]
+COMMON += ["data.validation=0", "data.flip=true", "compute.precision=float32"]
 SGD = ["optimizer.name=sgd", "optimizer.learning_rate=0.1", "optimizer.momentum=0.9", "optimizer.weight_decay=4e-4"]
 RECIPES = {
     "jem": ("paper", ["epochs=1", "model.norm=batch", *SGD, "chains.sampler=pcd:steps=2,buffer=30"]),

@@ -81,9 +81,9 @@ def every_parameter_is_trained(subject: ModelSubject) -> None:
 
 @promise("models")
 def loss_by_seed(subject: ModelSubject) -> None:
-    """Random numbers in training_loss, as for dropout, come from torch alone: equal seeds give equal losses.
+    """Random numbers in training_loss come from seeded generators: equal seeds give equal losses.
 
-    Draw noise from torch's generator, or from one that the model's state determines.
+    Draw noise from the global generators of torch, Python or NumPy, or from one that the model's state determines.
     """
     first = subject.trained
     second = subject.build().train()

@@ -68,7 +68,7 @@ class DensityError(Metric):
 
     def compute(self, evaluation: Evaluation) -> Measurement:
         """Measure the model; sums over all cells have no interval."""
-        measured = super().compute(evaluation)
+        measured = self.measurement(evaluation, self.arrays(evaluation))
         return dataclasses.replace(measured, values={**_of_cells(measured.arrays), **measured.values})
 
     def estimates(self, arrays: Arrays) -> dict[str, Estimate]:

@@ -208,7 +208,7 @@ def test_a_gradient_that_overflows_is_reported_and_not_ranked():
     with torch.no_grad():
         model.flow.q0[0].log_scale.fill_(-30.0)  # dE/dx is about exp(60), whose square is beyond float32
     assert model.log_prob(draw()).isfinite().all()
-    with pytest.raises(Diverged, match="grad-norm of 5 of 5 images of test are not finite"):
+    with pytest.raises(Diverged, match="The gradient norms of 5 of 5 test images are not finite"):
         OutOfDistribution(set="uniform", score="grad-norm").compute(evaluation_of(model))
 
 
