@@ -27,7 +27,7 @@ def test_what_other_units_read_is_copied_where_it_is_not_yet(tmp_path):
     (root / files[0]).parent.mkdir(parents=True)
     (root / files[0]).write_bytes(b"is there")
     executor.copy_caches(left, root)
-    assert len(files) == 4 + 2
+    assert len(files) == 4 + 3
     assert (root / files[0]).read_bytes() == b"is there"
     assert all((root / name).read_bytes() == (left / name).read_bytes() for name in files[1:])
-    assert len([path for path in root.rglob("*") if path.is_file()]) == 6
+    assert len([path for path in root.rglob("*") if path.is_file()]) == 7
