@@ -36,7 +36,7 @@ def path_of(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError as error:
         user = Path(text).parts[0]
-        raise SpecError(f"In the path {text!r}, {user} is nobody's home folder here. Write the whole path.") from error
+        raise SpecError(f"In the path {text!r}, the home folder {user} is not known. Write the whole path.") from error
 
 
 def cannot_write(path: Path, error: OSError, option: str = "--store") -> StoreError:

@@ -37,7 +37,7 @@ LONGEST = 300
 
 
 class Told(NamedTuple):
-    """What a command did."""
+    """The outcome of a command."""
 
     code: int
     out: str

@@ -156,7 +156,7 @@ class Resolved:
 
     @property
     def _advice(self) -> str:
-        """What to write for a user's own class whose first argument is not the description of the images; "": it is."""
+        """The function to write around a class without a DataSpec argument; "" for any other."""
         is_own = not self.component.distribution or self.component.distribution.endswith(".py")
         if not (is_own and self.component.kind == "models" and inspect.isclass(self.factory)):
             return ""

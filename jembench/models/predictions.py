@@ -114,7 +114,12 @@ def in_parts(
     """
     size = batch(device, shape, copies)
     parts = [slice(start, min(start + size, count)) for start in range(0, max(1, count), size)]
-    return [work(part) for part in progress.track(parts, "", "images", lambda part: part.stop - part.start)]
+    results = []
+    with progress.phase("", count, "images") as shown:  # which ends where the work fails
+        for part in parts:
+            results.append(work(part))
+            shown.done = min(part.stop, count)
+    return results
 
 
 def batched(grad_energy: GradEnergy, data: DataSpec) -> GradEnergy:

@@ -95,7 +95,7 @@ class _Run:
 
     @property
     def has_chains(self) -> bool:
-        """Whether chains draw the samples of the loss, if it has any."""
+        """True if chains draw the samples of the loss."""
         return self.trainer.sampler is not None
 
     def send(self, kind: EventKind, values: Mapping[str, float | str], done: int | None = None, text: str = "") -> None:

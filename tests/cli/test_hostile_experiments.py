@@ -1,5 +1,6 @@
 """Experiment files of strangers: they run no shell, open no address and write nowhere but below the current folder."""
 
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from jembench.catalog import discovery
 from jembench.experiment import suite as suites
 from jembench.interfaces import API
+
+NEEDS_RAY = pytest.mark.skipif(not find_spec("jembench_ray"), reason="jembench-ray is not installed")
 
 FILE = """
 title = "Mine"
@@ -78,7 +81,7 @@ def dry_run(jembench):
         ("executor", 'slurm:gpus=0,setup="touch marked"', "setup"),
         ("executor", "slurm:partition=gpu", "partition"),
         ("executor", "jembench-slurm/slurm:gpus=1,time=1h", "time"),
-        ("executor", "ray:address=10.0.0.1:6379", "address"),
+        pytest.param("executor", "ray:address=10.0.0.1:6379", "address", marks=NEEDS_RAY),
         ("executor", "pigeons:home=x", "home"),
         ("executor", "pigeons:letter=x", "letter"),
         ("executor", "pigeons:flock=2,away=1", "away"),

@@ -1,6 +1,7 @@
 """The table of SECURITY.md, row by row: what a file from somebody else can cause, and what it cannot."""
 
 import dataclasses
+import importlib.util
 import json
 import re
 import socket
@@ -175,7 +176,8 @@ def test_weights(stranger):
     torch.save({"net": Trap()}, "theirs/pytorch_model.bin")
     done = stranger("run", "hybrid", "--models", "hf:./theirs", "--metrics", "accuracy", "--limit", "5")
     assert done.code == 2
-    assert "contains custom code" in done.err
+    is_installed = importlib.util.find_spec("transformers") is not None
+    assert ("contains custom code" if is_installed else "transformers is not installed") in done.err
 
 
 @row("a unit of work in a shared store")

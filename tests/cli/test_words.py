@@ -1,4 +1,4 @@
-"""What the command says to a newcomer whose words are nearly right."""
+"""Answers to command lines that are nearly right."""
 
 import csv
 import sys
@@ -82,7 +82,7 @@ def test_a_class_that_takes_no_description_is_told_how_to_write_one(told, name, 
     ],
 )
 def test_the_home_folder_of_an_unknown_user(told, arguments):
-    assert "~nosuchuser is nobody's home folder here. Write the whole path." in told("run", "hybrid", *arguments)
+    assert "the home folder ~nosuchuser is not known. Write the whole path." in told("run", "hybrid", *arguments)
 
 
 @pytest.mark.parametrize(

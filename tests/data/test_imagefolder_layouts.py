@@ -34,7 +34,7 @@ def make(root: Path, *places: str) -> Path:
 
 
 def remarks(root: Path) -> list[str]:
-    """What is said while both splits are read."""
+    """Return the notes that reading both splits gives."""
     dataset = imagefolder(root=str(root))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

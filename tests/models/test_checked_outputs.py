@@ -1,4 +1,4 @@
-"""What a network may hand back, on every path that reads it."""
+"""Outputs of networks, on every path that reads them."""
 
 import types
 

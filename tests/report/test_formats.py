@@ -8,6 +8,7 @@ import pytest
 
 from jembench.catalog import discovery
 from jembench.errors import SpecError, Unavailable
+from jembench.experiment.names import NO_NAMES
 from jembench.interfaces import Value
 from jembench.report.figures import planning
 from jembench.report.formats import csv_text, render, table_csv, to_parquet
@@ -30,7 +31,8 @@ def test_a_third_party_s_figure_is_found_by_its_metric(cell, monkeypatch):
     bars = discovery.Component("figures", "confidence", "", "", "jembench_example", "bars")
     monkeypatch.setattr(discovery, "components", lambda kind: [bars])
     store = SimpleNamespace(read_arrays=lambda cell: {})
-    (planned,) = planning.of_metrics([cell(metric="confidence", confidence=Value(90, 89, 91, 9))], store, pytest.fail)
+    cells = [cell(metric="confidence", confidence=Value(90, 89, 91, 9))]
+    (planned,) = planning.of_metrics(cells, store, pytest.fail, NO_NAMES, {})
     assert planned.stem == "confidence"
     assert planned.draw().rows == [{"model": "jem", "confidence": 90}]
 

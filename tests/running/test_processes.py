@@ -2,6 +2,7 @@ import os
 import subprocess
 import sys
 from contextlib import nullcontext
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -92,7 +93,7 @@ def test_a_training_waits_for_another_process_and_says_so(plan, store, monkeypat
         said.append(progress.now().text)
         others.__exit__(None, None, None)
 
-    monkeypatch.setattr(caches.time, "sleep", sleep)
+    monkeypatch.setattr(caches, "time", SimpleNamespace(sleep=sleep))  # other threads sleep as well
     others.__enter__()
     with session.open_fit(fit, store, RunOptions("cpu"), lambda: nullcontext(recorder)):
         pass

@@ -351,7 +351,7 @@ def test_a_gradient_that_overflows_is_reported_and_not_ranked():
         seed=0,
         bank=FeatureBank(Noise(), Store(Path()), CPU),
     ).evaluation()
-    with pytest.raises(Diverged, match="grad-norm of 5 of 5 images of test are not finite"):
+    with pytest.raises(Diverged, match="The gradient norms of 5 of 5 test images are not finite"):
         OutOfDistribution(set="uniform", score="grad-norm").compute(evaluation)
 
 

@@ -30,7 +30,9 @@ def measured(metric, evaluation):
 def evaluation():
     """Return an evaluation on grey images, which no bound of a pixel's range stops."""
     images, labels = grey(60, 110, 146)
-    return FakeEvaluation(sets={"test": images}, labels=labels, model=Linear(), spec=DATA)
+    model = Linear()
+    logits = model.logits(to_float(images, DATA.bounds)).detach()
+    return FakeEvaluation(sets={"test": images}, labels=labels, model=model, spec=DATA, test_logits=logits)
 
 
 @pytest.mark.parametrize("norm", ["linf", "l2"])

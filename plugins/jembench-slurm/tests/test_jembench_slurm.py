@@ -102,7 +102,8 @@ def record(name, how="done"):
     ("options", "message"),
     [
         ("gpus=-1", "gpus of slurm is -1; it must be at least 0"),
-        ('partition="gpu\\n#SBATCH --uid=0"', "partition of slurm is 'gpu\\n#SBATCH --uid=0'; it must be the name of"),
+        ('partition="gpu\\n#SBATCH --uid=0"', "the value of partition holds a control character"),
+        ('partition="gpu --uid=0"', "partition of slurm is 'gpu --uid=0'; it must be the name of"),
         ("array=0", "array of slurm is 0; it must be at least 1"),
         ("retries=-1", "retries of slurm is -1"),
         ("memory=lots", "memory of slurm is 'lots'; it must be a whole number with a unit, such as 32G"),

@@ -112,7 +112,7 @@ def saved(folder, family, settings, names=("apple", "leaf", "zebra")):
 
 
 def shown(model, images, data):
-    """What the network of a model is given, its parts in the library's units."""
+    """Return the images that the network of a model gets, in the library's units."""
     seen = []
     with model.net.register_forward_pre_hook(lambda _, given: seen.append(given[0])):
         logits(model, images, data)
