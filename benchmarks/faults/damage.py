@@ -1,4 +1,4 @@
-"""Damaged files of a store: each outcome is the undamaged store's number, or damage that is seen.
+"""Damaged files of a store, and a check that no command prints another number.
 
     python benchmarks/faults/damage.py --files 100 --seed 0
 
@@ -70,7 +70,7 @@ def tell(command: str, store: Path) -> Told:
 
 
 def numbers(told: Told) -> dict[str, Any]:
-    """Return the numbers of a report or a run in JSON, by what they are of."""
+    """Return the numbers in the JSON of a report or a run."""
     if not told.out.lstrip().startswith("{"):
         return {}
     found = {}
@@ -121,7 +121,7 @@ def folder(path: Path, other: Path, rng: random.Random) -> None:
 
 
 def link(path: Path, other: Path, rng: random.Random) -> None:
-    """Put a link to nothing, or to another file of the kind, in its place."""
+    """Replace the file by a link to nothing or to its like."""
     path.unlink()
     path.symlink_to(rng.choice([path.with_name("nothing"), other.absolute()]))
 
@@ -138,7 +138,7 @@ def remove(path: Path, other: Path, rng: random.Random) -> None:
 
 
 def version(path: Path, other: Path, rng: random.Random) -> None:
-    """Write the file as of another version, with a valid digest where it is a record."""
+    """Change the version of the file; the digest of a record stays valid."""
     schema = rng.choice([0, 1, 99])
     if path.suffix == ".json":
         records.write(path, {**records.read(path).data, "schema": schema})
@@ -162,7 +162,7 @@ def kind_of(path: Path, store: Path) -> str:
 
 
 def judge(told: Told, expected: dict[str, Any], *, may_lack: bool) -> str:
-    """Return what is wrong with the numbers that a command printed; "" if nothing is.
+    """Return the fault in the numbers that a command printed; "" for none.
 
     ``may_lack``: a cell was removed, which leaves a store that never had this result.
     """
@@ -181,7 +181,7 @@ def judge(told: Told, expected: dict[str, Any], *, may_lack: bool) -> str:
 @click.option("--seed", default=0, show_default=True)
 @click.option("--only", type=int, help="The one damage of this number.")
 def main(files: int, seed: int, only: int | None) -> None:
-    """Damage files of a store one by one, and print a table of what came of it."""
+    """Damage files of a store one by one, and print a table of outcomes."""
     os.environ["OMP_NUM_THREADS"] = "1"
     place = Path(tempfile.mkdtemp(prefix="damage-"))
     try:

@@ -33,7 +33,7 @@ LARGEST = 2 * GIB
 
 
 def outside(place: Path) -> dict[str, Any]:
-    """Return what a command must leave as it is: the files beside its stores, and one in the folder of temporaries."""
+    """Return the state of the files that a command must not change."""
     kept = {}
     for path in sorted(place.rglob("*")):
         part = path.relative_to(place).parts[0]
@@ -66,7 +66,7 @@ def faults(told: Told, before: Any, place: Path, expected: dict[str, Any], memor
 @click.option("--seed", default=0, show_default=True)
 @click.option("--only", default="", help="Those whose name has this text.")
 def main(seed: int, only: str) -> None:
-    """Give hostile files to the commands that read them, and print a table of what came of it."""
+    """Give hostile files to the commands that read them, and print a table."""
     os.environ["OMP_NUM_THREADS"] = "1"
     warnings.filterwarnings("ignore", "Duplicate name")
     home = Path(tempfile.mkdtemp(prefix="hostile-"))

@@ -1,4 +1,4 @@
-"""What a stranger puts into a store: code that leaves a mark when it is imported, and records that name it."""
+"""Hostile contents of a store: code that leaves a mark when imported, and records that name it."""
 
 import dataclasses
 from pathlib import Path
