@@ -52,11 +52,12 @@ def checked(function: Function) -> Function:
     @functools.wraps(function)
     def call(*positional: Any, **named: Any) -> Any:
         bound = signature.bind(*positional, **named)
-        for name in bound.arguments.keys() & VALUES.keys():
-            hint = VALUES[name]
+        for name, given in bound.arguments.items():
+            if (hint := VALUES.get(name)) is None:
+                continue
             if signature.parameters[name].default is None:
                 hint = hint | None
-            bound.arguments[name] = check_value(bound.arguments[name], hint, name)
+            bound.arguments[name] = check_value(given, hint, name)
         return function(*bound.args, **bound.kwargs)
 
     return cast("Function", call)

@@ -49,7 +49,7 @@ OF_RUNS = {
     "progress": OBJECTS | EMPTY | HUGE | {"none": None},
 }
 OF_RUN = {"suite": NAMES, "metrics": NAMES, "sampler": NAMES, "reference": OBJECTS, "skip_missing": OBJECTS | HUGE}
-OF_TRAIN = {"recipe", "settings", "store", "device", "max_hours", "progress"}
+OF_TRAIN = ("recipe", "settings", "store", "device", "max_hours", "progress")  # in order: names of tests
 ECE, AUROC = map(inspect.unwrap, (jb.metrics.ece, jb.metrics.auroc))  # without the type checker of the tests
 FUNCTIONS = {
     jb.run: OF_RUNS | OF_RUN,
