@@ -89,7 +89,7 @@ class Refined(nn.Module):
         """Take one step with chains after ``taken`` steps; with ``differentiable``, a gradient towards x is kept."""
 
         def total(at: Tensor) -> tuple[Tensor, Tensor]:
-            energies = energy_function(self.model)(at)
+            energies = energy_function(self.model, of_chains=True)(at)
             return energies.sum(), energies
 
         def gradient(at: Tensor, _: Tensor | None) -> tuple[Tensor, Tensor]:

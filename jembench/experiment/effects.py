@@ -25,6 +25,7 @@ def check(recipe: Recipe) -> None:
         "schedule.decay_epochs": (schedule.decay == 1, "the factor is 1. Set schedule.decay too"),
         "data.stratified": (not data.validation, "no image is held out. Set data.validation too"),
         "data.epoch": (data.shared, "both terms have the same batch. Set data.shared=false too"),
+        "data.outlier_batch": (not data.outliers, "no outliers are drawn. Set data.outliers too"),
     }
     _refuse(recipe, inert)
 

@@ -75,6 +75,8 @@ class FitPlan:
         """Everything that determines the fit, except the seed, in JSON types."""
         recipe = self.recipe.identity
         recipe["chains"]["sampler"] = self.sampler.identity if self.sampler else None
+        if self.recipe.data.outliers:
+            recipe["data"]["outliers"] = registry.resolve("starts", self.recipe.data.outliers).identity
         if codes := registry.codes(self.recipe.components):
             recipe["code"] = codes
         return {

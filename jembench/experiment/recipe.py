@@ -45,6 +45,7 @@ class Optimizer:
     sharpness: NotNegative = 0.0  # rho of sharpness-aware minimisation, 0: none
     adaptive: bool = True  # the neighbourhood is relative to each weight (ASAM)
     average: Decay = 0.0  # decay of the moving average of the weights, which is the model; 0: no average
+    clip: NotNegative = 0.0  # largest norm of the gradient of all weights of a step; 0: any
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,6 +100,8 @@ class TrainingData:
     labelled_batch: Count = 0  # size of the p(y|x) batch; 0: batch_size
     shared: bool = False  # train both terms on the p(y|x) batch; batch_size is then the number of chains
     epoch: Literal["marginal", "labelled"] = "marginal"  # one pass over the images of p(x), or of p(y|x)
+    outliers: str = ""  # spec of the start that draws outliers, for models whose loss needs them
+    outlier_batch: Count = 0  # number of outliers an iteration; 0: batch_size
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -185,6 +188,7 @@ class Recipe:
             "optimizers": self.optimizer.name,
             "schedules": self.schedule.name,
             "augmentations": self.data.augmentation,
+            "starts": self.data.outliers,
             "metrics": self.selection.metric,
         }
         return [discovery.find(kind, spec.parse(text).name) for kind, text in named.items() if text]
@@ -199,10 +203,14 @@ class Recipe:
     def identity(self) -> dict[str, Any]:
         """All settings that determine the trained model; of the guard, only the ladder in the mode ``repair``.
 
-        ``start_from`` is left out where training starts from random weights, ``selection`` where it is by accuracy.
+        ``start_from`` is left out where training starts from random weights, ``selection`` where it is by accuracy,
+        and settings that are off, of outliers and of clipped gradients, so that ids remain.
         """
         ladder = self.guard.ladder if self.guard.mode == "repair" else ()
         settings = self.settings | {"guard": {"ladder": ladder}}
+        for table, name in (("optimizer", "clip"), ("data", "outliers"), ("data", "outlier_batch")):
+            if not settings[table][name]:
+                del settings[table][name]
         absent = {"start_from": "", "selection": dataclasses.asdict(Selection())}
         return {key: value for key, value in settings.items() if key not in absent or value != absent[key]}
 

@@ -86,6 +86,7 @@ class Batch(NamedTuple):
     y_labelled: Tensor  #: int64 (B,)
     logits: Tensor | None = None  #: (B, K) of x, with gradients, if x passed through the network before the chains
     iteration: Tensor | None = None  #: (): the number of this training's iterations before this one, on the device
+    outliers: Tensor | None = None  #: (O, C, H, W): images outside of the data, for a loss that needs them
 
     def ramp(self, iterations: int) -> Tensor | float:
         """Return the factor, 0 to 1, of a weight that rises linearly from 0 over the first iterations of a training.
@@ -138,6 +139,12 @@ class Trainable(Protocol):
     Torch's global generators are seeded before each iteration, so that dropout is reproducible. A loss also draws its
     noise from them (``torch.rand_like``): a loss that makes a ``torch.Generator`` cannot be compiled. Use
     ``jembench.parts.densities.FirstBatch`` for an initialisation by the first batch.
+
+    A model whose loss needs the outliers of the recipe (``data.outliers``) sets the attribute
+    ``needs_outliers: bool`` to True.
+
+    A model whose chains follow another energy than its ``energy`` has the method ``chain_energy``, which is called in
+    the same way.
 
     A model whose samples in training are not its own, such as outliers, sets the attribute ``generates: bool`` to
     False. It is then not said to generate images.

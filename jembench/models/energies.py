@@ -143,15 +143,18 @@ def logits_function(model: Any, classes: int) -> Callable[[Tensor], Tensor]:
     return lambda x: checked(model.logits(x.clone()), x, model.logits, classes)
 
 
-def energy_function(model: Any) -> Callable[..., Tensor]:
+def energy_function(model: Any, *, of_chains: bool = False) -> Callable[..., Tensor]:
     """Return the function from x, and labels y if given, to E(x) or E(x, y), (B,) in float32 or float64.
+
+    With ``of_chains`` it is the energy that the model's chains follow: ``chain_energy``, if the model has one.
 
     The model's method is ``energy(x)``, ``energy(x, y=None)``, or ``log_prob`` in either form, with E = -log p. It is
     called with a copy of x, which a network may change in place. The function raises NotApplicable for labels that it
     does not take, and PluginError for a result of another shape or type.
     """
-    is_density = isinstance(model, Density)
-    method = model.log_prob if is_density else model.energy
+    own = getattr(model, "chain_energy", None) if of_chains else None
+    is_density = own is None and isinstance(model, Density)
+    method = own or (model.log_prob if is_density else model.energy)
     takes_labels = accepts(method, 2)
 
     def energy(x: Tensor, y: Tensor | None = None) -> Tensor:
@@ -181,7 +184,13 @@ def gradient(value: Tensor, x: Tensor, *, graph: bool = False) -> Tensor:
     return found
 
 
-def grad_energy(model: Any, execution: Execution = PLAIN, given_up: list[str] | None = None) -> GradEnergy:
+def grad_energy(
+    model: Any,
+    execution: Execution = PLAIN,
+    given_up: list[str] | None = None,
+    *,
+    of_chains: bool = False,
+) -> GradEnergy:
     """Return the function (x, y) -> (E, dE/dx) of a model, which leaves the gradients of its parameters unchanged.
 
     E is float32, or float64 if the model's is; dE/dx has the type of x. Gradients of the parameters are not computed,
@@ -193,8 +202,9 @@ def grad_energy(model: Any, execution: Execution = PLAIN, given_up: list[str] | 
         model: has an energy or a normalised density.
         execution: the precision, and whether the function is compiled.
         given_up: a list to which the reason is appended when compilation fails.
+        of_chains: see :func:`energy_function`.
     """
-    of_model = energy_function(model)
+    of_model = energy_function(model, of_chains=of_chains)
 
     def energy_of_images(x: Tensor, y: Tensor | None) -> Tensor:
         with autocast(execution.precision, x.device):

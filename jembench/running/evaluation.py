@@ -174,7 +174,8 @@ class TrainedFit:
             generator = self.generator(name, self.device)
             y = torch.arange(n, device=self.device) % data.num_classes if conditional else None
             state = sampler.start(n, y, generator=generator)
-            end = chain.run(sampler, state, predictions.batched(grad_energy(self.model), data), generator, steps)
+            gradient = predictions.batched(grad_energy(self.model, of_chains=True), data)
+            end = chain.run(sampler, state, gradient, generator, steps)
             images, labels, *_ = self._as_samples(end, name)
             return {"images": images} | ({} if labels is None else {"labels": labels})
 
@@ -284,7 +285,7 @@ class FitAccess:
         def refine() -> dict[str, Tensor]:
             generator = fit.generator(f"refined:steps={steps}", fit.device)
             begin = predictions.noisy(pixels, noise, bounds) if noise else to_float(pixels, bounds)
-            gradient = predictions.batched(grad_energy(fit.model), self.spec)
+            gradient = predictions.batched(grad_energy(fit.model, of_chains=True), self.spec)
             end = chain.run(sampler, ChainState(begin.to(fit.device)), gradient, generator, steps)
             return {"energy": gradient(end.x, None)[0].cpu()}
 

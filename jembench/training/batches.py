@@ -17,7 +17,7 @@ from jembench.data.holdout import draw_labelled
 from jembench.data.pixels import add_noise, noise_to_model, to_float
 from jembench.errors import CheckpointError, JembenchError, SpecError
 from jembench.experiment.recipe import Recipe
-from jembench.interfaces import Batch, DataSpec, Split
+from jembench.interfaces import Batch, DataSpec, Split, Start
 
 
 class IndexStream:
@@ -85,16 +85,27 @@ class Batches:
         recipe: how to train.
         seed: the random seed of the training.
         device: where the images lie.
+        outliers: True to draw the recipe's outliers too.
 
     Attributes:
         per_epoch: the number of whole batches in an epoch, a pass over the images of p(x) unless the recipe says
             otherwise.
 
     Raises:
-        SpecError: if there are no labels, or the augmentation does not suit the images.
+        SpecError: if there are no labels, the augmentation does not suit the images, or the recipe names no outliers
+            although they are to be drawn.
     """
 
-    def __init__(self, train: Split, data: DataSpec, recipe: Recipe, *, seed: int, device: torch.device) -> None:
+    def __init__(
+        self,
+        train: Split,
+        data: DataSpec,
+        recipe: Recipe,
+        *,
+        seed: int,
+        device: torch.device,
+        outliers: bool = False,
+    ) -> None:
         if train.labels is None:
             raise SpecError(f"The dataset {data.name} has no labels, and training needs them.")
         self.root, self.device, self.bounds, self.options = seed, device, data.bounds, recipe.data
@@ -104,6 +115,9 @@ class Batches:
             known = draw_labelled(train.labels, recipe.data.labelled, seeds.generator(seed, "labels")).to(device)
             self.sources["labelled"] = images[known], labels[known]
         self.sizes = {"marginal": recipe.batch_size, "labelled": recipe.data.labelled_batch or recipe.batch_size}
+        self.outliers = _outliers(train, data, recipe) if outliers else None
+        if self.outliers:
+            self.sizes["outliers"] = recipe.data.outlier_batch or recipe.batch_size
         epoch = "labelled" if recipe.data.shared else recipe.data.epoch
         self.per_epoch = len(self.sources[epoch][0]) // self.sizes[epoch]
         named = recipe.data.augmentation
@@ -114,6 +128,7 @@ class Batches:
     def begin(self, again: str) -> None:
         """Start all random streams, with a seed that depends on the text ``again``."""
         self.generator = seeds.generator(self.root, f"images{again}", self.device)
+        self.outlier_generator = seeds.generator(self.root, f"outliers{again}", self.device)
         self.streams = {
             kind: IndexStream(len(images), self.sizes[kind], seeds.generator(self.root, f"order/{kind}{again}"))
             for kind, (images, _) in self.sources.items()
@@ -136,14 +151,18 @@ class Batches:
             drawn[kind] = add_noise(to_float(images, self.bounds), std, self.generator), labels
         x_labelled, y = drawn["labelled"]
         x, _ = drawn.get("marginal", drawn["labelled"])
-        return Batch(x, x_labelled, y)
+        outliers = None
+        if self.outliers:
+            outliers = self.outliers.draw(self.sizes["outliers"], None, self.outlier_generator)
+        return Batch(x, x_labelled, y, outliers=outliers)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state that the next batch depends on."""
-        return {
-            "streams": {name: stream.state_dict() for name, stream in self.streams.items()},
-            "generator": self.generator.get_state(),
-        }
+        generators = {"generator": self.generator}
+        if self.outliers:
+            generators["outlier_generator"] = self.outlier_generator
+        states = {name: generator.get_state() for name, generator in generators.items()}
+        return {"streams": {name: stream.state_dict() for name, stream in self.streams.items()}, **states}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore the state that :meth:`state_dict` returned.
@@ -154,3 +173,21 @@ class Batches:
         for name, stream in self.streams.items():
             stream.load_state_dict(state["streams"][name])
         self.generator.set_state(state["generator"].cpu())
+        if self.outliers:
+            self.outlier_generator.set_state(state["outlier_generator"].cpu())
+
+
+def _outliers(train: Split, data: DataSpec, recipe: Recipe) -> Start:
+    """Make the recipe's outliers and give them the training images.
+
+    Raises:
+        SpecError: if the recipe names none.
+    """
+    if not recipe.data.outliers:
+        raise SpecError(
+            f"The recipe {recipe.label} names no outliers, and the model is trained with them. Choose another recipe, "
+            "or name the start that draws them, see `jembench list starts`: --set data.outliers=uniform."
+        )
+    start: Start = registry.resolve("starts", recipe.data.outliers).make(data)
+    start.inform(train)
+    return start

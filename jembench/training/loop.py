@@ -67,7 +67,8 @@ class Trainer:
         self.device = device
         self.held = holdout(images, recipe.data.validation, stratified=recipe.data.stratified)
         train = self.held.train
-        self.batches = Batches(train, data, recipe, seed=seed, device=device)
+        outliers = getattr(model, "needs_outliers", False)
+        self.batches = Batches(train, data, recipe, seed=seed, device=device, outliers=outliers)
         self.iterations = effects.iterations(recipe, self.batches.per_epoch)
         self.sampler = make_sampler(model, data, recipe, train)
         self.schedule = recipe.schedule.make()
@@ -121,7 +122,7 @@ class Trainer:
             if self._pass_first:  # as the chains are: they write to running statistics that a plain pass would keep
                 self._pass_first = execution.compiled(self._pass_first, self.given_up, captured=False)
         if self.sampler:
-            self.grad_energy = grad_energy(self.model, self.execution, self.given_up)
+            self.grad_energy = grad_energy(self.model, self.execution, self.given_up, of_chains=True)
         self.graph = ChainGraph(self.model) if self.sampler and self.execution.captured else None
 
     @property
@@ -150,7 +151,8 @@ class Trainer:
     @cached_property
     def _loss_passes(self) -> int:
         """Passes of the losses of an iteration, all processes together; 0: unknown."""
-        sizes = [size // self.group.size for size in (*self.batches.sizes.values(), self.chain_count)]
+        sizes = {"outliers": 0, **self.batches.sizes, "samples": self.chain_count}
+        sizes = {name: size // self.group.size for name, size in sizes.items()}
         times = self.group.size * (2 if self.recipe.optimizer.sharpness else 1)
         self.model.zero_grad(set_to_none=True)  # as before the loss of an iteration, whose memory this one needs
         with execution.autocast(self.execution.precision, self.device):
@@ -225,6 +227,8 @@ class Trainer:
             adaptive = self.recipe.optimizer.adaptive
             with execution.unchanged_buffers(self.model), sam_perturbation(self.model, radius, adaptive=adaptive):
                 self._differentiate(phase, batch, negatives)
+        if clip := self.recipe.optimizer.clip:
+            torch.nn.utils.clip_grad_norm_(self.phases[phase].parameters, clip)
         self.optimizers[phase].step()
         return values
 
@@ -302,7 +306,7 @@ class Trainer:
             execution.mode(self.model, train=self.recipe.chains.mode == "train"),
             execution.autocast(self.execution.precision, self.device),
         ):
-            return energy_function(self.model)(state.x, state.y).float()
+            return energy_function(self.model, of_chains=True)(state.x, state.y).float()
 
     def adjust(self, adjustment: Adjustment) -> None:
         """Apply the remedies of the guard: longer chains, a lower learning rate or a penalty.

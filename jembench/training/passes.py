@@ -7,7 +7,7 @@ same images.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import Any
 
@@ -20,7 +20,7 @@ from jembench.models.execution import unchanged_buffers
 
 
 def of_losses(
-    model: Any, phases: Sequence[Phase], data: DataSpec, sizes: Sequence[int], device: torch.device, *, shared: bool
+    model: Any, phases: Sequence[Phase], data: DataSpec, sizes: Mapping[str, int], device: torch.device, *, shared: bool
 ) -> int:
     """Count the passes of one computation of all losses, at the first layer that has parameters of each phase.
 
@@ -30,16 +30,17 @@ def of_losses(
         model: after its first iteration, in which a network may initialise itself by its batch.
         phases: the turns of an iteration.
         data: the description of the images.
-        sizes: of the batches of p(x) and of labelled images, and the number of chains.
+        sizes: of the batches ``marginal`` and ``labelled``, and the numbers of ``outliers`` and of ``samples``.
         device: of the model.
         shared: both terms use the labelled images.
 
     Returns:
         the number; 0: the layer was not called, so that it is not known.
     """
-    x, x_labelled, samples = (torch.zeros(size, *data.shape, device=device) for size in sizes)
-    y, classes = (torch.zeros(len(images), dtype=torch.int64, device=device) for images in (x_labelled, samples))
-    batch = Batch(x_labelled if shared else x, x_labelled, y)
+    images = {name: torch.zeros(size, *data.shape, device=device) for name, size in sizes.items()}
+    x_labelled, samples = images["labelled"], images["samples"]
+    y, classes = (torch.zeros(len(each), dtype=torch.int64, device=device) for each in (x_labelled, samples))
+    batch = Batch(x_labelled if shared else images["marginal"], x_labelled, y, outliers=images["outliers"])
     seen: list[int] = []
     parts = list(model.modules())[1:]  # the model itself is not called
     own = {part: set(part.parameters(recurse=False)) for part in parts}

@@ -204,7 +204,7 @@ def test_a_file_that_is_not_there():
             'validation = 0\n[selection]\nmetric = "nll"\n',
             "In recipe mine, selection.metric is nll, and no images are held out to measure it on.",
         ),
-        ('"sgd"', '"lion"', "There is no optimizer named 'lion'. Known: adam, clipped-adam, sgd."),
+        ('"sgd"', '"lion"', "There is no optimizer named 'lion'. Known: adam, sgd."),
         (
             "[optimizer]",
             "[model]\nnorm = [3]\n[optimizer]",

@@ -39,6 +39,17 @@ class ToyClassifier(Toy):
     weights = Weights(cross_entropy=1)
 
 
+class ToyOutliers(ToyClassifier):
+    """A classifier whose loss also raises the energies of outliers."""
+
+    needs_outliers = True
+
+    def training_loss(self, batch, negatives):
+        loss = super().training_loss(batch, negatives)
+        outside = self.energy(batch.outliers).mean()
+        return loss._replace(total=loss.total - 0.1 * outside, parts={**loss.parts, "outside": outside.detach()})
+
+
 class ToyPhased(ToyClassifier):
     """A classifier, and a mean of the images that an optimiser of its own trains in each iteration."""
 
@@ -96,4 +107,10 @@ def make_trainer():
 
 @pytest.fixture
 def toy_models():
-    return {"jem": Toy, "factored": ToyFactored, "classifier": ToyClassifier, "phased": ToyPhased}
+    return {
+        "jem": Toy,
+        "factored": ToyFactored,
+        "classifier": ToyClassifier,
+        "outliers": ToyOutliers,
+        "phased": ToyPhased,
+    }

@@ -4,17 +4,20 @@ from torch import nn
 from torch.nn import functional as F
 
 from jembench.data.pixels import to_float
-from jembench.errors import CheckpointError, JembenchError
+from jembench.errors import CheckpointError, JembenchError, SpecError
 from jembench.experiment import recipe as recipes
 from jembench.interfaces import Loss, Split
 from jembench.training.guard import Adjustment
 from jembench.training.loop import Trainer
 from tests.training.conftest import DATA, linear
 
+OUTLIERS = {"data.outliers": '"mixture:starts=\\"uniform,permuted\\""', "data.outlier_batch": 5}
 
-@pytest.mark.parametrize("name", ["jem", "factored", "classifier"])
+
+@pytest.mark.parametrize("name", ["jem", "factored", "classifier", "outliers"])
 def test_a_loaded_state_goes_on_bit_for_bit_beside_its_origin(name, make_trainer, toy_models):
-    straight, resumed = (make_trainer(toy_models[name]) for _ in range(2))
+    settings = OUTLIERS if name == "outliers" else {}
+    straight, resumed = (make_trainer(toy_models[name], **settings) for _ in range(2))
     for _ in range(7):  # in the middle of an epoch of 9 iterations
         straight.iterate()
     resumed.load_state_dict(straight.state_dict())
@@ -23,6 +26,35 @@ def test_a_loaded_state_goes_on_bit_for_bit_beside_its_origin(name, make_trainer
         assert {k: float(v) for k, v in got.items()} == {k: float(v) for k, v in expected.items()}
     for name, value in straight.model.state_dict().items():
         assert torch.equal(value, resumed.model.state_dict()[name])
+
+
+def test_outliers_are_new_in_each_iteration_and_counted(make_trainer, toy_models):
+    trainer = make_trainer(toy_models["outliers"], **OUTLIERS)
+    first, second = trainer.batches.draw().outliers, trainer.batches.draw().outliers
+    assert first.shape == second.shape == (5, *DATA.shape)
+    assert not torch.equal(first, second)
+    trainer.iterate()
+    assert trainer.passes == 9 + 5
+    assert make_trainer(**OUTLIERS).batches.draw().outliers is None  # of a model whose loss needs none
+
+
+def test_a_loss_that_needs_outliers_asks_the_recipe_for_them(make_trainer, toy_models):
+    with pytest.raises(SpecError, match=r"names no outliers, .*--set data\.outliers=uniform"):
+        make_trainer(toy_models["outliers"])
+
+
+@pytest.mark.parametrize("sharpness", [0, 0.1])
+def test_a_clipped_step_is_one_on_the_gradient_scaled_in_common(sharpness, make_trainer, toy_models):
+    """Of SGD without momentum, whose step is the rate times the gradient of all weights."""
+    steps = {}
+    for clip in (0, 0.01, 1000):
+        settings = {"optimizer.name": "sgd", "optimizer.clip": clip, "optimizer.sharpness": sharpness}
+        trainer = make_trainer(toy_models["classifier"], **settings)
+        before = nn.utils.parameters_to_vector(trainer.model.parameters()).detach()
+        trainer.iterate()
+        steps[clip] = nn.utils.parameters_to_vector(trainer.model.parameters()).detach() - before
+    assert torch.equal(steps[1000], steps[0])
+    torch.testing.assert_close(steps[0.01], steps[0] * (0.01 * 0.01 / steps[0].norm()), rtol=1e-3, atol=1e-8)
 
 
 def test_a_training_keeps_the_precision_that_it_began_with(make_trainer):

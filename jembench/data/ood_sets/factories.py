@@ -116,6 +116,26 @@ def halves() -> OODSet:
     return Drawn(draw)
 
 
+def phases() -> OODSet:
+    """Test images with random Fourier phases: textures with the power spectrum of each image.
+
+    The phases of white noise, new for each image, are added to those of all its channels, so that colours stay
+    together (Prichard and Theiler, 1994). Levels are rounded, and clamped to 0..255.
+    """
+
+    def draw(test: Split, data: DataSpec) -> Tensor:
+        import torch
+
+        noise = torch.randn(len(test.images), 1, *data.shape[1:], generator=_generator("phases"))
+        turns = torch.fft.rfft2(noise).angle()
+        turns[:, :, 0, 0] = 0  # the mean colour remains
+        spectrum = torch.fft.rfft2(test.images.float()) * torch.polar(torch.ones_like(turns), turns)
+        images: Tensor = torch.fft.irfft2(spectrum, s=data.shape[1:])
+        return images.round().clamp(0, 255).byte()
+
+    return Drawn(draw)
+
+
 # --- random images, which every score should detect -------------------------------------------------------------------
 
 

@@ -177,7 +177,12 @@ class ModelSubject(Subject):
     @property
     def batch(self) -> Batch:
         """A training batch."""
-        return Batch(self.images("batch", BATCH), self.images("labelled batch", BATCH), self.labels(BATCH))
+        return Batch(
+            self.images("batch", BATCH),
+            self.images("labelled batch", BATCH),
+            self.labels(BATCH),
+            outliers=self.images("outliers", BATCH),
+        )
 
     def negatives(self, model: Any) -> Negatives | None:
         """Return the samples that the model's loss needs, if any."""

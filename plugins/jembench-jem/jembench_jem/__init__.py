@@ -7,16 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from jembench.plugin import Neutral, Range, built_from, network
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from torch import Tensor
     from torch.nn import Module
-    from torch.optim import Optimizer
 
     from jembench.interfaces import DataSpec
     from jembench.parts import PersistentChains
     from jembench_jem.heuristics import TamedJEM
     from jembench_jem.importer import AuthorsCheckpoint
+    from jembench_jem.joint_pass import JointPassJEM
     from jembench_jem.model import JEM, FactoredJEM
 
 Count = Annotated[int, Range(least=1)]
@@ -29,18 +26,42 @@ def jem(
     data: DataSpec,
     net: Module,
     *,
-    marginal: Positive = 1.0,
+    marginal: NotNegative = 1.0,
     ramp: Annotated[int, Range(least=0), Neutral()] = 0,
-) -> JEM:
+    passes: Annotated[Literal["each", "joint"], Neutral()] = "each",
+    outliers: Annotated[float, Range(least=0), Neutral()] = 0.0,
+    attacked: Annotated[float, Range(least=0, most=1), Neutral()] = 0.0,
+    radius: Annotated[float, Range(above=0), Neutral()] = 0.1,
+    scaled: Annotated[bool, Neutral()] = False,
+) -> JEM | JointPassJEM:
     """JEM: one network that gives p(y|x) and p(x), trained on both.
 
     ``momentum`` is the share of a batch in the running statistics of batch norm: .9 in the code of JEM and JEM++.
     ``marginal`` is the weight of log p(x) beside log p(y|x), 1 in JEM (``--p_x_weight`` of the authors' code).
     It rises linearly from 0 over the first ``ramp`` iterations.
-    """
-    from jembench_jem.model import JEM
 
-    return JEM(net, marginal, ramp)
+    Further options are ours. With ``passes="joint"``, images, chains and outliers pass through the network together.
+    ``outliers`` is the weight of a binary cross-entropy that tells data from the recipe's outliers by E(x).
+    ``attacked`` is the share of labelled images that one L2 step moves within ``radius``, in units of a pixel's range.
+    ``scaled`` learns a scale s: p(y|x) and log p(x) are of s f(x), chains follow the energy of f(x). With
+    ``marginal=0`` there are no chains.
+    """
+    if passes == "each" and marginal and not (outliers or attacked or scaled):
+        from jembench_jem.model import JEM
+
+        return JEM(net, marginal, ramp)
+    from jembench_jem.joint_pass import JointPassJEM, Terms
+
+    terms = Terms(
+        marginal=marginal,
+        ramp=ramp,
+        outliers=outliers,
+        attacked=attacked,
+        radius=radius,
+        scaled=scaled,
+        joint=passes == "joint",
+    )
+    return JointPassJEM(net, data, terms)
 
 
 @built_from(network, momentum=0.9)
@@ -66,15 +87,6 @@ def jem_tamed(
     from jembench_jem.heuristics import TamedJEM
 
     return TamedJEM(net, energies, limit)
-
-
-def clipped_adam(
-    params: Iterable[Tensor], lr: float, betas: tuple[float, float], weight_decay: float, norm: float = 1.0
-) -> Optimizer:
-    """Adam on gradients of the loss that are scaled down to at most ``norm`` (Appendix H.3)."""
-    from jembench_jem.heuristics import ClippedAdam
-
-    return ClippedAdam(params, lr, betas=betas, weight_decay=weight_decay, fused=True, norm=norm)
 
 
 def proper_sgld(

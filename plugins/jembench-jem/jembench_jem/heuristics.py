@@ -1,16 +1,15 @@
 """Heuristics that the authors of JEM tried against divergence and that did not stabilise training, and proper SGLD.
 
-Grathwohl et al. (2020, Appendix H.3) name clipped gradients, clipped energies and ignored examples of atypical energy,
-without constants; those here are ours. Appendix H.1 describes proper SGLD.
+Grathwohl et al. (2020, Appendix H.3) name clipped gradients (``optimizer.clip`` of a recipe), clipped energies and
+ignored examples of atypical energy, without constants; those here are ours. Appendix H.1 describes proper SGLD.
 
 Legend: B chains, C channels, H height, W width.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -53,20 +52,6 @@ class TamedJEM(JEM):
             return energies.clamp(low, high).mean()
         kept = (energies.detach() >= low) & (energies.detach() <= high)
         return torch.where(kept, energies, 0).sum() / kept.sum()
-
-
-class ClippedAdam(torch.optim.Adam):
-    """Adam on gradients whose common norm is at most ``norm``; other arguments are those of Adam."""
-
-    def __init__(self, params: Iterable[Tensor], lr: float, *, norm: float, **options: Any) -> None:
-        super().__init__(params, lr, **options)
-        self.norm = norm
-
-    def step(self, closure: Any = None) -> Any:
-        """Clip the gradients of all parameters and take a step."""
-        weights = [weight for group in self.param_groups for weight in group["params"]]
-        nn.utils.clip_grad_norm_(weights, self.norm)
-        return super().step(closure)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

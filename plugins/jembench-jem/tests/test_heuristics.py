@@ -10,7 +10,6 @@ from torch import nn
 from jembench.catalog import registry
 from jembench.interfaces import Batch, ChainState, DataSpec, Negatives
 from jembench.testing import check_model, check_sampler, parametrize
-from jembench_jem import clipped_adam
 from jembench_jem.heuristics import TamedJEM
 
 DATA = DataSpec(name="toy", shape=(1, 2, 2), num_classes=3)
@@ -64,19 +63,6 @@ def test_the_loss_and_a_step_by_hand_and_the_guard_sees_all_energies(energies):
     ):
         (found,) = torch.autograd.grad(loss.total, weight, retain_graph=True)
         torch.testing.assert_close(weight - 0.1 * found, same - 0.1 * grad, rtol=1e-4, atol=1e-5)
-
-
-def test_a_step_of_clipped_adam_is_one_of_adam_on_the_gradient_scaled_in_common():
-    """The norm is that of all parameters together: 50, which is clipped to 1, and then .5."""
-    ours, plain = ([nn.Parameter(torch.tensor([value])) for value in (3.0, -4.0)] for _ in range(2))
-    options = {"lr": 0.1, "betas": (0.9, 0.999), "weight_decay": 0.0}
-    first, second = clipped_adam(ours, **options, norm=1.0), torch.optim.Adam(plain, **options)
-    for gradients, scaled in (([30.0, -40.0], [0.6, -0.8]), ([0.3, 0.4], [0.3, 0.4])):
-        for parameters, values in ((ours, gradients), (plain, scaled)):
-            for parameter, value in zip(parameters, values, strict=True):
-                parameter.grad = torch.tensor([value])
-        first.step(), second.step()
-    torch.testing.assert_close(ours, plain)
 
 
 def test_noise_has_twice_the_variance_of_a_step_and_steps_decay():

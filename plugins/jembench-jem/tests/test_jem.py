@@ -60,9 +60,9 @@ def test_the_factored_ablation_is_trained_on_p_x_given_y_alone():
     assert set(loss.parts) == {"joint_energy_data", "joint_energy_samples"}
 
 
-def test_log_px_has_a_weight_above_0():
-    with pytest.raises(SpecError, match="marginal of jem is 0"):
-        make("jem:marginal=0")
+def test_log_px_has_no_weight_below_0():
+    with pytest.raises(SpecError, match="marginal of jem is -1"):
+        make("jem:marginal=-1")
 
 
 @torch.no_grad()

@@ -9,7 +9,7 @@ from jembench.data.ood_sets import factories
 from jembench.errors import NotApplicable, SpecError, Unavailable
 from jembench.interfaces import DataSpec, Split
 
-NAMES = ["halves", "interp", "flipped", "rotated", "inverted", "permuted", "uniform", "constant"]
+NAMES = ["halves", "interp", "flipped", "rotated", "inverted", "permuted", "phases", "uniform", "constant"]
 GREY = DataSpec(name="grey", shape=(1, 4, 4), num_classes=2)
 COLOUR = DataSpec(name="colour", shape=(3, 6, 6), num_classes=2)
 WIDE = DataSpec(name="wide", shape=(1, 2, 3), num_classes=2)
@@ -147,3 +147,21 @@ def test_a_constant_of_the_model_s_units_is_the_nearest_level(value, level):
 def test_a_constant_that_no_pixel_can_have_is_refused():
     with pytest.raises(SpecError, match="value of constant is 2; pixels of grey lie between"):
         draw("constant", split(GREY, 3), GREY, value=2)
+
+
+def test_phases_keep_the_power_spectrum_of_every_channel_and_the_mean_colour():
+    """Levels far from 0 and 255 need no clamping; rounding moves a coefficient by a few levels."""
+    test = Split(split(COLOUR, 5).images // 8 + 112, None)
+    drawn = draw("phases", test, COLOUR)
+    before, after = (torch.fft.fft2(images.double()).abs() for images in (test.images, drawn))
+    assert (before - after).abs().max() < 0.5 * 36
+    assert (before - after).abs().mean() < 2
+    assert (drawn.double().mean((2, 3)) - test.images.double().mean((2, 3))).abs().max() < 0.5
+    assert (drawn != test.images).double().mean() > 0.8
+
+
+def test_phases_leave_colours_together():
+    """Three equal channels stay equal."""
+    grey = split(GREY, 4).images.repeat(1, 3, 1, 1)
+    drawn = draw("phases", Split(grey, None), DataSpec(name="own", shape=(3, 4, 4), num_classes=2))
+    assert torch.equal(drawn[:, :1].expand_as(drawn), drawn)
