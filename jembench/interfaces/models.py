@@ -146,6 +146,10 @@ class Trainable(Protocol):
     A model whose chains follow another energy than its ``energy`` has the method ``chain_energy``, which is called in
     the same way.
 
+    A model whose running statistics of batch norm are by design those of all images of its loss,
+    such as data, samples and outliers in one pass, sets the attribute ``joint_pass: bool`` to True.
+    They are then not compared with those of the training images.
+
     A model whose samples in training are not its own, such as outliers, sets the attribute ``generates: bool`` to
     False. It is then not said to generate images.
 

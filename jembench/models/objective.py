@@ -57,11 +57,11 @@ def hybrid_loss(model: Classifier, batch: Batch, negatives: Negatives | None, we
     if weights.marginal:
         assert negatives is not None
         images |= {"data": batch.x, "samples": negatives.x}
-    if weights.cross_entropy or weights.conditional:
-        images["labelled"] = batch.x_labelled
     if weights.conditional:
         assert negatives is not None
-        images.setdefault("samples", negatives.x)
+        images["samples"] = negatives.x
+    if weights.cross_entropy or weights.conditional:
+        images["labelled"] = batch.x_labelled
     shared = "data" in images and images["data"] is images.get("labelled")  # both terms on the same images
     passed = {"data": batch.logits} if "data" in images and batch.logits is not None else {}
     if shared or passed:
@@ -117,8 +117,9 @@ def logits_of_each(model: Classifier, images: Sequence[Tensor]) -> tuple[Tensor,
 
     With batch norm, logits depend on the other images of a pass. Each batch then has a pass of its own, and the order
     matters, since the running statistics that evaluation uses are mostly those of the last pass. The order is data,
-    samples, labelled images in the code of JEM, and labelled images, samples for the loss of p(x|y) alone. In the code
-    of JEM++ and SADA-JEM the data pass before the chains (``Batch.logits``), which also change the running statistics.
+    samples, labelled images, as in the code of JEM, which has the samples last for the loss of
+    p(x|y) alone. In the code of JEM++ and SADA-JEM the data pass before the chains
+    (``Batch.logits``), which also change the running statistics.
     """
     logits = logits_function(model, 0)
     if has_batch_norm(model):

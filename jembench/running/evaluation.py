@@ -28,7 +28,7 @@ from jembench.interfaces.data import Truth
 from jembench.interfaces.evaluation import KEPT, Evaluation, Quantity, Samples, Source, TrainingRecord
 from jembench.interfaces.samplers import ChainState, Sampler
 from jembench.metrics.classification import require_finite
-from jembench.models import predictions
+from jembench.models import predictions, running_statistics
 from jembench.models.energies import grad_energy
 from jembench.running.caches import FeatureBank, TensorCache
 from jembench.running.fit_samples import FRESH_SAMPLES, drawn_name, way_of
@@ -116,6 +116,25 @@ class TrainedFit:
                 return compute()
 
         return self.cache.once(name, seeded)
+
+    def statistics_remark(self) -> str:
+        """Return a remark on running statistics of batch norm that cost accuracy; "": they do not.
+
+        The images that are classified correctly are cached, so that a model is examined once.
+        """
+        train, validation = self.held or Holdout(self.dataset.split("train"), None)
+        if train.labels is None or not running_statistics.followed_layers(self.model):
+            return ""
+        counted, judged = running_statistics.parts(train, validation)
+
+        spec, device = self.dataset.spec, self.device
+
+        def compute() -> dict[str, Tensor]:
+            return running_statistics.correct(self.model, counted.images, judged, spec, device)
+
+        correct = self.once("running-statistics", compute)
+        judged_on = "further training images" if validation is None else "validation images"
+        return running_statistics.remark(**correct, images=len(counted.images), judged_on=judged_on)
 
     def samples(self, source: Source = KEPT) -> Samples:
         """Return generated images, computed once: direct samples, the kept chains, or the ends of new ones."""

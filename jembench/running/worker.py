@@ -156,7 +156,7 @@ class _Unit(FitWork):
                     self._draw_picture(trained.evaluation(), picture)
                 own = {cell.id for cell in self.work.cells}
                 own_cells = [cell for cell in possible if cell.id in own]
-                self._look_for_unsteady_outputs(own_cells, trained)
+                self._examine(own_cells, trained)
                 all_mine = self._measure_all(own_cells, trained)
             else:
                 for cell in possible:  # the results are kept for the unit that measures, where an error happens again
@@ -164,8 +164,12 @@ class _Unit(FitWork):
         stopping.check()
         return Ended(id=self.work.id, how="done" if all_mine else "busy")
 
-    def _look_for_unsteady_outputs(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
-        """Report outputs that are random or depend on the batch, and add the remark to the cells of the unit."""
+    def _examine(self, cells: Sequence[CellPlan], trained: TrainedFit) -> None:
+        """Report faults of the outputs that the unit's cells read, and add the remarks to them.
+
+        The faults are outputs that are random or depend on the batch, and running statistics that
+        cost accuracy.
+        """
         needs: set[str] = set()
         for cell in cells:
             with suppress(Exception), stopping.contained("The metric"):  # a failure is its outcome
@@ -174,13 +178,25 @@ class _Unit(FitWork):
         wanted = {name for name in quantities if name in needs or (name == "energy" and "log_prob" in needs)}
         if not wanted:
             return
-        images, spec, remark = trained.test.images, trained.dataset.spec, ""
-        within = isolated(f"The network of {self.fit.key.model}", self.note)
+        images, spec = trained.test.images, trained.dataset.spec
+        network = f"The network of {self.fit.key.model}"
+        within = isolated(network, self.note)
         with suppress(PluginError), progress.phase("comparing passes"), within:  # metrics fail by it
-            remark = unsteady(trained.model, images, spec, trained.device, wanted)
-        if remark:
-            self.outputs.append(remark)
-            self.report(Event(kind="warning", text=remark))
+            self._remark(unsteady(trained.model, images, spec, trained.device, wanted))
+        try:
+            with progress.phase("comparing running statistics"), isolated(network, self.note):
+                self._remark(trained.statistics_remark())
+        except StoreError:
+            raise
+        except Exception as error:
+            text = f"running statistics were not compared: {error_text(error)}"
+            self.report(Event(kind="warning", text=text))
+
+    def _remark(self, text: str) -> None:
+        """Report a remark on the outputs of the model, and keep it for the cells of the unit."""
+        if text:
+            self.outputs.append(text)
+            self.report(Event(kind="warning", text=text))
 
     def _measure(self, cell: CellPlan, trained: TrainedFit, used: set[Component]) -> tuple[Outcome, Arrays]:
         """Compute a cell, or its part of it; ``used`` gets the components that the metric asks for."""

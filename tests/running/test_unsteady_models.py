@@ -1,17 +1,19 @@
-"""A network that is random or depends on the batch says so beside its numbers."""
+"""A network that is random, depends on the batch or has spoiled statistics has a note."""
 
+import pytest
 import torch
 
 from jembench.experiment.crossing import make_plan
 from jembench.experiment.suite import Run, Suite
+from jembench.models import running_statistics
 from jembench.report.rows import rows
 from jembench.store.store import Store
 
 
-def plan_of(zoo, model):
-    block = Run(models=(f"zoo_of_tests:{model}",), metrics=("accuracy", "nll"))
+def plan_of(zoo, model, *settings, metrics=("accuracy", "nll")):
+    block = Run(models=(f"zoo_of_tests:{model}",), metrics=metrics)
     chosen = Suite(name="zoo", title="", datasets=("zoo_of_tests:data",), runs=(block,))
-    return make_plan(chosen, recipe=str(zoo / "tiny.toml"))
+    return make_plan(chosen, recipe=str(zoo / "tiny.toml"), settings=settings)
 
 
 def cells(plan, store):
@@ -44,3 +46,36 @@ def test_steady_outputs_have_no_note(zoo_of_tests, carry_out, store):
     carry_out(plan, store)
     for cell in cells(plan, store):
         assert "outputs" not in cell.provenance
+
+
+@pytest.mark.parametrize(("held", "judged_on"), [(0, "45 further training"), (30, "30 validation")])
+def test_statistics_of_other_images_are_said_at_the_row_once_examined(
+    zoo_of_tests, carry_out, store, monkeypatch, held, judged_on
+):
+    plan = plan_of(zoo_of_tests, "spoiled", f"data.validation={held}")
+    events = carry_out(plan, store)
+    assert sum(f"of {judged_on} images are classified" in event for event in events) == 1
+    found = rows(cells(plan, store))
+    assert all("running statistics of batch norm" in row.notes[-1] for row in found)
+    # another metric of the same fit has the note too, without further passes
+    monkeypatch.setattr(running_statistics, "correct", None)
+    more = plan_of(zoo_of_tests, "spoiled", f"data.validation={held}", metrics=("ece",))
+    carry_out(more, store)
+    assert rows(cells(more, store))[0].notes == found[0].notes
+
+
+@pytest.mark.parametrize("model", ["normed", "mixing"])
+def test_statistics_as_trained_have_no_note(zoo_of_tests, carry_out, store, model):
+    plan = plan_of(zoo_of_tests, model)
+    carry_out(plan, store)
+    assert all("outputs" not in cell.provenance for cell in cells(plan, store))
+
+
+def test_a_failure_in_training_mode_is_a_warning(zoo_of_tests, carry_out, store, monkeypatch):
+    monkeypatch.setattr(running_statistics, "counted_anew", lambda *arguments: 1 / 0)
+    plan = plan_of(zoo_of_tests, "normed")
+    events = carry_out(plan, store)
+    warnings = [event for event in events if "running statistics were not compared" in event]
+    assert len(warnings) == 1
+    assert "ZeroDivisionError" in warnings[0]
+    assert {cell.outcome.status for cell in cells(plan, store)} == {"ok"}

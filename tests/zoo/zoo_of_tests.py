@@ -95,6 +95,34 @@ def batchwise(data_spec):
     return Changed(lambda logits: logits - logits.mean(0))
 
 
+class Normed(Trained):
+    """Has batch norm, and passes other images than the labelled ones last."""
+
+    def __init__(self, others):
+        super().__init__("none", Weights(cross_entropy=1))
+        self.net.insert(1, torch.nn.BatchNorm1d(16, momentum=0.9))
+        self.others = others
+
+    def training_loss(self, batch, negatives):
+        loss = super().training_loss(batch, negatives)
+        self(self.others(batch.x_labelled))
+        return loss
+
+
+def normed(data_spec):
+    return Normed(lambda x: x)
+
+
+def spoiled(data_spec):
+    return Normed(lambda x: x + 3)
+
+
+def mixing(data_spec):
+    model = Normed(lambda x: x + 3)
+    model.joint_pass = True
+    return model
+
+
 def diverging(data_spec):
     return Trained("none", Weights(cross_entropy=1), scale=math.inf)
 

@@ -45,6 +45,8 @@ class DAT(threat.AttackedModel):
         freeze: batch norm uses its running statistics in training too, and keeps them.
     """
 
+    joint_pass = True
+
     def __init__(
         self,
         net: nn.Module,

@@ -41,6 +41,7 @@ class EnergyFinetuned(LogitModel):
 
     chains: Chains = "marginal"
     generates = False
+    joint_pass = True
     margins: Tensor  # (2,): m_in and m_out
 
     def __init__(self, net: nn.Module, margins: Margins, *, weight: float) -> None:

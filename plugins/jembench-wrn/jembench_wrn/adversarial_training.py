@@ -46,6 +46,7 @@ class Adversarial(threat.AttackedModel):
     """
 
     generates = False
+    joint_pass = True  # attacks, noise or outliers are in its passes
 
     def __init__(self, net: nn.Module, data: DataSpec, objective: Objective, chains: Chains = "none") -> None:
         super().__init__(net, data)
