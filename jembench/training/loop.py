@@ -127,7 +127,7 @@ class Trainer:
 
     @property
     def computed(self) -> dict[str, Any]:
-        """The precision, layout and compilation of the iterations so far, for the record."""
+        """The precision, layout, compilation and algorithms of the iterations so far, for the record."""
         return {
             "precision": self.execution.precision,
             "layout": "channels_last" if self.execution.channels_last else "contiguous",
@@ -135,6 +135,8 @@ class Trainer:
             "not_compiled": list(self.given_up),
             "captured": self.graph is not None and not self.graph.given_up,
             "not_captured": [] if self.graph is None else list(self.graph.given_up),
+            # the fastest algorithms of one run may differ from the next one's, and so do the bits of its results
+            "cudnn_benchmark": self.device.type == "cuda" and torch.backends.cudnn.benchmark,
         }
 
     def learning_rate(self, phase: str = "") -> float:

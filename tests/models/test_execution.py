@@ -253,6 +253,7 @@ def test_a_trainer_remembers_how_it_computed(monkeypatch):
         "not_compiled": [],
         "captured": False,
         "not_captured": [],
+        "cudnn_benchmark": False,
     }
     trainer = make_trainer(**{"compute.compile": "on"})
     assert trainer.computed["compiled"]

@@ -66,7 +66,7 @@ def test_what_the_store_says_of_a_fit_and_its_cells(plan, store, carry_out, fold
     assert written.provenance["limit"] == 7
     plain = {"precision": "float32"}
     trained = plain | {"layout": "channels_last", "compiled": False, "not_compiled": []}
-    trained |= {"captured": False, "not_captured": []}
+    trained |= {"captured": False, "not_captured": [], "cudnn_benchmark": False}
     assert record.provenance["execution"] == trained
     assert written.provenance["execution"] == {"training": trained, "evaluation": plain}
     plugins = written.provenance["plugins"]

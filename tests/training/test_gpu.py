@@ -2,9 +2,11 @@
 
 import warnings
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 import torch
+from scripts import importing
 
 from jembench import seeds
 from jembench.catalog import registry
@@ -23,6 +25,7 @@ def _same_arithmetic(monkeypatch):
     """Convolve in float32 and by the same algorithm in each call, so that two trainers compute the same numbers."""
     monkeypatch.setattr(torch.backends.cudnn, "allow_tf32", False)
     monkeypatch.setattr(torch.backends.cudnn, "deterministic", True)
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", False)
 
 
 @contextmanager
@@ -135,3 +138,24 @@ def test_dropout_depends_on_the_iteration_and_not_on_what_was_drawn_before(compi
         torch.rand(number, device="cuda")
         found = other.iterate()
         assert float(found["loss"]) == pytest.approx(float(expected["loss"]), rel=1e-2), number
+
+
+def test_cudnns_search_is_recorded(monkeypatch):
+    assert not trainer().computed["cudnn_benchmark"]
+    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
+    assert trainer().computed["cudnn_benchmark"]
+
+
+@pytest.mark.parametrize("model", ["jem:net=small-4", "jem:net=small-4,dropout=0.3,norm=batch"])
+def test_an_iteration_as_one_graph_is_the_plain_one(model):
+    """The learning rate is exact in float32, in which a fused optimiser reads it from a tensor."""
+    exact = ("compute.precision=float32", "compute.compile=off", "optimizer.learning_rate=0.0009765625")
+    plain, captured = (trainer(*exact, "optimizer.average=0.9", model=model) for _ in range(2))
+    with importing(Path(__file__).parents[2] / "benchmarks" / "gpu") as imported:
+        graph = imported("whole").WholeIteration(captured)
+    for _ in range(WARM_UP + 3):
+        expected = float(plain.iterate()["loss"])
+        assert float(graph.iterate()["loss"]) == expected
+    compare(captured, plain)
+    with no_waits():
+        graph.iterate()
