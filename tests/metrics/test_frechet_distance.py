@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 import torch
+from torch_fidelity.metric_fid import fid_features_to_statistics, fid_statistics_to_metric
 
 from jembench.metrics import feature_scores
 from jembench.metrics.feature_scores import (
@@ -34,6 +35,15 @@ def fid_in_scipy(first, second):
 def test_fid_agrees_with_a_float64_computation(scale, shift):
     first, second = features(200, 0), features(300, 1, scale=scale, shift=shift)
     assert fid(first, second) == pytest.approx(fid_in_scipy(first, second), rel=1e-9)
+
+
+@pytest.mark.parametrize("dimensions", [2, 12, 64])
+@pytest.mark.parametrize("n", [2, 40, 200])  # fewer images than features have singular covariances
+def test_fid_is_torch_fidelitys_to_the_last_bit(n, dimensions):
+    first, second = features(n, 0, dimensions), features(300, 1, dimensions, scale=1.2, shift=0.1)
+    statistics = [fid_features_to_statistics(each.double()) for each in (first, second)]
+    expected = fid_statistics_to_metric(*statistics, verbose=False)["frechet_inception_distance"]
+    assert fid(first, second) == expected
 
 
 def test_the_distance_of_two_normal_distributions_is_the_closed_form():

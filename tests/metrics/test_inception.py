@@ -32,6 +32,12 @@ def test_the_score_agrees_with_numpy(splits, logits):
     assert inception_score(logits, splits) == pytest.approx(score_in_numpy(logits, splits), rel=1e-12)
 
 
+@pytest.mark.parametrize("splits", [1, 7, 10])
+def test_the_score_is_torch_fidelitys_to_the_last_bit(splits, logits):
+    expected = isc_features_to_metric(logits.double(), splits=splits)["inception_score_mean"]
+    assert inception_score(logits, splits) == expected
+
+
 def test_sure_and_diverse_images_score_the_number_of_classes():
     logits = 1000 * torch.eye(4).repeat(50, 1)
     assert inception_score(logits, splits=1) == pytest.approx(4)

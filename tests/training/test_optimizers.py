@@ -1,6 +1,8 @@
 """Sharpness-aware steps against their closed form, averages against a recursion, and states in memory."""
 
 import copy
+import functools
+import sys
 
 import pytest
 import torch
@@ -149,6 +151,40 @@ def test_the_recipe_s_optimiser(options, expected):
             model.differentiate()
             optimizer.step()
     torch.testing.assert_close(ours.weights, theirs.weights, rtol=1e-10, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("adam", torch.optim.Adam),
+        ("sgd", functools.partial(torch.optim.SGD, momentum=0.8)),
+        ("sgd:nesterov=true", functools.partial(torch.optim.SGD, momentum=0.8, nesterov=True)),
+    ],
+)
+def test_pytorchs_steps_and_states_to_the_last_bit_without_its_compiler(name, plain, monkeypatch):
+    options = Optimizer(name=name, learning_rate=0.01, momentum=0.8, weight_decay=0.1)
+    theirs = Quadratic()
+    expected = plain(theirs.parameters(), lr=0.01, weight_decay=0.1, fused=True)
+    for _ in range(6):
+        theirs.differentiate()
+        expected.step()
+    state = expected.state_dict()
+
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)  # its import is an error
+    ours = Quadratic()
+    optimizer = make_optimizer(ours.parameters(), options)
+    for step in range(6):
+        if step == 3:
+            before = copy.deepcopy(optimizer.state_dict())
+            optimizer = make_optimizer(ours.parameters(), options)
+            load_optimizer(optimizer, before)
+        optimizer.zero_grad()
+        ours.differentiate()
+        optimizer.step()
+    assert torch.equal(ours.weights, theirs.weights)
+    found = optimizer.state_dict()
+    assert found["param_groups"] == state["param_groups"]
+    torch.testing.assert_close(found["state"], state["state"], rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("name", ["adam", "sgd"])
