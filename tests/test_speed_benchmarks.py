@@ -2,6 +2,8 @@
 
 import json
 import math
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -49,6 +51,20 @@ def test_a_finite_ratio_is_printed(rows, what):
     assert row["subject"] == what
     assert all(math.isfinite(number) and number > 0 for number in row["ratio"].values())
     assert_same_work(row["notes"])
+
+
+def test_the_cost_of_a_command_by_two_programs(speed, monkeypatch):
+    monkeypatch.setattr(speed("rate"), "LARGEST", 16)
+    monkeypatch.setattr(speed("rate"), "SMALLEST", 16)
+    monkeypatch.setattr(speed("rate"), "LONG_ENOUGH", 0.001)
+    busy = "for i in range(10**6): pass"
+    result = CliRunner().invoke(
+        speed("commands").main, ["-p", sys.executable, "-p", "python3", "--turns", "2", "--", "-c", busy]
+    )
+    assert result.exception is None, result.output
+    lines = result.stdout.splitlines()
+    assert [line.partition(":")[0] for line in lines] == [sys.executable, "python3"]
+    assert all(re.search(r"cpu \S+ \(.+\), wall \S+ \(.+\), products \S+ \(.+\)$", line) for line in lines)
 
 
 def assert_same_work(agreement):

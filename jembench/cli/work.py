@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,8 +53,9 @@ EXIT_CODES: dict[Ending, int] = {"done": 0, "failed": 1, "refused": 2, "stopped"
 def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -> int:
     """Carry out units of work of a run.
 
-    They are carried out one after the other. A unit is an id that `jembench status` shows, or a JSON file. A model that
-    several processes train together needs torchrun: `torchrun --nproc-per-node 4 -m jembench work ID`.
+    They are carried out one after the other. A unit is an id that `jembench status` shows, or a JSON file; - stands for
+    those on stdin, until it ends. A model that several processes train together needs torchrun: `torchrun
+    --nproc-per-node 4 -m jembench work ID`.
 
     Each unit that has ended is a line of JSON on stdout. The exit code is 0 if all are done, 1 if one failed, 2 if one
     cannot be carried out here, 3 if the work was stopped, 4 if another process works on one.
@@ -72,7 +73,7 @@ def work(units: tuple[str, ...], store: Path, device: str, skip_missing: bool) -
         worst = 0
         with Display(live=False) as shown, Events(shown, place, chosen_trackers()) as events:
             worker = functools.cache(functools.partial(_worker, place, here, events, skip_missing=skip_missing))
-            for unit in units:
+            for unit in _listed(units):
                 ended = _carry_out(worker, place, unit)
                 out.write(json.dumps(dataclasses.asdict(ended)) + "\n")
                 out.flush()
@@ -87,6 +88,16 @@ def _end_with(driver: int) -> None:
     while os.getppid() == driver:
         time.sleep(1.0)
     os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _listed(units: Iterable[str]) -> Iterator[str]:
+    """Yield units, and in the place of ``-`` those on stdin, as soon as their line is complete."""
+    for unit in units:
+        if unit != "-":
+            yield unit
+            continue
+        for line in sys.stdin:
+            yield from line.split()
 
 
 def _worker(store: Store, device: torch.device | str, events: Events, *, skip_missing: bool) -> Worker:
@@ -111,7 +122,7 @@ def _carry_out(worker: Callable[[], Worker], store: Store, unit: str) -> Ended:
         how, text = ending_of(error)
         if how == "failed" and not isinstance(error, JembenchError):
             traceback.print_exc()
-        ended = dataclasses.replace(ended, how=how, text=text)
+        ended = dataclasses.replace(ended, how=how, text=text, error=type(error).__name__)
     if ended.text:
         say(ended.text if ended.how == "stopped" else f"Error: {ended.text}", err=True)
     return dataclasses.replace(ended, host=platform.node())

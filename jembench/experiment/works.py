@@ -5,6 +5,7 @@ differ from those in the unit, since other code or data would give other results
 """
 
 import dataclasses
+import secrets
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -45,7 +46,8 @@ class Work:
     """A unit of work on one fit.
 
     ``fit`` trains the fit if needed, and computes its cells; ``attack-part`` attacks a part of the images of its only
-    cell, which a later unit measures. A fit without a possible cell is not trained.
+    cell, which a later unit measures. A fit without a possible cell is not trained. ``check`` finds
+    what is wrong or missing before anything is trained, and leaves nothing in the store.
     """
 
     kind: WorkKind
@@ -64,12 +66,14 @@ class Work:
     command: str = ""  # of the user, for the provenance
     display: str = ""  # the display name of the model
     versions: Mapping[str, str] = field(default_factory=dict)  # of the distributions, each with a digest of the code
+    run: str = ""  # of ``check``: a token of the run, as that of another run is another unit
 
     @property
     def id(self) -> str:
         """The hash of the work."""
         cells = [[cell.id for cell in cells] for cells in (self.cells, self.later)]
-        return stable_hash({"kind": self.kind, "fit": self.fit.id, "cells": cells, "part": list(self.part)}, 16)
+        work = {"kind": self.kind, "fit": self.fit.id, "cells": cells, "part": list(self.part)}
+        return stable_hash(work | {"run": self.run} if self.run else work, 16)
 
     @property
     def all_cells(self) -> Cells:
@@ -94,7 +98,13 @@ class Work:
 
 
 def works(
-    plan: Plan, trained: Callable[[FitKey], bool], *, slots: int = 1, deadline: float | None = None, command: str = ""
+    plan: Plan,
+    trained: Callable[[FitKey], bool],
+    *,
+    slots: int = 1,
+    deadline: float | None = None,
+    command: str = "",
+    check: bool = False,
 ) -> list[Work]:
     """Return the units of a plan, in an order in which they can be carried out one after the other.
 
@@ -105,6 +115,7 @@ def works(
             units, and attacks are divided among idle workers.
         deadline: the time at which work stops, UTC in seconds since 1970.
         command: of the user.
+        check: True for units that check the plan before all others.
 
     Raises:
         Unavailable: if the files of a dataset are missing.
@@ -118,20 +129,12 @@ def works(
         cells = plan.cells_of(fit)
         costly = [cell for cell in cells if str(cell.metric) in parts]
         named = {cell.id: WorkCell(cell.metric.text(), cell.id) for cell in cells}
-        unit = Work(
-            kind="fit",
-            model=fit.model.text(),
-            dataset=fit.dataset.text(),
-            recipe=dataclasses.asdict(fit.recipe),
-            fit=fit.key,
-            identity=fit.identity,
+        whole = _work("fit", cells, deadline=deadline, command=command)
+        unit = dataclasses.replace(
+            whole,
             cells=tuple(named[cell.id] for cell in cells if cell not in costly),
             later=tuple(named[cell.id] for cell in costly),
-            limit=cells[0].limit,
-            deadline=deadline,
-            command=command,
             display=plan.names.get((fit.key.model, fit.key.recipe), ""),
-            versions=_versions(fit, cells),
         )
         training = not fit.is_pretrained and not trained(fit.key)
         if training:
@@ -149,7 +152,39 @@ def works(
     for number, fit in trainings:
         after = tuple(units[other].id for other, start in trainings if fit.starts_from(start.key))
         units[number] = dataclasses.replace(units[number], after=after)
+    if check:
+        run = secrets.token_hex(8)
+        checks = [_work("check", cells, deadline=deadline, run=run) for cells in _to_check(plan)]
+        before = tuple(unit.id for unit in checks)
+        units = checks + [dataclasses.replace(unit, after=unit.after + before) for unit in units]
     return units
+
+
+def _work(kind: WorkKind, cells: Sequence[CellPlan], **fields: Any) -> Work:
+    """Return a unit of all cells of a fit."""
+    fit = cells[0].fit
+    return Work(
+        kind=kind,
+        model=fit.model.text(),
+        dataset=fit.dataset.text(),
+        recipe=dataclasses.asdict(fit.recipe),
+        fit=fit.key,
+        identity=fit.identity,
+        cells=tuple(WorkCell(cell.metric.text(), cell.id) for cell in cells),
+        limit=cells[0].limit,
+        versions=_versions(fit, cells),
+        **fields,
+    )
+
+
+def _to_check(plan: Plan) -> list[list[CellPlan]]:
+    """Return a fit with all metrics of its family for each family, whose fits differ in their seeds."""
+    families: dict[str, dict[str, CellPlan]] = {}
+    for cell in plan.cells:
+        family = families.setdefault(cell.fit.key.family, {})
+        first = next(iter(family.values()), cell)
+        family.setdefault(str(cell.metric), dataclasses.replace(cell, fit=first.fit))
+    return [list(family.values()) for family in families.values()]
 
 
 def _parts(plan: Plan) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 __all__ = ["Event", "Tracker"]
 
-WorkKind = Literal["fit", "attack-part"]
+WorkKind = Literal["check", "fit", "attack-part"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,7 +39,8 @@ class Ended:
     =========== ========================================================================================================
     how         meaning
     =========== ========================================================================================================
-    ``done``    its results are in the store. A ``text`` is the reason why its training failed, which the cells tell too
+    ``done``    its results are in the store. A ``text`` is the reason why its training failed, which the cells tell
+                too; that of a check has a remark a line
     ``stopped`` a signal or the time limit ended it; the driver submits it again
     ``busy``    another process works on the same fit; the driver submits it again after a while
     ``refused`` it cannot be carried out there: other code, missing data; ``text`` has the difference and the remedy
@@ -53,6 +54,7 @@ class Ended:
     text: str = ""
     host: str = ""
     log: str = ""  #: path of the worker's output, if there is one
+    error: str = ""  #: the class in :mod:`jembench.errors` of the error that ``text`` is of
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,15 +73,19 @@ class Driver:
     #: Report why a unit that was submitted has not started, by its id. An executor may call it within ``ended``.
     waits: Callable[[str, str], None] = lambda unit, reason: None
 
-    def command(self, jobs: Sequence[Job]) -> list[str]:
+    def command(self, jobs: Sequence[Job], *, more: bool = False) -> list[str]:
         """Return the command of a worker for units with the same number of GPUs.
+
+        With ``more`` the worker then carries out the units whose ids it reads from stdin, a batch a line
+        with spaces between them, until stdin ends.
 
         Its first word is the interpreter of this process, to be replaced by the path of the interpreter on another
         machine. torchrun starts units with several GPUs.
         """
         gpus = jobs[0].gpus
         torchrun = ["torch.distributed.run", "--standalone", "--nproc-per-node", str(gpus), "-m"] if gpus > 1 else []
-        return [sys.executable, "-P", "-m", *torchrun, "jembench", "work", *(job.id for job in jobs), *self.options]
+        units = [job.id for job in jobs] + (["-"] if more else [])
+        return [sys.executable, "-P", "-m", *torchrun, "jembench", "work", *units, *self.options]
 
 
 @runtime_checkable

@@ -1,8 +1,8 @@
 """Statistics of features of generated images: IS, FID and KID.
 
-The values are torch-fidelity's. IS and FID equal them bit for bit without an import of torch-fidelity, which imports
-torchvision and with it PyTorch's compiler, and takes longer than PyTorch. The resamples are computed by other formulas,
-which are many times faster and agree with the values.
+The values are torch-fidelity's. IS and FID equal them bit for bit without an import of torch-fidelity,
+which imports torchvision and with it PyTorch's compiler, and takes longer than PyTorch. The resamples
+are computed by other formulas, which are many times faster and agree with the values.
 
 Legend: N generated images, M reference images, D features, K logits, S splits, R resamples.
 """
@@ -109,7 +109,8 @@ def fid(generated: Float[Tensor, "N D"], reference: Float[Tensor, "M D"]) -> flo
     covariance_1, covariance_2 = np.cov(first, rowvar=False), np.cov(second, rowvar=False)
     eigenvalues = np.linalg.eigvals(covariance_1 @ covariance_2).astype(complex)
     shared = np.sqrt(eigenvalues).real.sum()
-    return float(difference @ difference + np.trace(covariance_1) + np.trace(covariance_2) - 2 * shared)
+    variances = np.trace(covariance_1), np.trace(covariance_2)
+    return float(difference @ difference + variances[0] + variances[1] - 2 * shared)
 
 
 def frechet_distance(first: Moments, second: Moments) -> float:

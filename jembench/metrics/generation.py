@@ -1,6 +1,7 @@
 """Metrics of features of generated images: IS, FID and KID.
 
-The values are torch-fidelity's; :mod:`jembench.metrics.feature_scores` computes the statistics of resamples.
+The values are torch-fidelity's; :mod:`jembench.metrics.feature_scores` computes the statistics of
+resamples.
 
 Legend: N generated images, M reference images, D features, K logits.
 """

@@ -62,10 +62,9 @@ class Outlook(NamedTuple):
         if self.absent:
             raise Unavailable(" ".join([*self.absent.values(), *reasons]))
         if lacking and not skip_missing:
-            count = sum(map(len, lacking.values()))
             raise Unavailable(
-                f"Something is missing for {count} of {len(self.plan.cells)} outcomes, and nothing was started. "
-                f"{' '.join(reasons)} Or leave them out for now with --skip-missing: the same command adds them once "
+                f"Something is missing, and nothing was started. {' '.join(reasons)} Or leave them out for "
+                "now with --skip-missing: the same command adds them once "
                 "nothing is missing."
             )
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from jembench import stopping
-from jembench.errors import Fallback, JembenchError, OutOfTime, WorkFailed
+from jembench import errors, stopping
+from jembench.errors import Fallback, JembenchError, OutOfTime, Remark, SpecError, WorkFailed
 from jembench.experiment.works import Work
 from jembench.files import write_atomically
 from jembench.interfaces import Event
@@ -120,7 +120,8 @@ class Dispatch:
     def _queue(self, unit: str, reason: str = "", pause: float = 0.0) -> None:
         """Note that a unit is to be submitted after a pause in seconds."""
         self._open[unit] = time.monotonic() + pause
-        self.events.send(Event(kind="queued", text=reason), self.units[unit].fit, unit)
+        if self.units[unit].kind != "check":
+            self.events.send(Event(kind="queued", text=reason), self.units[unit].fit, unit)
 
     def _record(self, ended: Ended) -> None:
         """Record the ending of a unit. Results in the store count: another run may have done the unit."""
@@ -128,6 +129,9 @@ class Dispatch:
             return
         if ended.how != "done" and is_done(self.units[ended.id], self.store):
             ended = Ended(id=ended.id, how="done", host=ended.host)
+        if self.units[ended.id].kind == "check" and ended.how in ("done", "refused"):
+            self._record_check(ended)
+            return
         event = Event(kind="ended", values={"how": ended.how}, text=ended.text, worker=ended.host)
         self.events.send(event, self.units[ended.id].fit, ended.id)
         if ended.how in ("refused", "failed", "lost") or (ended.how == "stopped" and ended.text):
@@ -137,6 +141,19 @@ class Dispatch:
         elif ended.how in ("busy", "stopped"):
             self._queue(ended.id, BUSY if ended.how == "busy" else "", pause=PAUSE)
         else:
+            self._failures.append(ended)
+            self._drop(ended.id)
+
+    def _record_check(self, ended: Ended) -> None:
+        """Record what a check says. A refusal is an error of the run, and no state of a unit."""
+        event = Event(kind="ended", values={"how": "checked"})
+        self.events.send(event, self.units[ended.id].fit, ended.id)
+        if ended.how == "done":
+            for remark in ended.text.splitlines():
+                warnings.warn(remark, Remark, stacklevel=2)
+            self._finish(ended.id)
+        else:
+            self.store.works.remove(ended.id)
             self._failures.append(ended)
             self._drop(ended.id)
 
@@ -176,16 +193,25 @@ class Dispatch:
     def _mark_unstarted(self, reason: str) -> None:
         """Note that units that were submitted will not start in this run."""
         for unit in self._open.keys() & self.store.works.ids():
-            if self.store.works.status(unit).state == "queued":
+            if self.units[unit].kind == "check":
+                self.store.works.remove(unit)
+            elif self.store.works.status(unit).state == "queued":
                 self.store.works.end(unit, "stopped", f"{reason} before it started")
 
-    def _failed(self) -> WorkFailed:
+    def _failed(self) -> JembenchError:
+        checks = [failure for failure in self._failures if self.units[failure.id].kind == "check"]
+        if checks and all(check.how == "refused" for check in checks):
+            texts = dict.fromkeys(check.text for check in checks)
+            wrong: JembenchError = getattr(errors, checks[0].error, SpecError)(" ".join(texts))
+            sweep(self.store)
+            return wrong
         first = self._failures[0]
         text = first.text.removesuffix(".")
         log = f" Its log: {first.log}." if first.log else ""
+        count = sum(work.kind != "check" for work in self.units.values())
         command = shlex.join(["jembench", "work", first.id, "--store", str(self.store.root)])
         error = WorkFailed(
-            f"{len(self._failures)} of {len(self.units)} units of work were not carried out. The first one, "
+            f"{len(self._failures)} of {count} units of work were not carried out. The first one, "
             f"{self.units[first.id].name}, ended{f' on {first.host}' if first.host else ''} as {first.how}"
             f"{f': {text}' if text else ''}.{log} To run it by hand: `{command}`. `jembench status` shows all."
         )

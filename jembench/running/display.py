@@ -160,7 +160,7 @@ class Display:
             self.print(f"{name}: {how}{place} after {elapsed}: {text}")
         elif how == "done" and task:
             self.print(f"{name}: done{place} in {elapsed}")
-        if how not in ("busy", "stopped"):
+        if how not in ("busy", "stopped", "checked"):
             self._queued.pop(key, None)
             self._ended[how] += 1
 

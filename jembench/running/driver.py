@@ -1,13 +1,13 @@
 """The driver of a run: its options, its units of work and what their workers need.
 
-Imports no torch by itself, so that the driver needs little memory on a cluster.
+Imports no torch where other processes work, which check the plan as well.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from jembench import progress
@@ -63,14 +63,21 @@ def run_units(plan: Plan, store: Store, executor: Executor, events: Events, how:
         Unavailable: if something is missing; with ``skip_missing``, if it is a dataset.
         SpecError: as for :func:`~jembench.running.check.look_ahead`.
     """
-    ready: Mapping[str, Ready] = {}
-    if executor.here:
+    ready: dict[str, Ready] = {}
+    if executor.in_process:
         from jembench.running.check import look_ahead
 
         outlook = look_ahead(plan)
         outlook.refuse_missing(skip_missing=how.skip_missing)
         ready = outlook.fits
-    planned = works(plan, store.is_trained, slots=executor.slots, deadline=how.deadline, command=provenance.COMMAND)
+    planned = works(
+        plan,
+        store.is_trained,
+        slots=executor.slots,
+        deadline=how.deadline,
+        command=provenance.COMMAND,
+        check=executor.here and not executor.in_process,
+    )
     units, cells = {work.id: work for work in planned}, {cell.id: cell for cell in plan.cells}
     worker: Worker | None = None
     if executor.in_process:

@@ -1,5 +1,6 @@
 """The executor ``processes``, with workers on this machine for each GPU, or for the cores of the CPU."""
 
+import ctypes
 import dataclasses
 import itertools
 import json
@@ -7,6 +8,7 @@ import os
 import platform
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections import Counter
@@ -27,10 +29,16 @@ DRIVER = "JEMBENCH_DRIVER"
 POLL = 0.05
 """Seconds between two checks of the workers."""
 
+IDLE = 10.0
+"""Seconds after which a worker without units ends, which frees its memory."""
+
+PATIENCE = 60.0
+"""Seconds at the end of a run in which idle workers let their trackers finish."""
+
 
 @dataclass(kw_only=True)
-class _Batch:
-    """A process that carries out a batch of units."""
+class _Worker:
+    """A process that carries out batches of units."""
 
     process: subprocess.Popen[bytes]
     jobs: list[Job]  # that have not ended; the first one is in progress
@@ -39,6 +47,27 @@ class _Batch:
     log: Path  # its stderr
     read: int = 0  # number of bytes read of its stdout
     keeps_log: bool = False
+    since: float = 0.0  # the time of its last ending
+
+    @property
+    def is_idle(self) -> bool:
+        """True if it waits for units."""
+        takes_more = self.process.stdin is not None and not self.process.stdin.closed
+        return not self.jobs and takes_more and self.process.poll() is None
+
+    def give(self, jobs: list[Job]) -> None:
+        """Let it carry out a batch."""
+        self.jobs = jobs
+        assert self.process.stdin
+        with suppress(BrokenPipeError):  # of a process that has died, as the next check will find
+            self.process.stdin.write(" ".join(job.id for job in jobs).encode() + b"\n")
+            self.process.stdin.flush()
+
+    def dismiss(self) -> None:
+        """Let it end after its units."""
+        if self.process.stdin:
+            with suppress(BrokenPipeError):
+                self.process.stdin.close()
 
     def endings(self) -> Iterator[Ended]:
         """Yield the endings that it has printed since the last call."""
@@ -55,8 +84,8 @@ class _Batch:
 class Processes(Queued):
     """Several units of work at once on this machine: a worker per GPU, or per core of the CPU.
 
-    A worker carries out a batch, a share of the waiting units, so that batches get smaller and all places end at about
-    the same time.
+    A worker carries out one batch after the other, each a share of the waiting units, so that batches
+    get smaller and all places end at about the same time.
 
     Args:
         jobs: the number of places; None: one per GPU, or per core of the CPU.
@@ -69,16 +98,14 @@ class Processes(Queued):
     jobs: Annotated[int, Range(least=1)] | None = None
     per_gpu: Annotated[int, Range(least=1)] = 1
     retries: Annotated[int, Range(least=0)] = 2
-    _workers: list[_Batch] = field(default_factory=list, init=False)
+    _workers: list[_Worker] = field(default_factory=list, init=False)
     _deaths: Counter[str] = field(default_factory=Counter, init=False)  # by the id of the unit
     _endings: list[Ended] = field(default_factory=list, init=False)  # that were not asked for yet
 
     @cached_property
     def _gpus(self) -> list[str]:
-        import torch
-
         named = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
-        count = torch.cuda.device_count()
+        count = gpu_count()
         return named if len(named) == count else [str(number) for number in range(count)]
 
     @cached_property
@@ -92,10 +119,10 @@ class Processes(Queued):
         return list(itertools.islice(itertools.cycle(self._gpus or [""]), self.slots))
 
     def ended(self, seconds: float) -> list[Ended]:
-        """Start workers for waiting units on free places, and wait for the first ending."""
+        """Give waiting units to workers, and wait for the first ending."""
         until = time.monotonic() + seconds
         while True:
-            while self._queue and self._start():
+            while self._queue and (self._give() or self._start()):
                 pass
             for worker in list(self._workers):
                 self._check(worker)
@@ -113,14 +140,42 @@ class Processes(Queued):
             worker.process.send_signal(signal.SIGTERM)  # torchrun forwards it
 
     def close(self) -> None:
-        """End all workers at once."""
+        """End idle workers, then all others at once."""
         for worker in self._workers:
-            with suppress(ProcessLookupError):
-                os.killpg(worker.process.pid, signal.SIGKILL)  # with the processes of torchrun
-        for worker in list(self._workers):
-            self._remove(worker)
+            worker.dismiss()
+        until = time.monotonic() + PATIENCE
+        try:
+            for worker in self._workers:
+                if not worker.jobs:
+                    with suppress(subprocess.TimeoutExpired):
+                        worker.process.wait(max(0.0, until - time.monotonic()))
+        finally:
+            for worker in self._workers:
+                with suppress(ProcessLookupError):
+                    os.killpg(worker.process.pid, signal.SIGKILL)  # with the processes of torchrun
+            for worker in list(self._workers):
+                self._remove(worker)
 
     # --- workers ------------------------------------------------------------------------------------------------------
+
+    def _give(self) -> bool:
+        """Give the first waiting units to an idle worker; idle ones end if several GPUs are needed."""
+        idle = [worker for worker in self._workers if worker.is_idle]
+        if self._queue[0].gpus > 1:
+            for worker in idle:
+                worker.dismiss()
+        elif idle:
+            idle[0].give(self._next_batch())
+            return True
+        return False
+
+    def _next_batch(self) -> list[Job]:
+        """Take the first waiting units, all with the same number of GPUs, out of the queue."""
+        gpus = self._queue[0].gpus
+        size = max(1, len(self._queue) // (2 * self.slots)) if gpus == 1 else 1
+        jobs = list(itertools.takewhile(lambda job: job.gpus == gpus, self._queue[:size]))
+        del self._queue[: len(jobs)]
+        return jobs
 
     def _start(self) -> bool:
         """Start a worker for the first waiting units if there are free places, each with its own GPU."""
@@ -135,42 +190,46 @@ class Processes(Queued):
             return False
         for place in places:
             self._free.remove(place)
-        size = max(1, len(self._queue) // (2 * self.slots)) if gpus == 1 else 1
-        jobs = list(itertools.takewhile(lambda job: job.gpus == gpus, self._queue[:size]))
-        del self._queue[: len(jobs)]
+        jobs = self._next_batch()
         folder = self._driver.store / "works"
         folder.mkdir(parents=True, exist_ok=True)
         log = folder / f"worker-{os.getpid()}-{time.time_ns():x}.log"
         environment = {"OMP_NUM_THREADS": str(max(1, _cores() // self.slots)), **os.environ, **self._driver.environment}
-        if gpus == 1:  # otherwise torchrun is the parent
+        alone = gpus == 1  # otherwise torchrun is the parent
+        if alone:
             environment[DRIVER] = str(os.getpid())
         if self._gpus:
             environment["CUDA_VISIBLE_DEVICES"] = ",".join(places)
         printed = tempfile.TemporaryFile()  # noqa: SIM115
         with log.open("wb") as errors:
             process = subprocess.Popen(
-                self._driver.command(jobs),
+                self._driver.command(jobs, more=alone),
                 env=environment,
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE if alone else subprocess.DEVNULL,
                 stdout=printed,
                 stderr=errors,
                 start_new_session=True,  # Ctrl-C reaches the driver alone
             )
-        self._workers.append(_Batch(process=process, jobs=jobs, places=places, printed=printed, log=log))
+        worker = _Worker(process=process, jobs=jobs, places=places, printed=printed, log=log)
+        self._workers.append(worker)
         return True
 
-    def _check(self, worker: _Batch) -> None:
+    def _check(self, worker: _Worker) -> None:
         """Record the endings of a worker, and queue its remaining units again if it has died."""
         code = worker.process.poll()  # before reading, so that its whole output is read
         for ended in worker.endings():
             worker.jobs = [job for job in worker.jobs if job.id != ended.id]
+            worker.since = time.monotonic()
             if ended.how not in ("done", "busy", "stopped"):
                 worker.keeps_log = True
                 ended = dataclasses.replace(ended, log=str(worker.log))
             self._endings.append(ended)
             if ended.how == "stopped":  # it carries out no other unit
                 self._stop(worker.jobs)
+                worker.dismiss()
         if code is None:
+            if worker.is_idle and time.monotonic() - worker.since > IDLE:
+                worker.dismiss()
             return
         if self._cancelled:
             self._stop(worker.jobs)
@@ -191,9 +250,10 @@ class Processes(Queued):
         self._endings += [Ended(id=job.id, how="stopped", host=platform.node()) for job in jobs]
         jobs.clear()
 
-    def _remove(self, worker: _Batch) -> None:
+    def _remove(self, worker: _Worker) -> None:
         """Wait for the end of a worker's process, and free its places."""
         worker.process.wait()
+        worker.dismiss()
         worker.printed.close()
         if not worker.keeps_log:
             worker.log.unlink(missing_ok=True)
@@ -204,3 +264,30 @@ class Processes(Queued):
 def _cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def threads() -> int:
+    """Return the number of threads of PyTorch, by the environment where PyTorch is not imported."""
+    if "torch" in sys.modules:
+        import torch
+
+        return torch.get_num_threads()
+    given = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
+    return int(given) if given.isdecimal() else _cores()
+
+
+def gpu_count() -> int:
+    """Return the number of CUDA devices; without a driver for them, PyTorch is not imported."""
+    if "torch" not in sys.modules and not _has_driver():
+        return 0
+    import torch
+
+    return torch.cuda.device_count()
+
+
+def _has_driver() -> bool:
+    """Return whether NVIDIA's driver can be loaded, or AMD's has made its device."""
+    with suppress(OSError):
+        ctypes.CDLL("libcuda.so.1")
+        return True
+    return Path("/dev/kfd").exists()

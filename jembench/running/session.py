@@ -11,7 +11,6 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from jembench import progress
 from jembench.catalog import discovery, registry
 from jembench.errors import OutOfTime, SpecError, WorkFailed
 from jembench.experiment.plan import FitPlan, Plan
@@ -19,6 +18,7 @@ from jembench.experiment.stored import check_stored
 from jembench.running import dispatch, driver
 from jembench.running.driver import RunOptions
 from jembench.running.events import Events, chosen_trackers
+from jembench.running.processes import gpu_count, threads
 from jembench.stopping import Stopped
 from jembench.store.outcome import Cell
 from jembench.store.store import Store
@@ -98,9 +98,7 @@ def run_plan(plan: Plan, store: Store, how: RunOptions, display: MakeDisplay) ->
     if pending.cells:
         cells.clear()  # frees the memory of up to tens of thousands during training
         with display() as shown:
-            if executor is None:
-                with progress.phase("loading PyTorch"):
-                    executor = _default_executor(pending, store, how)
+            executor = executor or _default_executor(pending, store, how)
             trackers = chosen_trackers(how.trackers) if executor.in_process else ()
             with Events(shown, store, trackers) as events:
                 try:
@@ -128,14 +126,12 @@ def _default_executor(pending: Plan, store: Store, how: RunOptions) -> Executor:
 
     Objects of this program and code on its path, which other processes may not find, are trained in this process.
     """
-    import torch
-
     fits = [fit for fit in pending.fits if not fit.is_pretrained and not store.is_trained(fit.key)]
     parts = [part for fit in pending.fits for part in fit.components]
     own = {part.distribution for part in (*parts, *(use for cell in pending.cells for use in cell.metric.uses))}
-    gpus = torch.cuda.device_count() if how.device in ("auto", "cuda") else 0
+    gpus = gpu_count() if how.device in ("auto", "cuda") else 0
     together = any(fit.recipe.processes > 1 for fit in fits)
-    jobs = min(len(fits), torch.get_num_threads(), MOST_JOBS)
+    jobs = min(len(fits), threads(), MOST_JOBS)
     if gpus or together or how.device not in ("auto", "cpu"):
         name = "processes" if (gpus > 1 or together) and discovery.LIVE not in own else "local"
     else:

@@ -1,5 +1,6 @@
 """The execution of units of work in this process: training, measuring and parts of attacks."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
@@ -10,7 +11,7 @@ import torch
 
 from jembench import progress, seeds, stopping
 from jembench.catalog.discovery import Component
-from jembench.errors import OutOfTime, PluginError, ProcessLost, SpecError, StoreError, error_text
+from jembench.errors import OutOfTime, PluginError, ProcessLost, Remark, SpecError, StoreError, error_text
 from jembench.experiment.plan import CellPlan, FitPlan, Plan
 from jembench.experiment.sweep import without_sampler
 from jembench.experiment.works import Work, planned
@@ -22,10 +23,10 @@ from jembench.models.settings import isolated
 from jembench.models.steadiness import unsteady
 from jembench.running import events, provenance
 from jembench.running.building import make_model, make_trainer
-from jembench.running.caches import FeatureBank
+from jembench.running.caches import FeatureBank, when_free
 from jembench.running.check import Datasets, Ready, look_ahead
 from jembench.running.evaluation import TrainedFit
-from jembench.running.events import Events
+from jembench.running.events import Events, Report
 from jembench.running.fit_samples import write_samples
 from jembench.running.fits import FitWork
 from jembench.running.measure import Arrays, failed, measure, not_applicable
@@ -52,7 +53,7 @@ class Worker:
     device: torch.device
     events: Events
     skip_missing: bool = False
-    ready: Mapping[str, Ready] = field(default_factory=dict)
+    ready: dict[str, Ready] = field(default_factory=dict)
     datasets: Datasets = field(default_factory=Datasets, init=False)
     banks: dict[str, FeatureBank] = field(default_factory=dict, init=False)
 
@@ -78,34 +79,56 @@ class Worker:
                 return Ended(id=work.id, how="busy")
             try:
                 plan = plan or planned(work, f"the unit of work {work.id}")
-                (fit,) = plan.fits
-                with self.events.reporting(fit.key, work) as report:
-                    ready = self.ready.get(fit.key.id)
-                    if ready is None:
-                        outlook = look_ahead(plan, self.datasets)
-                        outlook.refuse_missing(skip_missing=self.skip_missing)
-                        ready = outlook.fits[fit.key.id]
-                    bank = FeatureBank(ready.dataset, self.store, self.device)
-                    unit = _Unit(
-                        fit=fit,
-                        bank=self.banks.setdefault(fit.key.dataset, bank),
-                        store=self.store,
-                        report=report,
-                        deadline=work.deadline,
-                        command=work.command,
-                        ready=ready,
-                        work=work,
-                        cells=plan.cells,
-                    )
-                    within = isolated(f"The work of {fit.key.model}", unit.note)
-                    with devices.threads_for(ready.dataset.spec, self.device), within:
-                        ended = unit.compute()
+                with self.events.reporting(plan.fits[0].key, work) as report:
+                    if work.kind == "check":
+                        remarks = self._check(work, plan)
+                        ended = Ended(id=work.id, how="done", text="\n".join(remarks))
+                    else:
+                        ended = self._compute(work, plan, report)
             except BaseException as error:
                 with suppress(StoreError):  # of a full disk: the raised error reports it
                     self.store.works.end(work.id, *events.ending_of(error))
                 raise
             self.store.works.end(work.id, ended.how, ended.text)
             return ended
+
+    def _check(self, work: Work, plan: Plan) -> list[str]:
+        """Check the fit of a unit for later ones, and return the remarks.
+
+        What may download something is checked by one worker of the store at a time.
+        """
+        texts = [work.model, work.dataset, *(cell.metric for cell in work.cells)]
+        downloads = any("download" in text for text in texts)
+        alone = when_free(self.store, "downloads") if downloads else nullcontext()
+        with alone, warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", Remark)
+            self.ready.update(self._look_ahead(plan))
+        return [str(each.message) for each in caught if issubclass(each.category, Remark)]
+
+    def _look_ahead(self, plan: Plan) -> Mapping[str, Ready]:
+        outlook = look_ahead(plan, self.datasets)
+        outlook.refuse_missing(skip_missing=self.skip_missing)
+        return outlook.fits
+
+    def _compute(self, work: Work, plan: Plan, report: Report) -> Ended:
+        """Train, measure or attack, as the unit says."""
+        (fit,) = plan.fits
+        ready = self.ready.get(fit.key.id) or self._look_ahead(plan)[fit.key.id]
+        bank = FeatureBank(ready.dataset, self.store, self.device)
+        unit = _Unit(
+            fit=fit,
+            bank=self.banks.setdefault(fit.key.dataset, bank),
+            store=self.store,
+            report=report,
+            deadline=work.deadline,
+            command=work.command,
+            ready=ready,
+            work=work,
+            cells=plan.cells,
+        )
+        within = isolated(f"The work of {fit.key.model}", unit.note)
+        with devices.threads_for(ready.dataset.spec, self.device), within:
+            return unit.compute()
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -28,7 +28,8 @@ def sgd(params: Iterable[Tensor], lr: float, momentum: float, weight_decay: floa
     from torch.optim import SGD
 
     light = _light(SGD)
-    return light(params, lr, momentum=momentum, weight_decay=weight_decay, nesterov=nesterov, fused=True)
+    constants = {"momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
+    return light(params, lr, **constants, fused=True)
 
 
 @functools.cache

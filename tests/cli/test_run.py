@@ -4,7 +4,6 @@ import os
 import shlex
 import signal
 import subprocess
-import sys
 import sysconfig
 import time
 from pathlib import Path
@@ -95,19 +94,41 @@ def test_the_same_command_again_prints_the_same_and_touches_nothing(run, content
     assert contents("runs") == whole
 
 
-def test_a_finished_run_is_shown_without_torch(jembench, table):
-    arguments = ["run", "hybrid", "--models", "jem,baseline", *DIGITS, "--metrics", "accuracy"]
-    before = jembench(*arguments)
-    script = (
-        "import sys\n"
-        "from jembench.cli.main import main\n"
-        f"code = main({arguments!r})\n"
-        "heavy = {'torch', 'torchvision', 'scipy', 'sklearn', 'matplotlib'} & sys.modules.keys()\n"
-        "sys.exit(str(sorted(heavy)) if heavy else code)\n"
-    )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert table(done.stdout) == table(before.out)
+AT_EXIT = """
+import atexit, os, sys
+from pathlib import Path
+
+def write():
+    Path(f"modules-{os.getpid()}").write_text(" ".join(sys.modules))
+
+atexit.register(write)
+"""
+"""Code that leaves a file with the modules of each process."""
+
+
+def test_a_run_imports_no_torch_beside_its_workers_and_these_no_compiler(tmp_path, table):
+    (tmp_path / "sitecustomize.py").write_text(AT_EXIT)
+    models = ["--models", "jem,baseline", *DIGITS, "--metrics", "accuracy,is,fid", "--set", "is.splits=1"]
+    arguments = ["run", "hybrid", *models, "-j", "1"]
+
+    def run():
+        process = start(arguments, tmp_path, PYTHONPATH=str(tmp_path))
+        out, err = process.communicate()
+        assert process.returncode == 0, err
+        files = list(tmp_path.glob("modules-*"))
+        modules = {int(file.name.partition("-")[2]): set(file.read_text().split()) for file in files}
+        driver = modules.pop(process.pid)
+        assert not driver & {"torch", "torchvision", "scipy", "sklearn", "matplotlib"}
+        for file in files:
+            file.unlink()
+        return out, list(modules.values())
+
+    before, (worker,) = run()  # one for both models and their checks
+    assert "torch" in worker
+    assert not worker & {"torch._dynamo", "torchvision"}
+    after, nobody = run()
+    assert nobody == []
+    assert table(after) == table(before)
 
 
 def test_a_run_that_was_killed_goes_on_and_ends_with_the_same_numbers(jembench, tmp_path, values):

@@ -1,5 +1,7 @@
+import io
 import json
 import re
+import sys
 from types import SimpleNamespace
 
 import pytest
@@ -33,6 +35,7 @@ def test_how_a_unit_ends_is_told_to_the_driver(tmp_path, monkeypatch, result, ho
     store = Store(tmp_path)
     ended = work._carry_out(lambda: SimpleNamespace(carry_out=carry_out), store, "u1")
     assert (ended.id, ended.how, ended.text) == ("u1", how, text)
+    assert ended.error == (type(result).__name__ if isinstance(result, BaseException) else "")
     found.is_late = True  # its deadline came while it waited in a queue: it does not begin, nor is torch imported
     ended = work._carry_out(pytest.fail, store, "u1")
     assert (ended.how, ended.text.partition(".")[0]) == ("stopped", "The time of its run was up before it began")
@@ -49,3 +52,13 @@ def test_several_units_and_the_worst_of_their_endings(jembench):
     done = jembench("work", "a", "b")
     assert [json.loads(line)["id"] for line in done.out.splitlines()] == ["a", "b"]
     assert done.code == 2
+
+
+def test_further_units_are_lines_of_stdin_each_as_soon_as_it_is_there(monkeypatch):
+    lines = (line for line in ["b c\n", "d\n"])
+    monkeypatch.setattr(sys, "stdin", lines)
+    units = work._listed(["a", "-"])
+    assert [next(units) for _ in range(3)] == ["a", "b", "c"]
+    assert next(lines) == "d\n"  # is not read before the line before it is carried out
+    monkeypatch.setattr(sys, "stdin", io.StringIO(""))
+    assert list(work._listed(["-", "e"])) == ["e"]

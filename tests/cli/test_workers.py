@@ -103,12 +103,21 @@ def test_workers_give_the_same_as_one_process_bit_for_bit(run, odd, monkeypatch)
     once = list(range(3, 37, 3))
     assert of_killed[-len(once) :] == once  # what went on from the checkpoint at 9 sends its whole history again
     assert of_killed[: -len(once)] == once[: len(of_killed) - len(once)] != []
-    assert len({event["worker"] for event in seen}) == 3
+    assert len({event["worker"] for event in seen}) >= 2
 
     serial = run("--store", "serial", models=models)
     assert serial.code == 0
     assert weights("runs") == weights("serial") != {}
     assert cells("runs") == cells("serial")
+
+
+def test_what_is_missing_is_the_same_error_as_in_one_process_and_nothing_starts(odd, run):
+    arguments = ["--metrics", "accuracy,fid:features=inception"]
+    models = "zoo_of_tests:jem,zoo_of_tests:classifier"
+    alone, by_worker = (run(*arguments, *more, models=models) for more in (["--executor", "local"], ["-j", "1"]))
+    assert "nothing was started" in alone.err
+    assert (by_worker.code, by_worker.err) == (alone.code, alone.err) == (2, alone.err)
+    assert left() == []
 
 
 SLOW = ["--models", "odd_models:slow", "--metrics", "accuracy", "-j", "1"]

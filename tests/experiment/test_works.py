@@ -119,6 +119,26 @@ def test_a_training_of_several_processes_wants_as_many_gpus(make):
     assert [unit.gpus for unit in works(plan, lambda key: True)] == [1]
 
 
+def test_a_check_for_each_family_of_fits_comes_before_everything(make, trusted):
+    plan = make("jem classifier", f"accuracy {QUICK_PGD}", seeds=(3, 1))
+    plan = dataclasses.replace(plan, cells=plan.cells[1:])  # the first fit has no accuracy to measure
+    checks, others = works(plan, untrained, check=True), works(plan, untrained)
+    first, second, *rest = checks
+    assert [unit.kind for unit in checks] == ["check"] * 2 + ["fit"] * 4
+    assert [(unit.fit.model, unit.fit.seed) for unit in (first, second)] == [
+        ("zoo_of_tests:jem", 3),
+        ("zoo_of_tests:classifier", 3),
+    ]
+    assert {cell.metric.partition(":")[0] for cell in first.cells} == {"accuracy", "pgd"}
+    assert [unit.id for unit in rest] == [unit.id for unit in others]
+    assert all({first.id, second.id} <= set(unit.after) for unit in rest)
+    again, *_ = works(plan, untrained, check=True)
+    assert again.id != first.id  # it is not the check of another run
+    trusted([first])
+    (fit,) = planned(travelled(first), "unit.json").fits
+    assert fit.key == first.fit
+
+
 def test_a_fit_that_is_another_one_here_is_refused_with_what_differs(make, trusted):
     (unit,) = works(make(), untrained)
     trusted([unit])

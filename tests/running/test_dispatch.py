@@ -6,7 +6,7 @@ import time
 import pytest
 
 from jembench import stopping
-from jembench.errors import Fallback, OutOfTime, WorkFailed
+from jembench.errors import Fallback, OutOfTime, Remark, Unavailable, WorkFailed
 from jembench.experiment.works import Work, WorkCell
 from jembench.files import write_atomically
 from jembench.interfaces.running import Ended
@@ -246,6 +246,54 @@ def test_a_failure_is_told_at_the_end_with_all_that_is_needed(start, store, how)
     assert store.works.ids() == [failed]
     status = store.works.status(failed)
     assert (status.state, status.text, status.log) == (how, "what went wrong.", "/logs/7" * (how == "failed"))
+
+
+def checked():
+    """Make two checks, and two fits that wait for both."""
+    checks = [unit(f"c{seed}", seed=seed, kind="check", run="r") for seed in range(2)]
+    return [*checks, *(unit(f"t{seed}", *checks, seed=seed) for seed in range(2))]
+
+
+def says(*texts, **fields):
+    """Make an executor whose checks say these texts."""
+
+    class Says(Fake):
+        def end(self, unit):
+            (ended,) = super().end(unit)
+            is_check = self.works[unit].kind == "check"
+            return [dataclasses.replace(ended, text=texts[self.works[unit].fit.seed], **fields) if is_check else ended]
+
+    return Says
+
+
+def test_nothing_starts_before_all_checks_have_ended_and_each_remark_is_said(start, store):
+    made, executor, recorder = start(checked(), fake=says("", "mirrored\ncopied"))
+    with pytest.warns(Remark) as remarks:
+        made.run()
+    assert [str(each.message) for each in remarks] == ["mirrored", "copied"]
+    assert executor.submitted == ["c0", "c1", "t0", "t1"]
+    assert [event.values["how"] for event in recorder.ended] == ["checked", "checked", "done", "done"]
+    assert store.works.ids() == []
+
+
+def test_what_checks_refuse_is_the_error_of_the_run_and_nothing_starts(start, store):
+    refuses = says("no CIFAR-10", "no weights", how="refused", error="Unavailable")
+    made, executor, _ = start(checked(), fake=refuses)
+    with pytest.raises(Unavailable, match=r"^no CIFAR-10 no weights$"):
+        made.run()
+    assert executor.submitted == ["c0", "c1"]
+    assert store.works.ids() == []
+    same = says("no CIFAR-10", "no CIFAR-10", how="refused", error="Unavailable")
+    made, _, _ = start(checked(), fake=same)
+    with pytest.raises(Unavailable, match=r"^no CIFAR-10$"):
+        made.run()
+
+
+def test_a_check_whose_workers_die_is_a_failure_of_the_run(start, store):
+    made, executor, _ = start(checked(), {"c0": ["lost"]})
+    with pytest.raises(WorkFailed, match=r"1 of 2 units .* The first one, check jem on digits.* as lost"):
+        made.run()
+    assert executor.submitted == ["c0", "c1"]
 
 
 def test_after_the_deadline_no_unit_is_started(start, store, monkeypatch):

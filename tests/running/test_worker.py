@@ -2,6 +2,7 @@
 
 import shutil
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -9,11 +10,12 @@ import torch
 
 from jembench.catalog import trust
 from jembench.catalog.options import pretrained
-from jembench.errors import OutOfTime, SpecError, StoreError
+from jembench.errors import OutOfTime, Remark, SpecError, StoreError
 from jembench.experiment.crossing import make_plan
 from jembench.experiment.suite import Run, Suite
 from jembench.experiment.works import code_of, works
 from jembench.files import write_atomically
+from jembench.running.check import look_ahead
 from jembench.running.events import Events
 from jembench.running.worker import Worker, _Unit
 from jembench.store.lease import in_work
@@ -103,6 +105,25 @@ def test_what_goes_wrong_in_a_part_is_the_outcome_of_the_cell(make, worker, stor
         assert worker(store, units).carry_out(unit).how == "done"
     (cell,) = (store.read_cell(cell) for cell in plan.cells)
     assert (cell.outcome.status, cell.outcome.reason) == ("failed", "ZeroDivisionError: a bug of the attack")
+
+
+def test_a_check_leaves_nothing_and_the_fit_looks_ahead_no_second_time(make, worker, store, monkeypatch):
+    looks = []
+
+    def remarking(plan, datasets):
+        looks.append(plan)
+        warnings.warn("mirrored", Remark, stacklevel=2)
+        return look_ahead(plan, datasets)
+
+    monkeypatch.setattr("jembench.running.worker.look_ahead", remarking)
+    check, unit = units = works(make("accuracy"), lambda key: False, check=True)
+    made = worker(store, units)
+    ended = made.carry_out(check)
+    assert (ended.id, ended.how, ended.text) == (check.id, "done", "mirrored")
+    assert not [path for path in store.root.rglob("*") if path.is_file()]
+    assert made.carry_out(unit).how == "done"
+    assert store.is_trained(unit.fit)
+    assert len(looks) == 1
 
 
 def test_what_another_process_works_on_is_busy(make, worker, store):

@@ -1,3 +1,4 @@
+import io
 import json
 import signal
 from pathlib import Path
@@ -14,10 +15,16 @@ class FakeProcess:
 
     pid = 0
 
-    def __init__(self, command, *, env, stdout, **_):
+    def __init__(self, command, *, env, stdout, stdin, **_):
         self.command, self.env, self.stdout = command, env, stdout
-        self.ids = command[command.index("work") + 1 : -1]
+        self.ids = [word for word in command[command.index("work") + 1 : -1] if word != "-"]
+        self.stdin = io.BytesIO() if stdin == module.subprocess.PIPE else None
         self.signals, self.code = [], None
+
+    @property
+    def given(self):
+        """The batches that it was given after the first one."""
+        return [line.split() for line in self.stdin.getvalue().decode().splitlines()]
 
     def say(self, text, end="\n"):
         self.stdout.write(f"{text}{end}".encode())
@@ -32,8 +39,8 @@ class FakeProcess:
     def poll(self):
         return self.code
 
-    def wait(self):
-        assert self.code is not None
+    def wait(self, seconds=None):
+        assert self.code is not None or self.stdin.closed
 
     def send_signal(self, number):
         self.signals.append(number)
@@ -110,10 +117,10 @@ def test_each_worker_has_a_gpu(open_processes, started, gpus):
     executor.ended(0)
     assert places(started) == [("a", "0"), ("b", "1")]
     started[1].end("b")
-    started[1].die()
     assert endings(executor) == [("b", "done")]
     executor.ended(0)
-    assert places(started)[2:] == [("c", "1")]
+    assert started[1].given == [["c"]]
+    assert len(started) == 2
 
 
 def test_workers_share_an_only_gpu_that_cuda_was_given_no_name_for(open_processes, started, gpus):
@@ -153,7 +160,7 @@ def test_the_cores_are_shared_out(open_processes, started, monkeypatch):
     assert places(started) == [("a", None), ("b", None)]  # which takes two places
     assert [process.env["OMP_NUM_THREADS"] for process in started] == ["2", "2"]
     assert started[0].env["MINE"] == "1"
-    assert started[0].command[1:] == ["-P", "-m", "jembench", "work", "a", "-o"]
+    assert started[0].command[1:] == ["-P", "-m", "jembench", "work", "a", "-", "-o"]
     assert Processes().slots == 8
 
 
@@ -165,9 +172,47 @@ def test_the_fewer_units_wait_the_smaller_is_a_batch(open_processes, started):
     for name in "ab":
         started[0].end(name)
         assert endings(executor) == [(name, "done")]
-    started[0].die()
+    executor.ended(0)
+    assert started[0].given == [["e"]]
+    started[0].die()  # while it carries out the batch
     executor.ended(0), executor.ended(0)
     assert started[2].ids == ["e"]
+    assert len(started) == 3
+
+
+def test_a_worker_without_units_ends_after_a_while(open_processes, started, monkeypatch):
+    executor = open_processes(jobs=1)
+    executor.submit(jobs("a"))
+    executor.ended(0)
+    started[0].end("a")
+    assert endings(executor) == [("a", "done")]
+    executor.ended(0)
+    assert not started[0].stdin.closed
+    monkeypatch.setattr(module, "IDLE", 0.0)
+    executor.ended(0)
+    assert started[0].stdin.closed
+    executor.submit(jobs("b"))  # before the process has gone
+    executor.ended(0)
+    started[0].die()
+    executor.ended(0), executor.ended(0)
+    assert [process.ids for process in started] == [["a"], ["b"]]
+
+
+def test_idle_workers_give_their_places_to_a_unit_of_several_gpus(open_processes, started, gpus):
+    gpus(2)
+    executor = open_processes()
+    executor.submit(jobs("a"))
+    executor.ended(0)
+    started[0].end("a")
+    executor.ended(0)
+    executor.submit([job("b", 1, gpus=2)])
+    executor.ended(0)
+    assert started[0].stdin.closed
+    assert len(started) == 1
+    started[0].die()
+    executor.ended(0), executor.ended(0)
+    assert places(started)[1:] == [("b", "1,0")]
+    assert started[1].stdin is None
 
 
 def test_units_start_in_order_and_other_lines_are_passed_over(open_processes, started, tmp_path):

@@ -28,7 +28,9 @@ def main() -> None:
     _, *units, folder = sys.argv[1:]
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(3))
     for unit in units:
-        carry_out(Path(folder), unit)
+        for each in (line.rstrip() for line in sys.stdin) if unit == "-" else [unit]:
+            for name in each.split():
+                carry_out(Path(folder), name)
 
 
 def carry_out(folder: Path, unit: str) -> None:
