@@ -13,6 +13,8 @@ import torch
 from click.testing import CliRunner
 from scripts import importing
 
+from jembench.catalog import registry
+
 GPU = Path(__file__).parent.parent / "benchmarks" / "gpu"
 TINY = ["--device", "cpu", "--size", "tiny", "--out"]
 AS_LISTED = re.compile(r"[a-z-]+(?::[a-z]+=[^,:]+(?:,[a-z]+=[^,:]+)*)?(?=,|$)")
@@ -130,11 +132,13 @@ def test_a_training_needs_images(script, tmp_path, item):
 def test_the_speedrun_is_noted_beside_its_aims(script, tmp_path, monkeypatch):
     """A row a metric, of which ECE misses its aim; what only accompanies a metric has no aim."""
     trained, ran = script.trained, []
+    names = [str(registry.resolve("metrics", name)) for name in trained.AIMS]
+    assert names == list(trained.AIMS)  # as in the rows
     shown = {"value": 5.0, "low": None, "high": None, "reason": "", "source": ""}
 
     def measure(*arguments):
         metrics = arguments[arguments.index("--metrics") + 1]
-        names = [*AS_LISTED.findall(metrics)]
+        names = AS_LISTED.findall(metrics)
         rows = [shown | {"metric": name, "label": name.partition(":")[0]} for name in names]
         further = [rows[0] | {"label": "fpr95-in"}, rows[0] | {"source": "a paper"}]
         return json.dumps({"rows": rows + further})

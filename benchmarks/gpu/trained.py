@@ -7,7 +7,6 @@ import operator
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -26,11 +25,8 @@ SETS = {"uniform": 0.95, "constant": 0.95, "permuted": 0.95, "phases": 0.75}
 """The aim for the AUROC on each set of outliers, by log p(x) and by the norm of its gradient."""
 
 AIMS = {"accuracy": (">=", 90.0), "ece": ("<=", 4.0)}
-AIMS |= {
-    f"ood:score={score},set={outliers}": (">=", least)
-    for score in ("log-px", "grad-norm")
-    for outliers, least in SETS.items()
-}
+for score in ("", "score=grad-norm,"):  # the first is log p(x)
+    AIMS |= {f"ood:{score}set={outliers}": (">=", least) for outliers, least in SETS.items()}
 MINUTES = 10.0
 """The aim for the speedrun, from the start of the item to its last value."""
 
@@ -54,6 +50,8 @@ def recount(place: Place) -> None:
 
 def _recount(place: Place, setting: str) -> None:
     """Train once, and note the accuracy on held-out images by stored and by counted statistics."""
+    from jembench.models.running_statistics import counted_anew
+
     epochs = "epochs=0.1" if place.tiny else "epochs=12"
     with place.trainer("jem", "fast", setting, epochs, images=place.images) as trainer:
         began = time.monotonic()
@@ -62,18 +60,17 @@ def _recount(place: Place, setting: str) -> None:
         row = {"setting": setting, "iterations": trainer.iterations}
         row["seconds"] = time.monotonic() - began
         trainer.model.load_state_dict(trainer.weights())
-        for statistics in ("stored", "counted"):
-            if statistics == "counted":
-                torch.optim.swa_utils.update_bn(_passes(trainer), trainer.model.net)
-            place.note("recount", statistics=statistics, **_measured(trainer), **row)
+        place.note("recount", statistics="stored", **_measured(trainer), **row)
+        with counted_anew(trainer.model, _counted(trainer), trainer.data, place.device):
+            place.note("recount", statistics="counted", **_measured(trainer), **row)
 
 
-def _passes(trainer: Any) -> Iterator[torch.Tensor]:
-    """Yield the training images of which statistics are counted, as a classifier sees them."""
-    from jembench.data.pixels import to_float
+def _counted(trainer: Any) -> torch.Tensor:
+    """Return training images, of which statistics are counted; their order may be by class."""
+    from jembench import seeds
 
-    for images in trainer.held.train.images[:COUNTED].split(500):
-        yield to_float(images.to(trainer.device), trainer.data.bounds)
+    images = trainer.held.train.images
+    return images[torch.randperm(len(images), generator=seeds.seeded(0))[:COUNTED]]
 
 
 def _measured(trainer: Any) -> dict[str, Any]:
