@@ -6,8 +6,11 @@ import torch
 from jembench import seeds
 from jembench.catalog import registry
 from jembench.errors import SpecError
+from jembench.experiment import recipe as recipes
+from jembench.experiment.plan import plan_fit
 from jembench.interfaces import Batch, Classifier, DataSpec, Energy, Negatives, Trainable
 from jembench.models.capabilities import capabilities
+from jembench.running.building import make_trainer
 
 DATA = DataSpec(name="toy", shape=(3, 12, 10), num_classes=7)
 
@@ -72,10 +75,56 @@ def test_rows_of_a_batch_do_not_depend_on_each_other():
     assert torch.allclose(whole[2:3], model.logits(draw()[2:3]), atol=1e-6)
 
 
-def test_options_reach_the_network():
-    def momenta(spec):
-        return {module.momentum for module in make(spec).modules() if isinstance(module, torch.nn.BatchNorm2d)}
+def momenta(model):
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    return {norm.momentum for norm in norms}
 
+
+def test_options_reach_the_network():
     for name in ("jem", "jem-factored"):
-        assert momenta(f"{name}:net=wrn-10-1,norm=batch") == {0.9}  # as in the authors' code
-        assert momenta(f"{name}:net=wrn-10-1,norm=batch,momentum=0.1") == {0.1}
+        spec = f"{name}:net=wrn-10-1,norm=batch"
+        assert momenta(make(spec)) == {0.9}  # as in the authors' code
+        assert momenta(make(f"{spec},momentum=0.1")) == {0.1}
+
+
+def recipes_with_chains_in_training_mode():
+    """The recipes under batch norm whose chains change the running statistics, of JEM's options."""
+    loaded = [recipes.load(name) for name in recipes.names()]
+    return [
+        recipe.name
+        for recipe in loaded
+        if recipe.model.get("norm") == "batch"
+        and recipe.chains.mode == "train"
+        and recipe.model.keys() <= {"net", "norm", "momentum", "marginal"}
+    ]
+
+
+@pytest.mark.parametrize("model", ["jem", "jem-factored"])
+@pytest.mark.parametrize("recipe", recipes_with_chains_in_training_mode())
+def test_running_statistics_are_mostly_those_of_the_data(recipe, model):
+    settings = ["model.net=small-2", "data.validation=0", "data.flip=false"]
+    settings += ["optimizer.sharpness=0"]
+    fit = plan_fit(model, "digits", recipe, settings)
+    dataset = fit.dataset.make()
+    made = fit.model.make(dataset.spec)
+    trainer = make_trainer(fit, dataset, torch.device("cpu"), made)
+    draw, passes, data = trainer.batches.draw, [], []
+
+    def drawn():
+        batch = draw()
+        data.extend([batch.x, batch.x_labelled])
+        return batch
+
+    def record(net, images):
+        if net.training:
+            passes.append(images[0].clone())
+
+    trainer.batches.draw = drawn
+    made.net.register_forward_pre_hook(record)
+    trainer.iterate()
+    (momentum,) = momenta(made)
+    weights = [momentum * (1 - momentum) ** later for later in reversed(range(len(passes)))]
+    of_data = [any(torch.equal(images, batch) for batch in data) for images in passes]
+    share = sum(weight for weight, is_data in zip(weights, of_data, strict=True) if is_data)
+    assert 0 < sum(of_data) < len(passes)
+    assert share > 0.85 * sum(weights)
