@@ -12,6 +12,7 @@ import resource
 import subprocess
 import tempfile
 import time
+from pathlib import Path
 from typing import NamedTuple
 
 import click
@@ -31,7 +32,9 @@ class Cost(NamedTuple):
 
 
 @click.command()
-@click.option("--program", "-p", "programs", multiple=True, required=True, help="Repeatable.")
+@click.option(
+    "--program", "-p", "programs", multiple=True, required=True, type=click.Path(exists=True), help="Repeatable."
+)
 @click.option("--turns", default=3, show_default=True)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def main(programs: tuple[str, ...], turns: int, arguments: tuple[str, ...]) -> None:
@@ -43,7 +46,8 @@ def main(programs: tuple[str, ...], turns: int, arguments: tuple[str, ...]) -> N
     for turn in range(turns):
         for program in programs[::-1] if turn % 2 else programs:
             speed = product.operations / seconds(product.multiply, CPU) / 1e9
-            costs[program].append(_cost([program, *arguments], speed))
+            command = [str(Path(program).absolute()), *arguments]  # it runs in another folder
+            costs[program].append(_cost(command, speed))
     for program, measured in costs.items():
         spreads = Cost(*map(spread, zip(*measured, strict=True)))
         texts = [f"{name} {_text(value)}" for name, value in spreads._asdict().items()]

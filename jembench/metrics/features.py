@@ -140,13 +140,14 @@ def _train(spec: DataSpec, images: Tensor, labels: Tensor, kept: Path, record: d
     from jembench import progress, seeds, stopping
     from jembench.data.pixels import noise_to_model, to_float
     from jembench.models.devices import one_thread
+    from jembench.models.execution import light
     from jembench.store import checkpoint
 
     (_, height, width), reach = spec.shape, RECIPE["shift"]
     noise = noise_to_model(RECIPE["data_noise"], spec.bounds)
     with one_thread(), seeds.drawing(0, "feature network cnn"), torch.enable_grad(), stopping.deferred():
         net = _make_net(spec)
-        optimiser = torch.optim.Adam(net.parameters(), lr=RECIPE["rate"])
+        optimiser = light(torch.optim.Adam)(net.parameters(), lr=RECIPE["rate"])
         schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimiser, T_max=RECIPE["iterations"])
         begin = 0
         with suppress(OSError, CheckpointError):  # absent or damaged: it starts anew

@@ -4,6 +4,8 @@ The choices change results by rounding alone. A choice that is not possible fall
 warning.
 """
 
+import functools
+import inspect
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -197,3 +199,16 @@ def own(value: T) -> T:
     """Copy the tensors that a CUDA graph has written, since its next replay overwrites them."""
     copied: T = tree_map(lambda leaf: leaf.clone() if isinstance(leaf, torch.Tensor) and leaf.is_cuda else leaf, value)
     return copied
+
+
+@functools.cache
+def light(optimizer: type[torch.optim.Optimizer]) -> Callable[..., torch.optim.Optimizer]:
+    """Return an optimiser's class without the decorators that import PyTorch's compiler.
+
+    The import takes longer than that of PyTorch. The decorators matter within compiled code alone,
+    which no step is part of; that of ``step`` also turns gradients off.
+    """
+    decorated = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
+    methods = {name: inspect.unwrap(getattr(optimizer, name)) for name in decorated}
+    methods["step"] = torch.no_grad()(inspect.unwrap(optimizer.step))
+    return type(optimizer.__name__, (optimizer,), methods)

@@ -6,9 +6,7 @@ A factory is called with the parameters and, by their names, those of the recipe
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -20,28 +18,16 @@ def adam(params: Iterable[Tensor], lr: float, betas: tuple[float, float], weight
     """Adam (Kingma & Ba, 2015), with ``optimizer.betas`` and ``optimizer.weight_decay``."""
     from torch.optim import Adam
 
-    return _light(Adam)(params, lr, betas=betas, weight_decay=weight_decay, fused=True)
+    from jembench.models.execution import light
+
+    return light(Adam)(params, lr, betas=betas, weight_decay=weight_decay, fused=True)
 
 
 def sgd(params: Iterable[Tensor], lr: float, momentum: float, weight_decay: float, nesterov: bool = False) -> Optimizer:
     """Stochastic gradient descent, with ``optimizer.momentum`` and ``optimizer.weight_decay``."""
     from torch.optim import SGD
 
-    light = _light(SGD)
+    from jembench.models.execution import light
+
     constants = {"momentum": momentum, "weight_decay": weight_decay, "nesterov": nesterov}
-    return light(params, lr, **constants, fused=True)
-
-
-@functools.cache
-def _light(optimizer: type[Optimizer]) -> Callable[..., Optimizer]:
-    """Return an optimiser's class without the decorators that import PyTorch's compiler.
-
-    The import takes longer than that of PyTorch. The decorators matter within compiled code alone,
-    which no step is part of; that of ``step`` also turns gradients off.
-    """
-    import torch
-
-    decorated = ("add_param_group", "load_state_dict", "state_dict", "zero_grad")
-    methods = {name: inspect.unwrap(getattr(optimizer, name)) for name in decorated}
-    methods["step"] = torch.no_grad()(inspect.unwrap(optimizer.step))
-    return type(optimizer.__name__, (optimizer,), methods)
+    return light(SGD)(params, lr, **constants, fused=True)

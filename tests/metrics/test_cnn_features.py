@@ -3,6 +3,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import sys
 
 import pytest
 import torch
@@ -20,8 +21,9 @@ CPU = torch.device("cpu")
 
 @pytest.fixture
 def short(monkeypatch):
-    """Training that is over at once."""
+    """Training that is over at once, and imports no compiler."""
     monkeypatch.setitem(features.RECIPE, "iterations", 3)
+    monkeypatch.setitem(sys.modules, "torch._dynamo", None)
 
 
 @pytest.fixture
