@@ -146,7 +146,7 @@ class FID(ReferenceMetric):
     """Fréchet distance between features of the model's samples and of the dataset, by torch-fidelity.
 
     ``features``: as for ``is``. ``resamples`` is 200 by default, and 0 for networks of more than 512 features: with
-    Inception each takes half a minute. FID of equal distributions is above 0, and larger for fewer images; the interval
+    Inception each takes seconds. FID of equal distributions is above 0, and larger for fewer images; the interval
     is of its mean over as many images.
     """
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from threadpoolctl import threadpool_limits
 
 from jembench.errors import Remark, SpecError, Unavailable
 from jembench.interfaces import DataSpec
@@ -45,11 +46,12 @@ def execution(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Let PyTorch compute in one thread of the CPU for the duration of the context."""
+    """Let PyTorch, numpy and scipy compute in one thread of the CPU for the duration of the context."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        yield
+        with threadpool_limits(1, "blas"):
+            yield
     finally:
         torch.set_num_threads(before)
 

@@ -48,7 +48,7 @@ def test_fid_is_torch_fidelitys_to_the_last_bit(n, dimensions):
 
 def test_the_distance_of_two_normal_distributions_is_the_closed_form():
     def normal(mean, variance):
-        return Moments(torch.tensor([mean]).double(), torch.tensor([[variance]]).double())
+        return Moments(np.array([mean]), np.array([[variance]]))
 
     assert frechet_distance(normal(0, 4), normal(1, 9)) == pytest.approx(1 + (3 - 2) ** 2)
 
@@ -60,18 +60,32 @@ def test_the_eigenvalue_form_equals_torch_fidelitys_value(dimensions):
     assert resampled_fid(first, second)(*everything) == pytest.approx([fid(first, second)], rel=1e-9)
 
 
-def test_the_resampled_fid_is_the_fid_of_the_resample():
-    first, second = features(100, 0), features(150, 1, scale=1.2)
+@pytest.mark.parametrize(("shift", "shift_of_second"), [(0.0, 0.0), (0.0, 0.5), (1000.0, 1001.0)])
+def test_the_resampled_fid_is_the_fid_of_the_resample(shift, shift_of_second):
+    first, second = features(100, 0, shift=shift), features(150, 1, scale=1.2, shift=shift_of_second)
     rng = np.random.default_rng(0)
     i, j = rng.integers(100, size=(3, 100)), rng.integers(150, size=(3, 150))
-    expected = [fid(first[a], second[b]) for a, b in zip(i, j, strict=True)]
+    expected = [fid_in_scipy(first[a], second[b]) for a, b in zip(i, j, strict=True)]
     assert resampled_fid(first, second)(i, j) == pytest.approx(expected, rel=1e-9)
 
 
+def test_a_resample_of_fewer_different_images_than_features_has_a_distance():
+    """Its covariance is singular; the trace of the root is the sum of the singular values of the features' product."""
+    first, second = features(15, 0).double().numpy(), features(40, 1, scale=1.2).double().numpy()
+    drawn, drawn_of_second = np.arange(15)[None] % 8, np.arange(40)[None]
+    a = first[drawn[0]] - first[drawn[0]].mean(axis=0)
+    b = second - second.mean(axis=0)
+    shared = np.linalg.svd(a @ b.T, compute_uv=False).sum() / np.sqrt(14 * 39)
+    apart = first[drawn[0]].mean(axis=0) - second.mean(axis=0)
+    expected = apart @ apart + (a * a).sum() / 14 + (b * b).sum() / 39 - 2 * shared
+    distances = resampled_fid(torch.from_numpy(first), torch.from_numpy(second))
+    assert distances(drawn, drawn_of_second) == pytest.approx([expected], rel=1e-6)
+
+
 def test_weighted_moments_are_those_of_the_repeated_features():
-    x, weights = features(20, 0).double(), torch.arange(20)
-    repeated = x.repeat_interleave(weights, dim=0).numpy()
-    mean, covariance = weighted_moments(x, weights.double())
+    x, weights = features(20, 0).double().numpy(), np.arange(20)
+    repeated = x.repeat(weights, axis=0)
+    mean, covariance = weighted_moments(x, weights.astype(float))
     np.testing.assert_allclose(mean, repeated.mean(axis=0), rtol=1e-12)
     np.testing.assert_allclose(covariance, np.cov(repeated, rowvar=False), rtol=1e-10)
 

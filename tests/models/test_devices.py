@@ -1,5 +1,7 @@
+import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from jembench.errors import Remark, SpecError, Unavailable
 from jembench.interfaces import DataSpec
@@ -76,6 +78,17 @@ def test_small_images_are_worked_on_by_one_thread_of_the_cpu(two_threads, data, 
     with devices.threads_for(data, device):
         assert torch.get_num_threads() == threads
     assert torch.get_num_threads() == 2
+
+
+def test_one_thread_holds_for_the_products_of_numpy_and_scipy_as_well():
+    def threads():
+        return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
+
+    np.ones((2, 2)) @ np.ones((2, 2))
+    with threadpool_limits(2, "blas"):
+        with devices.one_thread():
+            assert threads() == {1}
+        assert threads() == {2}
 
 
 def test_the_cpu_computes_in_float32_and_has_a_name():
