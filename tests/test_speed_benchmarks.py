@@ -81,24 +81,42 @@ def assert_same_work(agreement):
         assert difference < 1e-4
 
 
-def test_rates_are_shares_of_what_the_hardware_does(speed, rows, monkeypatch):
-    for constant, small in {"SMALLEST": 256, "LARGEST": 256, "LONG_ENOUGH": 0.01}.items():
-        monkeypatch.setattr(speed("rate"), constant, small)
+def test_rates_are_shares_of_what_the_convolutions_reach_alone(rows):
     sampling, jem = rows("rate")
     for row in (sampling, jem):
         assert all(0 < row[side]["median"] < math.inf for side in ("textbook", "ours"))
     assert jem["notes"]["GFLOP"] > 2 * sampling["notes"]["GFLOP"]
 
 
-def test_operations_are_those_of_our_iteration_too(speed):
-    setting = speed("contests").Setting(
+@pytest.fixture
+def setting(speed):
+    return speed("contests").Setting(
         net="wrn-10-1", batch=4, steps=2, images=4, scored=4, attacked=1, workers=0, device="cpu", precision="auto"
     )
+
+
+@pytest.mark.parametrize("part", ["step", "loss"])
+def test_the_convolutions_alone_are_those_of_the_network(setting, speed, part):
+    work = getattr(speed("rate").works_of(setting, setting.model("jem").net), part)
+    alone = speed("rate").convolutions_of(work.carry_out, torch.bfloat16, torch.channels_last, setting.place)
+    with speed("rate").OperationCounter() as counter:
+        alone.compute()
+    assert counter.count == alone.operations
+    products = {"step": 2, "loss": 9}[part]  # of the linear layer, whose weights a step does not change
+    assert work.operations - alone.operations == products * 2 * setting.batch * 64 * 10
+    for _, args in counter.convolutions:
+        maps = [arg for arg in args if isinstance(arg, torch.Tensor) and arg.ndim == 4]
+        assert all(tensor.dtype == torch.bfloat16 for tensor in maps)
+        assert all(tensor.is_contiguous(memory_format=torch.channels_last) for tensor in maps)
+
+
+def test_operations_are_those_of_our_iteration_too(setting, speed):
     model = setting.model("jem")
-    needed = speed("rate").work_of(setting, model.net)
+    needed = speed("rate").works_of(setting, model.net)
     trainer = setting.trainer(model)
     trainer.iterate()  # shows which weights are copied, in a pass of two images
-    assert speed("rate").operations(trainer.iterate) == needed.iteration
+    operations = setting.steps * needed.step.operations + needed.loss.operations
+    assert speed("rate").operations(trainer.iterate) == operations
 
 
 def test_a_table_is_printed(speed):

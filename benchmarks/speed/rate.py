@@ -1,14 +1,14 @@
-"""Model FLOP utilisation: floating-point operations per second, relative to those of a matrix product.
+"""Model FLOP utilisation: floating-point operations per second, relative to those of the network's convolutions alone.
 
 The operations are those that the algorithm needs, for both implementations: PyTorch's counter on the textbook's network
-counts convolutions and matrix products, a multiplication and an addition as two.
+counts convolutions and matrix products, a multiplication and an addition as two. A matrix product is no measure for
+them: on CPUs, oneDNN's convolutions may be faster than MKL's products.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import textbook
@@ -16,16 +16,14 @@ import torch
 from contests import DATA, Setting
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import flop_registry
-from turns import seconds
 
-SMALLEST, LARGEST = 1024, 16_384
-SLOWEST = 1.0  # seconds: no larger product is tried after one that took as long
-LONG_ENOUGH = 0.5  # seconds, about, that a measurement takes: a shorter one would fall into a lull of a busy machine
+CONVOLUTIONS = (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)
 
 
 class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """A counter of the floating-point operations of convolutions and matrix products.
+    """A counter of the floating-point operations of convolutions and matrix products, and a record of the former.
 
     A multiplication and an addition count as two. PyTorch's ``FlopCounterMode`` also records the modules, which fails
     within ``autograd.grad``.
@@ -39,32 +37,44 @@ class OperationCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.count = 0
+        self.convolutions: list[tuple[Any, Any]] = []  # functions and arguments
 
     def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = function(*args, **(kwargs or {}))
         if operations := flop_registry.get(function.overloadpacket):
             self.count += operations(*args, **(kwargs or {}), out_val=result)
+        if function.overloadpacket in CONVOLUTIONS:
+            self.convolutions.append((function, args))
         return result
 
 
 class Work(NamedTuple):
-    """Numbers of floating-point operations."""
+    """A work on tensors without content, and the number of its floating-point operations."""
 
-    step: int  # of SGLD: a forward pass and the gradient towards the images
-    iteration: int  # of JEM: all steps, and the three batches forward and backward
+    carry_out: Callable[[], object]
+    operations: int
 
 
-def work_of(setting: Setting, net: nn.Module) -> Work:
-    """Count the operations of the algorithm on tensors without content."""
+class Works(NamedTuple):
+    """The parts of an iteration of JEM."""
+
+    step: Work  # of SGLD: a forward pass and the gradient towards the images
+    loss: Work  # the three batches forward and backward
+
+
+def works_of(setting: Setting, net: nn.Module) -> Works:
+    """Return the works of the algorithm on tensors without content."""
     net = copy.deepcopy(net).to("meta")
     x = torch.empty((setting.batch, *DATA.shape), device="meta")
     y = torch.empty(setting.batch, dtype=torch.int64, device="meta")
 
+    def step() -> None:
+        textbook.langevin(net, x, 1)
+
     def learn() -> None:
         textbook.jem_loss(net, x, x, x, y).backward()
 
-    step = operations(lambda: textbook.langevin(net, x, 1))
-    return Work(step, setting.steps * step + operations(learn))
+    return Works(Work(step, operations(step)), Work(learn, operations(learn)))
 
 
 def operations(work: Callable[[], object]) -> int:
@@ -74,54 +84,33 @@ def operations(work: Callable[[], object]) -> int:
     return count
 
 
-class MatrixProduct(NamedTuple):
-    """Products of square matrices."""
+class Convolutions(NamedTuple):
+    """The convolutions of a work, forward and backward, without the rest of it."""
 
-    size: int
-    multiply: Callable[[], object]
-    operations: int  # of one call
-
-
-def matrix_product(dtype: torch.dtype, device: torch.device) -> MatrixProduct:
-    """Return the product of the size with the highest rate."""
-    best, rate, size, taken = None, 0.0, SMALLEST, 0.0
-    while size <= LARGEST and taken < SLOWEST:
-        product, taken = _product(size, dtype, device)
-        if best is None or product.operations / taken > rate:
-            best, rate = product, product.operations / taken
-        size *= 2
-    assert best is not None
-    return best
+    compute: Callable[[], object]
+    operations: int
 
 
-def _product(size: int, dtype: torch.dtype, device: torch.device) -> tuple[MatrixProduct, float]:
-    """Return the product of a size, repeated if it is short, and the seconds of a call (the best of three)."""
-    left, right = (torch.randn((size, size), device=device).to(dtype) for _ in range(2))
-    out = torch.empty_like(left)
+def convolutions_of(
+    work: Callable[[], object], dtype: torch.dtype, layout: torch.memory_format, device: torch.device
+) -> Convolutions:
+    """Return the convolutions of a work on tensors without content, on random numbers of one precision and layout."""
+    with OperationCounter() as counter:
+        work()
+    tensors: dict[torch.Size, torch.Tensor] = {}
 
-    def multiply(times: int = 1) -> None:
-        for _ in range(times):
-            torch.mm(left, right, out=out)
+    def filled(empty: torch.Tensor) -> torch.Tensor:
+        if empty.shape not in tensors:
+            numbers = torch.randn(empty.shape, device=device).to(dtype)
+            tensors[empty.shape] = numbers.to(memory_format=layout) if numbers.ndim == 4 else numbers
+        return tensors[empty.shape]
 
-    with _as_convolutions(device):
-        multiply()  # warm
-        times = max(1, round(LONG_ENOUGH / seconds(multiply, device)))
+    calls = [(function, tree_map_only(torch.Tensor, filled, args)) for function, args in counter.convolutions]
 
-    def several() -> None:
-        with _as_convolutions(device):
-            multiply(times)
+    def compute() -> None:
+        with torch.no_grad():
+            for function, args in calls:
+                function(*args)
 
-    taken = min(seconds(several, device) for _ in range(3))
-    return MatrixProduct(size, several, times * 2 * size**3), taken
-
-
-@contextmanager
-def _as_convolutions(device: torch.device) -> Iterator[None]:
-    """Multiply float32 on a GPU as its convolutions do, in TF32 unless that is turned off."""
-    before = torch.get_float32_matmul_precision()
-    if device.type == "cuda" and torch.backends.cudnn.allow_tf32:
-        torch.set_float32_matmul_precision("high")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)
+    compute()  # warm
+    return Convolutions(compute, operations(compute))

@@ -40,14 +40,14 @@ class Session:
     Args:
         setting: the network, the device and the amount of work.
         repeats: the number of turns of each contest.
-        rates: True to time matrix products in the same turns, for rates.
+        rates: True to time the network's convolutions alone in the same turns, for rates.
     """
 
     def __init__(self, setting: Setting, repeats: int, *, rates: bool) -> None:
         self.setting = setting
         self.repeats = repeats
-        precisions = ("float32", setting.execution.precision) if rates else ()
-        self.products = {name: rate.matrix_product(getattr(torch, name), setting.place) for name in precisions}
+        self.works = rate.works_of(setting, setting.model("jem").net) if rates else None
+        self.rulers = rulers(setting, self.works) if self.works else {}
         self._timed: dict[str, Timed] = {}
 
     def rows(self, subject: str) -> list[Row]:
@@ -58,9 +58,9 @@ class Session:
         """Return the turns of a contest, which rates use as well."""
         if subject not in self._timed:
             contest = CONTESTS[subject](self.setting)
-            products = self.products if subject in RATED else {}
+            alone = self.rulers if subject in RATED else {}
             contestants = {"textbook": contest.textbook, "ours": contest.ours}
-            contestants |= {name: product.multiply for name, product in products.items()}
+            contestants |= {name: convolutions.compute for name, convolutions in alone.items()}
             turns = take_turns(contestants, self.repeats, self.setting.place)
             self._timed[subject] = Timed(contest.unit, contest.units, contest.agreement, turns)
         return self._timed[subject]
@@ -74,34 +74,53 @@ def contest_row(subject: str, timed: Timed) -> Row:
     return Row(subject, timed.unit, "seconds", textbook, ours, ratio, timed.agreement)
 
 
+def rulers(setting: Setting, works: rate.Works) -> dict[str, rate.Convolutions]:
+    """Return the convolutions of a step and of a loss, each in the precision and layout of either side."""
+    execution = setting.execution
+    ours = torch.channels_last if execution.channels_last else torch.contiguous_format
+    sides = {
+        "textbook": (torch.float32, torch.contiguous_format),
+        "ours": (getattr(torch, execution.precision), ours),
+    }
+    return {
+        f"{side} {part}": rate.convolutions_of(work.carry_out, *form, setting.place)
+        for side, form in sides.items()
+        for part, work in works._asdict().items()
+    }
+
+
 def rates(session: Session) -> list[Row]:
     """Return the rows of model FLOP utilisation of a sampling step and of an iteration of JEM."""
-    work = rate.work_of(session.setting, session.setting.model("jem").net)
-    return [
-        _rate_row(session, "sampling", work.step),
-        _rate_row(session, "jem", work.iteration),
-    ]
+    return [_rate_row(session, "sampling", 1, 0), _rate_row(session, "jem", session.setting.steps, 1)]
 
 
-def _rate_row(session: Session, subject: str, operations: int) -> Row:
-    """Return the row of shares of the rate of a matrix product in the precision of each side."""
+def _rate_row(session: Session, subject: str, steps: int, losses: int) -> Row:
+    """Return the row of shares of the convolutions' rate, of a unit of so many steps and losses."""
+    assert session.works
     _, units, _, turns = session.timed(subject)
+    amounts = {"step": steps, "loss": losses}
+    operations = sum(getattr(session.works, part).operations * times for part, times in amounts.items())
+
+    def alone(turn: Turn, side: str) -> float:
+        """Return the rate of the convolutions."""
+        seconds = sum(times * turn[f"{side} {part}"] for part, times in amounts.items())
+        done = sum(times * session.rulers[f"{side} {part}"].operations for part, times in amounts.items())
+        return done / seconds
+
+    def share(turn: Turn, side: str) -> float:
+        return 100 * operations * units / turn[side] / alone(turn, side)
+
     precision = session.setting.execution.precision
-    products = session.products
-
-    def share(turn: Turn, side: str, ruler: str) -> float:
-        return 100 * (operations * units / turn[side]) / (products[ruler].operations / turn[ruler])
-
+    names = {"textbook": "textbook's convolutions GFLOP/s", "ours": "our convolutions GFLOP/s"}
     notes = {"GFLOP": operations / 1e9} | {
-        f"{name} {product.size}^3 GFLOP/s": spread(product.operations / turn[name] / 1e9 for turn in turns).median
-        for name, product in products.items()
+        name: spread(alone(turn, side) / 1e9 for turn in turns).median for side, name in names.items()
     }
     return Row(
         f"rate of {subject}",
-        f"matrix rate, float32 and {precision}",
+        f"convolutions' rate, float32 and {precision}",
         "percent",
-        spread(share(turn, "textbook", "float32") for turn in turns),
-        spread(share(turn, "ours", precision) for turn in turns),
+        spread(share(turn, "textbook") for turn in turns),
+        spread(share(turn, "ours") for turn in turns),
         None,
         notes,
     )
