@@ -5,7 +5,7 @@ torch-fidelity computes the values of precision and recall, and the classes here
 Legend: N points, M centres, D features, R resamples.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -45,36 +45,77 @@ class Balls:
     A resample holds copies, at distance 0, which would shrink the balls around their neighbours. The k-th neighbour is
     therefore the k-th nearest *other image* that was drawn. The spread of the resamples is then that of independent
     sets of images (checked by simulation), and their mean is nearly the same.
+
+    A radius is at least the distance of the k-th other image, drawn or not, and at most that of the last one kept. So
+    most pairs of a point and a ball are inside or outside in every resample, and few distances are compared again.
     """
 
     def __init__(self, points: Tensor, centres: Tensor, neighbours: int) -> None:
         self.neighbours = neighbours
-        self.distance = torch.cdist(points, centres).numpy()
         self.others, self.indices = nearest_others(centres, _KEPT_PER_NEIGHBOUR * neighbours)
+        smallest, largest = self.others[:, neighbours - 1], self.others[:, -1]
+        self.always = np.empty((len(points), len(centres)), dtype=bool)  # inside in every resample
+        undecided = []
+        for rows in self._blocks():
+            distance = torch.cdist(points[rows], centres).numpy()
+            self.always[rows] = self.within(distance, smallest)
+            point, centre = np.nonzero(self.within(distance, largest) & ~self.always[rows])
+            undecided.append((rows.start + point, centre, distance[point, centre]))
+        self.point, self.centre, self.distance = (np.concatenate(parts) for parts in zip(*undecided, strict=True))
+
+    def _blocks(self) -> list[slice]:
+        """Return blocks of points, whose distances fit into memory."""
+        return [slice(start, start + _BLOCK) for start in range(0, len(self.always), _BLOCK)]
+
+    def within(self, distance: Matrix, radius: Matrix) -> Matrix:
+        """Return whether points at these distances are inside balls of these radii."""
+        inside: Matrix = distance <= radius
+        return inside
 
     def precision(self) -> Statistic:
         """Return the share of points inside a ball, in %: Kynkäänniemi et al. (2019), (2)."""
-        return self.statistic(lambda inside, points, _: 100 * points @ inside.any(axis=1) / points.sum())
 
-    def statistic(self, value: Callable[[Matrix, Matrix, Matrix], Any]) -> Statistic:
+        def precision(points: Matrix, balls: Matrix) -> Matrix:
+            covered = points * (self.balls_around(balls) > 0)
+            share: Matrix = 100 * covered.sum(axis=1, dtype=float) / points.sum(axis=1, dtype=float)
+            return share
+
+        return self.statistic(precision)
+
+    def statistic(self, value: Callable[[Matrix, Matrix], Matrix]) -> Statistic:
         """Return a value of index matrices (R, N) and (R, M).
 
         Args:
-            value: of the pairs of a point inside a ball (N, M), and of how often each point and each ball were drawn.
+            value: of how often each point (R, N) and each ball (R, M) was drawn; (R,).
         """
 
         def values(drawn_points: Indices, drawn_centres: Indices) -> Matrix:
-            points = multiplicities(drawn_points, len(self.distance)).astype(float)  # faster products
-            balls = multiplicities(drawn_centres, len(self.distance.T)).astype(float)
-            rows = progress.track(list(zip(points, balls, strict=True)), "", "resamples")
-            return np.array([value(self.inside(of_balls > 0), of_points, of_balls) for of_points, of_balls in rows])
+            points, balls = map(multiplicities, (drawn_points, drawn_centres), self.always.shape)
+            return value(points.astype(np.float32), balls.astype(np.float32))  # exact up to 2^24
 
         return values
 
-    def inside(self, drawn: NDArray[np.bool_]) -> Matrix:
-        """Return the pairs of a point inside a ball, bool (N, M), of the balls around the images drawn (M,)."""
-        inside: Matrix = self.distance <= self.radii(drawn)
+    def balls_around(self, balls: Matrix) -> Matrix:
+        """Count the balls around each point, (R, N), each as often as it was drawn (R, M)."""
+        around = np.concatenate([balls @ self.always[rows].T.astype(np.float32) for rows in self._blocks()], axis=1)
+        for sums, drawn, (point, centre) in zip(around, balls, self._decided(balls), strict=True):
+            sums += np.bincount(point, drawn[centre], len(sums))
+        return around
+
+    def points_inside(self, points: Matrix, balls: Matrix) -> Matrix:
+        """Count the points inside each ball that was drawn, (R, M), each as often as it was drawn (R, N)."""
+        inside = np.zeros_like(balls)
+        for rows in self._blocks():
+            inside += points[:, rows] @ self.always[rows].astype(np.float32)
+        for sums, drawn, (point, centre) in zip(inside, points, self._decided(balls), strict=True):
+            sums += np.bincount(centre, drawn[point], len(sums))
         return inside
+
+    def _decided(self, balls: Matrix) -> Iterator[tuple[Matrix, Matrix]]:
+        """Yield the points and the balls of the undecided pairs that are inside, for each resample."""
+        for drawn in progress.track(list(balls > 0), "", "resamples"):
+            inside = self.within(self.distance, self.radii(drawn)[self.centre])
+            yield self.point[inside], self.centre[inside]
 
     def radii(self, drawn: NDArray[np.bool_]) -> Matrix:
         """Return the radius of each ball (M,) among the images drawn (M,); -1 for those that were not."""
@@ -86,22 +127,31 @@ class Balls:
 class OpenBalls(Balls):
     """Open balls, which do not hold the points at their border, as in the code of Naeem et al. (2020)."""
 
-    def inside(self, drawn: NDArray[np.bool_]) -> Matrix:
-        """Return the pairs of a point inside a ball, bool (N, M), of the balls around the images drawn (M,)."""
-        inside: Matrix = self.distance < (1 - _ROUNDING) * self.radii(drawn)
+    def within(self, distance: Matrix, radius: Matrix) -> Matrix:
+        """Return whether points at these distances are inside balls of these radii."""
+        inside: Matrix = distance < (1 - _ROUNDING) * radius
         return inside
 
     def density(self) -> Statistic:
         """Return the mean number of balls around a point, divided by k: Naeem et al. (2020), Section 3."""
 
-        def density(inside: Matrix, points: Matrix, balls: Matrix) -> Any:
-            return (points @ inside @ balls) * (balls > 0).sum() / (points.sum() * balls.sum() * self.neighbours)
+        def density(points: Matrix, balls: Matrix) -> Matrix:
+            pairs = (points * self.balls_around(balls)).sum(axis=1, dtype=float)
+            number = points.sum(axis=1, dtype=float) * balls.sum(axis=1, dtype=float) * self.neighbours
+            density: Matrix = pairs * (balls > 0).sum(axis=1) / number
+            return density
 
         return self.statistic(density)
 
     def coverage(self) -> Statistic:
         """Return the share of balls that hold a point, in %: Naeem et al. (2020), Section 3."""
-        return self.statistic(lambda inside, points, balls: 100 * inside[points > 0].any(axis=0) @ balls / balls.sum())
+
+        def coverage(points: Matrix, balls: Matrix) -> Matrix:
+            holding = balls * (self.points_inside(points, balls) > 0)
+            share: Matrix = 100 * holding.sum(axis=1, dtype=float) / balls.sum(axis=1, dtype=float)
+            return share
+
+        return self.statistic(coverage)
 
 
 def nearest_others(features: Float[Tensor, "M D"], count: int) -> tuple[Matrix, Matrix]:

@@ -72,6 +72,35 @@ def test_density_and_coverage_agree_with_their_definitions(k):
     assert values(generated, real, k) == pytest.approx(density_coverage(generated, real, k))
 
 
+def of_the_resample(generated, real, drawn, drawn_real, k):
+    """Precision, density and coverage by their definitions, of all images drawn, with their copies."""
+    distinct = np.unique(drawn_real)
+    radii = np.zeros(len(real))
+    radii[distinct] = NearestNeighbors().fit(real[distinct]).kneighbors(n_neighbors=k)[0][:, -1]
+    inside = torch.cdist(generated[drawn], real[drawn_real]).numpy() < radii[drawn_real]
+    density = inside.sum(axis=1).mean() * len(distinct) / len(drawn_real) / k
+    return 100 * inside.any(axis=1).mean(), density, 100 * inside.any(axis=0).mean()
+
+
+@pytest.mark.parametrize("scale", [0.1, 1.0])
+def test_resamples_agree_with_the_definitions_where_points_are_inside_most_balls_and_few(scale, monkeypatch):
+    monkeypatch.setattr(module, "_BLOCK", 32)
+    generated, real, rng = (
+        scale * features(80, 0, dimensions=8),
+        features(120, 1, dimensions=8),
+        np.random.default_rng(0),
+    )
+    drawn, drawn_real = rng.integers(80, size=(5, 80)), rng.integers(120, size=(5, 120))
+    balls = OpenBalls(generated, real, 3)
+    assert balls.always.any(), "some pairs are inside in every resample"
+    assert len(balls.point) > 0, "and some in a part of them"
+    statistics = (balls.precision(), balls.density(), balls.coverage())
+    measured = np.stack([statistic(drawn, drawn_real) for statistic in statistics], axis=1)
+    resamples = zip(drawn, drawn_real, strict=True)
+    expected = [of_the_resample(generated, real, *both, 3) for both in resamples]
+    assert measured == pytest.approx(np.array(expected), rel=1e-12)
+
+
 def test_density_and_coverage_of_copies_are_full_and_of_far_images_nothing():
     real = features(50, 0)
     assert values(real, real, 5) == pytest.approx((1, 100))
