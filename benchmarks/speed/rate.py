@@ -18,6 +18,11 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map_only
 from torch.utils.flop_counter import flop_registry
+from turns import seconds
+
+SMALLEST, LARGEST = 1024, 16_384
+SLOWEST = 1.0  # seconds: no larger product is tried after one that took as long
+LONG_ENOUGH = 0.5  # seconds, about, that a measurement takes: a shorter one would fall into a lull of a busy machine
 
 CONVOLUTIONS = (torch.ops.aten.convolution, torch.ops.aten.convolution_backward)
 
@@ -114,3 +119,42 @@ def convolutions_of(
 
     compute()  # warm
     return Convolutions(compute, operations(compute))
+
+
+class MatrixProduct(NamedTuple):
+    """Products of square matrices, a measure of the machine."""
+
+    size: int
+    multiply: Callable[[], object]
+    operations: int  # of one call
+
+
+def matrix_product(dtype: torch.dtype, device: torch.device) -> MatrixProduct:
+    """Return the product of the size with the highest rate."""
+    best, rate, size, taken = None, 0.0, SMALLEST, 0.0
+    while size <= LARGEST and taken < SLOWEST:
+        product, taken = _product(size, dtype, device)
+        if best is None or product.operations / taken > rate:
+            best, rate = product, product.operations / taken
+        size *= 2
+    assert best is not None
+    return best
+
+
+def _product(size: int, dtype: torch.dtype, device: torch.device) -> tuple[MatrixProduct, float]:
+    """Return the product of a size, repeated if it is short, and the seconds of a call (the best of three)."""
+    left, right = (torch.randn((size, size), device=device).to(dtype) for _ in range(2))
+    out = torch.empty_like(left)
+
+    def multiply(times: int = 1) -> None:
+        for _ in range(times):
+            torch.mm(left, right, out=out)
+
+    multiply()  # warm
+    times = max(1, round(LONG_ENOUGH / seconds(multiply, device)))
+
+    def several() -> None:
+        multiply(times)
+
+    taken = min(seconds(several, device) for _ in range(3))
+    return MatrixProduct(size, several, times * 2 * size**3), taken
