@@ -154,7 +154,7 @@ def works(
         units[number] = dataclasses.replace(units[number], after=after)
     if check:
         run = secrets.token_hex(8)
-        checks = [_work("check", cells, deadline=deadline, run=run) for cells in _to_check(plan)]
+        checks = [_work("check", cells, deadline=deadline, run=run) for cells in _to_check(plan, slots)]
         before = tuple(unit.id for unit in checks)
         units = checks + [dataclasses.replace(unit, after=unit.after + before) for unit in units]
     return units
@@ -177,14 +177,20 @@ def _work(kind: WorkKind, cells: Sequence[CellPlan], **fields: Any) -> Work:
     )
 
 
-def _to_check(plan: Plan) -> list[list[CellPlan]]:
-    """Return a fit with all metrics of its family for each family, whose fits differ in their seeds."""
+def _to_check(plan: Plan, slots: int) -> list[list[CellPlan]]:
+    """Return a fit with all metrics of its family for each family, whose fits differ in their seeds.
+
+    Further fits follow if there are more slots, so that all workers start at once.
+    """
     families: dict[str, dict[str, CellPlan]] = {}
     for cell in plan.cells:
         family = families.setdefault(cell.fit.key.family, {})
         first = next(iter(family.values()), cell)
         family.setdefault(str(cell.metric), dataclasses.replace(cell, fit=first.fit))
-    return [list(family.values()) for family in families.values()]
+    checks = [list(family.values()) for family in families.values()]
+    chosen = {cells[0].fit.key.id for cells in checks}
+    others = [fit for fit in plan.fits if fit.key.id not in chosen][: max(0, slots - len(checks))]
+    return checks + [plan.cells_of(fit) for fit in others]
 
 
 def _parts(plan: Plan) -> dict[str, int]:

@@ -134,6 +134,9 @@ def test_a_check_for_each_family_of_fits_comes_before_everything(make, trusted):
     assert all({first.id, second.id} <= set(unit.after) for unit in rest)
     again, *_ = works(plan, untrained, check=True)
     assert again.id != first.id  # it is not the check of another run
+    for slots, count in [(2, 2), (3, 3), (9, 4)]:  # all workers start at once
+        checks = [unit for unit in works(plan, untrained, check=True, slots=slots) if unit.kind == "check"]
+        assert len({unit.fit.id for unit in checks}) == len(checks) == count
     trusted([first])
     (fit,) = planned(travelled(first), "unit.json").fits
     assert fit.key == first.fit
