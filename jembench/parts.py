@@ -11,7 +11,6 @@ from jembench.drawing import panels as panels
 from jembench.models import densities as densities
 from jembench.models import execution as execution
 from jembench.models.energies import LogitModel as LogitModel
-from jembench.models.energies import joint_energy as joint_energy
 from jembench.models.energies import marginal_energy as marginal_energy
 from jembench.models.objective import Weights as Weights
 from jembench.models.objective import hybrid_loss as hybrid_loss

@@ -143,8 +143,8 @@ class Trainable(Protocol):
     A model whose loss needs the outliers of the recipe (``data.outliers``) sets the attribute
     ``needs_outliers: bool`` to True.
 
-    A model whose chains follow another energy than its ``energy`` has the method ``chain_energy``, which is called in
-    the same way.
+    A model whose chains follow another energy than its ``energy`` has the method ``chain_energy(x, y)``, which is
+    called in the same way.
 
     A model whose running statistics of batch norm are by design those of all images of its loss,
     such as data, samples and outliers in one pass, sets the attribute ``joint_pass: bool`` to True.

@@ -21,6 +21,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from jembench.data.pixels import to_float
 from jembench.interfaces import DataSpec, Resampling, Split
 from jembench.models import predictions
+from jembench.models.energies import LogitModel
 from jembench.models.execution import mode, unchanged_buffers
 from jembench.stats import paired
 
@@ -41,8 +42,8 @@ def followed_layers(model: Any) -> list[_BatchNorm]:
     """
     if not hasattr(model, "logits") or getattr(model, "joint_pass", False):
         return []
-    classifier = getattr(model, "net", None)  # a generator beside it has statistics of its own
-    network = classifier if isinstance(classifier, nn.Module) else cast(nn.Module, model)
+    # a generator beside the network has statistics of its own
+    network = model.net if isinstance(model, LogitModel) else cast(nn.Module, model)
     with mode(model, train=True):
         layers = [layer for layer in network.modules() if isinstance(layer, _BatchNorm)]
         return [layer for layer in layers if layer.training and layer.running_mean is not None]

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from jembench.interfaces import Batch, Chains, DataSpec, Energies, Loss, Negatives
-from jembench.parts import execution, joint_energy, marginal_energy, threat
+from jembench.parts import execution, marginal_energy, threat
 
 SPEED = 3.0
 """The scale is exp(SPEED t) with t learnt from 0, so that t is learnt by the rate of the other weights."""
@@ -71,7 +71,8 @@ class JointPassJEM(threat.AttackedModel):
 
     def chain_energy(self, x: Float[Tensor, "B C H W"], y: Int[Tensor, " B"] | None = None) -> Float[Tensor, " B"]:
         """Return -logsumexp f(x), or -f(x)[y]: the energy that the loss trains and the chains follow."""
-        return marginal_energy(self(x)) if y is None else joint_energy(self(x), y)
+        f = execution.at_least_float32(self(x))
+        return marginal_energy(f) if y is None else -f.gather(1, y[:, None]).squeeze(1)
 
     def training_loss(self, batch: Batch, negatives: Negatives | None) -> Loss:
         """Return the loss above with its terms, the scale and the mean energies as parts."""
