@@ -209,12 +209,19 @@ def plan_again(record: FitRecord, dataset: str, where: str, typed: Sequence[str]
 def rebuilt(
     model: str, dataset: str, recipe: Mapping[str, Any], seed: int, where: str, typed: Sequence[str] = ()
 ) -> FitPlan:
-    """Return the plan of a fit with a whole recipe from a file; arguments and errors as for :func:`plan_again`."""
+    """Return the plan of a fit with a whole recipe from a file; arguments and errors as for :func:`plan_again`.
+
+    The spec of the model is whole as well: an option that it leaves out is at its default, also where
+    the recipe would add another value.
+    """
     trust.refuse_code([model, recipe], where, typed)
     clear_caches()
     whole = Record({"recipe": recipe}, where).read(Recipe, "recipe")
     return FitPlan(
-        model=resolve_model(model, whole), dataset=registry.resolve("datasets", dataset), recipe=whole, seed=seed
+        model=registry.resolve("models", model),
+        dataset=registry.resolve("datasets", dataset),
+        recipe=whole,
+        seed=seed,
     )
 
 

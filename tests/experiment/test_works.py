@@ -60,6 +60,18 @@ def short(units):
     ]
 
 
+def test_an_option_at_its_default_stays_where_the_recipe_has_another():
+    """The recipe speedrun-digits has joint passes and a momentum of .1."""
+    block = Run(models=("jem:passes=each,momentum=0.9",), metrics=("accuracy",), seeds=(0,))
+    suite = Suite(name="own", title="", datasets=("digits",), runs=(block,))
+    plan = make_plan(suite, recipe="speedrun-digits", settings=())
+    (unit,) = works(plan, untrained)
+    assert unit.fit == plan.fits[0].key
+    (again,) = planned(travelled(unit), "unit.json").fits
+    assert again.key == unit.fit
+    assert (again.model.arguments["passes"], again.model.arguments["momentum"]) == ("each", 0.9)
+
+
 def test_a_unit_is_a_small_file_from_which_the_same_is_planned_again(make, trusted, tmp_path):
     plan = make("jem classifier", f"accuracy ece:bins=7 {QUICK_PGD}", seeds=(0, 3), limit=20, settings=["epochs=5"])
     units = works(plan, untrained, slots=12, deadline=1.5, command="jembench run")
