@@ -107,8 +107,10 @@ def listening() -> Iterator[None]:
     for each, former in before.items():
         if former is not signal.SIG_IGN:
             signal.signal(each, answer)
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    of_interrupts = signal.getsignal(signal.SIGINT)
+    if of_interrupts is signal.default_int_handler:
         before[signal.SIGINT] = signal.signal(signal.SIGINT, interrupt)
+    if of_interrupts in (signal.default_int_handler, signal.SIG_IGN):  # ignored: in the background of a script
         _interrupted = False
     os._exit = refuse
     try:

@@ -183,8 +183,10 @@ def _publish(new: Path, path: Path) -> None:
     try:
         os.link(new, path)
     except FileExistsError:
-        if not path.samefile(new):  # NFS may repeat a call that has succeeded
-            raise
+        with suppress(FileNotFoundError):  # the other file was removed meanwhile
+            if path.samefile(new):  # NFS may repeat a call that has succeeded
+                return
+        raise
     except OSError:  # a file system without links
         path.open("xb").close()
         new.replace(path)

@@ -173,6 +173,19 @@ def test_a_holder_that_is_stopped_for_long_still_holds_it(path):
             assert not mine
 
 
+def test_one_that_is_released_while_another_process_asks_for_it_is_busy(path, monkeypatch):
+    def link(new, held):
+        assert not held.exists()
+        raise FileExistsError
+
+    monkeypatch.setattr(module.os, "link", link)
+    with module.lease(path) as mine:
+        assert mine is None
+    monkeypatch.undo()
+    with module.lease(path) as mine:
+        assert mine is not None
+
+
 @pytest.mark.parametrize(("how", "size"), [("", 8), (NO_LOCKS, 4)], ids=["locks", "no-locks"])
 def test_of_many_that_want_it_one_has_it_at_a_time(path, tmp_path, how, size):
     log = tmp_path / "log"
@@ -187,7 +200,7 @@ def test_of_many_that_want_it_one_has_it_at_a_time(path, tmp_path, how, size):
         one.stdin.flush()
     for one in crowd:
         _, said = one.communicate()
-        assert one.returncode == 0
+        assert one.returncode == 0, said
         assert said.count("has no file locks") == bool(how)  # once a process
     lines = log.read_text().splitlines()
     assert len(lines) == 2 * 8 * size
