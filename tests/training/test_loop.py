@@ -45,7 +45,7 @@ def test_a_loss_that_needs_outliers_asks_the_recipe_for_them(make_trainer, toy_m
 
 @pytest.mark.parametrize("sharpness", [0, 0.1])
 def test_a_clipped_step_is_one_on_the_gradient_scaled_in_common(sharpness, make_trainer, toy_models):
-    """Of SGD without momentum, whose step is the rate times the gradient of all weights."""
+    """Compare steps of SGD without momentum, which are the rate times the gradient."""
     steps = {}
     for clip in (0, 0.01, 1000):
         settings = {"optimizer.name": "sgd", "optimizer.clip": clip, "optimizer.sharpness": sharpness}
