@@ -69,14 +69,14 @@ def test_the_prose():
 
     def loss(name):
         of_baseline, of_jem = (float(measured[model, f"ood:set={name}"]["value"]) for model in ("baseline", "jem"))
-        return f"{of_baseline - of_jem:.3f}".removeprefix("0")
+        return f"{of_baseline - of_jem:.2f}".removeprefix("0")
 
     attack = "autoattack-l2@64/255"
     assert f"{interval('jem', attack)} under AutoAttack, the classifier {interval('baseline', attack)}" in PROSE
     assert f"`halves` and `inverted` are {loss('halves')} and {loss('inverted')} below the classifier" in PROSE
-    assert f"scikit-learn's digits {loss('digits')[:3]}" in PROSE
+    assert f"scikit-learn's digits {loss('digits')}" in PROSE
     fid = measured["jem", "fid-cifar10-jpeg-cnn"]
     low, value, high = (f"{float(fid[key]):.2f}".removeprefix("0") for key in ("low", "value", "high"))
     assert f"a FID of {value} [{low}, {high}]" in PROSE
     passes = [float(measured[model, "training-passes"]["value"]) / 7640 for model in ("jem", "baseline")]
-    assert re.search(rf"{passes[0]:.0f} and {passes[1]:.0f} network passes", PROSE)
+    assert re.search(rf"passes {passes[0]:.0f} and {passes[1]:.0f} images through the network", PROSE)
